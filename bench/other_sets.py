@@ -125,13 +125,13 @@ def recorded(paths: list[Path]) -> str:
     latest = list({(one["definition"], one["file"]): one for one in found}.values())
     devices = dict.fromkeys(str(document["machine_info"].get("device")) for document in documents)
     kinds = Counter((one["verdict"], one["kind"]) for one in latest if one["verdict"] != "right")
-    lines = [f"On {', '.join(devices)}: {verdicts.counted(latest)}.", ""]
+    lines = [f"On {', '.join(devices)}: {verdicts.count_text(latest)}.", ""]
     lines += ["| verdict | kind | solutions |", "|:--|:--|--:|"]
     lines += [f"| {verdict} | {kind} | {number} |" for (verdict, kind), number in kinds.most_common()]
     for verdict in ("wrong", "undecidable", "refused"):
         some = sorted((one for one in latest if one["verdict"] == verdict), key=lambda one: one["definition"])
         lines += ["", f"## {verdict.capitalize()}", ""] if some else []
-        lines += [f"- `{one['definition']}`: {verdicts.told(one)}{_whose(one)}" for one in some]
+        lines += [f"- `{one['definition']}`: {verdicts.verdict_text(one)}{_whose(one)}" for one in some]
     right = sorted((one for one in latest if one["verdict"] == "right"), key=lambda one: one["definition"])
     lines += ["", "## Right", "", "| definition | solution | µs | speedup | published |", "|:--|:--|--:|--:|--:|"]
     for one in right:

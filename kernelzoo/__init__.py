@@ -102,7 +102,7 @@ _HOMES = {
 _MODULES = ("definitions", "device", "errors", "launch", "operations", "registry", "results")
 
 
-def _found(name: str) -> Any:
+def _attribute(name: str) -> Any:
     if name in _MODULES:  # for example kernelzoo.errors
         return importlib.import_module(f"kernelzoo.{name}")
     if name not in __all__:
@@ -116,7 +116,7 @@ def _found(name: str) -> Any:
 
 
 if not TYPE_CHECKING:  # a type checker would take any name to exist
-    __getattr__ = _found
+    __getattr__ = _attribute
 
 
 def __dir__() -> list[str]:

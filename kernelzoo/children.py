@@ -1,7 +1,7 @@
-"""Child processes: what they see of the environment, and the folders that they leave.
+"""Child processes: their environment variables, their temporary folders, and how they are killed.
 
-The working directory is kept off Python's path, here and there, so that no file in it is imported. An empty entry of
-PYTHONPATH, most often a slip, means the working directory too.
+The working directory is kept off Python's path, in this process and its children, so that no file in it is imported.
+An empty entry of PYTHONPATH, most often a slip, means the working directory too.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ import tempfile
 from pathlib import Path
 
 SCRATCH = "KERNELZOO_SCRATCH"
-"""The variable with the folder that a process removes when it ends those that it has started."""
+"""The environment variable with a folder for children's temporary files. The parent removes it after they ended."""
 
-_made: list[tempfile.TemporaryDirectory[str]] = []
+_scratch_folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def environment(*, here: bool = False) -> dict[str, str]:
-    """This process's environment for a child. ``here`` puts this package's path first."""
+    """Return this process's environment for a child. If ``here``, this package's folder is first on PYTHONPATH."""
     places = [str(Path(__file__).parents[1])] if here else []
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(places + _named())}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(places + _python_path())}
 
 
 def scratch() -> Path:
-    """A new folder, gone when this process ends, also by a signal if another process of kernelzoo has started it."""
-    _made.append(tempfile.TemporaryDirectory(prefix="kernelzoo-", dir=os.environ.get(SCRATCH)))
-    return Path(_made[-1].name)
+    """Make a folder that is removed when this process ends, even by a signal if kernelzoo started this process."""
+    _scratch_folders.append(tempfile.TemporaryDirectory(prefix="kernelzoo-", dir=os.environ.get(SCRATCH)))
+    return Path(_scratch_folders[-1].name)
 
 
 def children_of(process: int) -> set[int]:
-    """The numbers of the processes that it has started and that run; of those of all its threads."""
+    """Return the ids of the running children of all threads of a process."""
     found = set[int]()
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{process}/task"):
-            # Of every thread, after each request: an unbuffered file is read in a third of a Path's time.
+            # This runs for every thread after each request. An unbuffered file takes a third of a Path's time.
             with contextlib.suppress(OSError), open(f"/proc/{process}/task/{task}/children", "rb", 0) as children:
                 found.update(map(int, children.read().split()))
     return found
 
 
 def end_group(leader: int) -> None:
-    """Kill a process, its group, and all that they have started, also in groups of their own or stopped."""
+    """Kill a process, its group, and all their descendants, including stopped ones and those in other groups."""
     found, left = set[int](), [leader]
     while left:
         found |= (new := children_of(left.pop()) - found)
@@ -56,11 +56,11 @@ def end_group(leader: int) -> None:
 
 
 def leave_working_directory() -> None:
-    """Remove what an empty entry of PYTHONPATH put on this process's path."""
+    """Remove the working directory from ``sys.path`` if an empty entry of PYTHONPATH put it there."""
     here, given = os.getcwd(), os.environ.get("PYTHONPATH")
-    if given and "" in given.split(os.pathsep) and here not in map(os.path.abspath, _named()):
+    if given and "" in given.split(os.pathsep) and here not in map(os.path.abspath, _python_path()):
         sys.path[:] = [place for place in sys.path if place not in ("", here)]
 
 
-def _named() -> list[str]:
+def _python_path() -> list[str]:
     return [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]

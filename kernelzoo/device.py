@@ -1,7 +1,7 @@
 """The device that a kernel is bound for: physical or simulated.
 
-``current()`` and ``of(x)`` give the physical device, or within ``assumed(device)`` that simulated one. Launch tables
-then choose as on it, and kernels are compiled for it, without a GPU.
+``current()`` and ``of(x)`` return the physical device, or within ``assumed(device)`` that simulated one. Launch tables
+then choose as on that device, and kernels are compiled for it without a GPU.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ KIB, MIB = 1024, 1024**2
 
 
 def no_room(what: str, asked: int) -> NoRoomError:
-    """The error for more bytes than the host's memory has."""
+    """Return the error for a request of more bytes than are free on the host."""
     asked_for = f"{what} asks for {asked / 1e9:.1f} GB of memory"
     return NoRoomError(f"{asked_for}, and {free_memory() / 1e9:.1f} GB are free on the host")
 
 
 def free_memory() -> int:
-    """Bytes of host memory that are free."""
+    """Return the bytes of host memory that are free."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * KIB for line in lines if line.startswith("MemAvailable:"))
@@ -44,7 +44,7 @@ def free_memory() -> int:
 class Device:
     """A device and its multiprocessors (SMs, or compute units).
 
-    Registers are 32 bits wide, memory is in bytes. All but the first five are for one multiprocessor.
+    A register has 32 bits, and memory is in bytes. Fields after ``bandwidth`` are limits of one multiprocessor.
     """
 
     arch: str
@@ -62,9 +62,9 @@ class Device:
     """Most shared memory of one block."""
     registers: int = 65536
     registers_per_block: int = 65536
-    """Registers that the driver reports: on AMD, half of them."""
+    """Registers of a multiprocessor that the driver reports: on AMD, half of the real number."""
     register_unit: int = 256
-    """Registers are allocated to a warp in multiples of this, from its quarter of them."""
+    """Registers are allocated to a warp in multiples of this, from a quarter of the multiprocessor's registers."""
     shared_unit: int = 128
     """Shared memory is allocated to a block in multiples of this."""
     shared_reserved: int = 1024
@@ -78,7 +78,7 @@ class Device:
 
     @property
     def vendor(self) -> str:
-        """``cuda``, ``hip``, or ``cpu`` for kernels on the host."""
+        """The platform: ``cuda``, ``hip``, or ``cpu`` for kernels on the host."""
         return "cuda" if self.is_nvidia else "hip" if self.arch else "cpu"
 
     @property
@@ -87,7 +87,7 @@ class Device:
 
     @property
     def capability(self) -> int:
-        """Compute capability as one number, 90 for 9.0; 0 if it is not NVIDIA's."""
+        """The compute capability as one number: 90 for 9.0, and 0 if the device is not NVIDIA's."""
         return int(self.arch.removeprefix("sm_")) if self.is_nvidia else 0
 
     @property
@@ -97,7 +97,7 @@ class Device:
 
     @property
     def cluster_blocks(self) -> int:
-        """Most blocks of a cluster: 16, once allowed, on Hopper and data-centre Blackwell, 8 later, else 1."""
+        """The most blocks of a cluster: 16 (once allowed) on Hopper and data-centre Blackwell, 8 later, else 1."""
         if self.capability < 90:
             return 1
         return 16 if self.capability // 10 in (9, 10) else 8
@@ -108,7 +108,7 @@ class Device:
         return self.index < 0
 
     def warps(self, threads: int) -> int:
-        """Warps for that many threads: at least one, and at most those of 1024 threads."""
+        """The number of warps for that many threads: at least one, and at most that of 1024 threads."""
         return max(1, min(threads, 1024) // self.warp_size)
 
     def __str__(self) -> str:
@@ -148,19 +148,19 @@ _PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Occupancy:
-    """How many blocks of a kernel one multiprocessor holds at once."""
+    """The number of blocks of a kernel that run at once on one multiprocessor."""
 
     blocks: int
     fraction: float
-    """Share of its threads in use."""
+    """Share of the multiprocessor's threads in use."""
     limited_by: tuple[str, ...]
-    """What prevents one more block: ``threads``, ``blocks``, ``registers``, ``shared memory``."""
+    """The limits that prevent one more block: ``threads``, ``blocks``, ``registers``, ``shared memory``."""
 
 
 def occupancy(device: Device, registers: int, threads: int, shared_bytes: int) -> Occupancy:
-    """Occupancy of a kernel, from registers per thread, threads per block, and bytes of shared memory per block.
+    """Return a kernel's occupancy, from registers per thread, threads per block, and bytes of shared memory per block.
 
-    This is NVIDIA's rule (cuda_occupancy.h), as in the driver. It gives 0 blocks if one is too much. Clusters and
+    This is NVIDIA's rule (cuda_occupancy.h), as in the driver. It gives 0 blocks if not even one fits. Clusters and
     cooperative launches may allow fewer.
     """
     warps = -(-threads // device.warp_size)
@@ -198,12 +198,12 @@ def assumed(device: Device) -> Iterator[None]:
 
 
 def of(x: torch.Tensor) -> Device:
-    """The device of a kernel on x: the simulated one, else that of x, which must be a GPU."""
+    """Return the device of a kernel on x: the simulated one, else that of x, which must be a GPU."""
     return _assumed.get() or here(x.get_device())
 
 
 def current() -> Device:
-    """The simulated device, or this thread's current one."""
+    """Return the simulated device if any, else this thread's current GPU."""
     import torch
 
     return _assumed.get() or here(torch.cuda.current_device())
@@ -211,7 +211,7 @@ def current() -> Device:
 
 @cache
 def here(index: int) -> Device:
-    """The GPU of that index, as torch reports it. Its architecture gives what torch doesn't."""
+    """Return the GPU of that index as torch reports it. Other fields are those of its architecture's listed device."""
     import torch
 
     p: Any = torch.cuda.get_device_properties(index)
@@ -239,7 +239,7 @@ def is_usable(x: torch.Tensor, types: Sequence[str]) -> bool:
 
 
 _cuda_user = 0
-"""The process that used CUDA before a fork."""
+"""The id of the process that had started CUDA at the last fork; 0 if none."""
 
 
 def _before_fork() -> None:
@@ -252,7 +252,7 @@ os.register_at_fork(before=_before_fork)
 
 
 def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
-    """A context in which x's device is current, which a launch needs."""
+    """Return a context in which x's device is current, as a launch needs it."""
     import torch
 
     if not x.is_cuda or x.device.index == torch.cuda.current_device():
@@ -276,7 +276,7 @@ def attached(index: int) -> Iterator[None]:
 
 @contextmanager
 def current_kept() -> Iterator[None]:
-    """A context after which torch's current GPU is the same as before, whatever a library did."""
+    """A context that restores torch's current GPU at its end, whatever a library did."""
     import torch
 
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
@@ -291,7 +291,7 @@ def current_kept() -> Iterator[None]:
 
 
 def on_its_device(launch: Callable[[], None], x: torch.Tensor) -> Callable[[], None]:
-    """The launch with x's device made current, if there are several devices."""
+    """Return the launch, wrapped to make x's device current if there are several devices."""
     if not x.is_cuda:
         return launch
     import torch
@@ -306,7 +306,7 @@ def on_its_device(launch: Callable[[], None], x: torch.Tensor) -> Callable[[], N
     return there
 
 
-def device_lives(device: torch.device, id: str, reason: str) -> None:
+def check_device(device: torch.device, id: str, reason: str) -> None:
     """Raise DeviceLostError if, after an unexpected error, the device no longer responds to this process."""
     if device.type != "cuda":
         return
@@ -326,9 +326,9 @@ _invariant: ContextVar[count[int] | None] = ContextVar("invariant", default=None
 
 @contextmanager
 def batch_invariant(id: str) -> Iterator[None]:
-    """Within the context, a form treats a row as it would among any number of rows.
+    """A context in which a row's bits must not depend on the number of rows.
 
-    Raises UnsupportedProblemError for a form that never asked for it, by ``layout.rows_of`` or otherwise.
+    Raises UnsupportedProblemError at its end if the form never asked ``is_batch_invariant``, as ``rows_of`` does.
     """
     asked = count()
     token = _invariant.set(asked)
@@ -342,5 +342,5 @@ def batch_invariant(id: str) -> Iterator[None]:
 
 
 def is_batch_invariant() -> bool:
-    """Whether :func:`batch_invariant` is in force. Who asks promises it."""
+    """Whether :func:`batch_invariant` is active. A form that calls this promises to comply."""
     return (asked := _invariant.get()) is not None and next(asked) >= 0

@@ -12,16 +12,16 @@ from typing import Any
 
 
 class Pickled:
-    """An exception that is pickled and copied with its message and fields. It precedes the builtin among the bases.
+    """A base class for exceptions that keep their message and fields when pickled or copied. It precedes the builtin.
 
-    Python calls the class with the message alone, which fails in a process pool that then waits forever.
+    Python's own unpickling calls the class with only the message. That fails, and a process pool waits forever.
     """
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
-        return _made_again, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]  # an exception's
+        return _restore_error, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]  # an exception's
 
 
-def _made_again(cls: type[Any], *args: Any) -> Any:
+def _restore_error(cls: type[Any], *args: Any) -> Any:
     error = BaseException.__new__(cls, *args)
     super(Pickled, error).__init__(*args)
     return error
@@ -78,11 +78,11 @@ class OperationError(KernelZooError, RuntimeError):
 
 
 class UndecidableError(KernelZooError, RuntimeError):
-    """An operation's bounds decide nothing for a call: its own reference, computed as kernels compute, exceeds them."""
+    """An operation's bounds can't judge a call: its own reference, rounded as kernels round, exceeds them."""
 
 
 class BusyError(KernelZooError, RuntimeError):
-    """A time contradicts the judge's clock, and other work on the machine may be the cause. Measure again."""
+    """A kernel's time contradicts the judge's own clock, perhaps due to other work on the machine. Measure again."""
 
 
 class LaunchError(KernelZooError, TypeError):
@@ -115,7 +115,7 @@ class AxisError(KernelZooError, IndexError):
 
 
 class EmptyReductionError(KernelZooError, ValueError, IndexError):
-    """The axis to reduce is empty, and the operation has no result for no elements.
+    """The axis to reduce is empty, and the operation is undefined for zero elements.
 
     It is a ``ValueError``, as from Python's ``min(())`` and NumPy, and an ``IndexError``, as from ``torch.amin``.
     """
@@ -130,7 +130,7 @@ class OutputError(KernelZooError, ValueError):
 
 
 class GradientError(KernelZooError, RuntimeError):
-    """A gradient or tangent would be lost: the operation has none, or ``out`` is given."""
+    """A gradient or tangent would be lost: the operation has no derivative, or ``out`` is given."""
 
 
 class UnsupportedProblemError(KernelZooError, ValueError):
@@ -144,7 +144,7 @@ class UnsupportedProblemError(KernelZooError, ValueError):
 
 
 class GridTooLargeError(UnsupportedProblemError):
-    """One variant needs more blocks than a grid holds; ``auto`` splits such a problem."""
+    """One variant needs more blocks than a grid can have; ``auto`` splits such a problem."""
 
     def __init__(self, implementation: str, blocks: int, most: int) -> None:
         super().__init__(implementation, f"it needs {blocks} blocks, a grid holds {most}")
@@ -159,7 +159,7 @@ class InspectionError(KernelZooError, RuntimeError):
 
 
 class NoRoomError(KernelZooError, MemoryError, RuntimeError):
-    """The machine lacks memory or address space. It is a ``RuntimeError``, as torch's own."""
+    """The machine lacks memory or address space. It is a ``RuntimeError``, as torch's own error is."""
 
 
 class DeviceLostError(KernelZooError, RuntimeError):
@@ -190,7 +190,7 @@ KINDS = (
     "raises",
     "refuses",
 )
-"""The kinds of findings, worst first: harm to other memory or processes, wrong results, then errors that show."""
+"""The kinds of findings, worst first: harm to other memory or processes, wrong results, then visible errors."""
 
 
 class ContractError(Pickled, AssertionError):
@@ -219,12 +219,12 @@ class ContractError(Pickled, AssertionError):
         """Distance from the nearest right value, and its unit: ``ulp``, or ``1`` for integers."""
 
     def within(self, words: str, kind: str = "") -> ContractError:
-        """The same finding with another message, or of another kind."""
+        """Return a copy of the finding with another message, and another kind if one is given."""
         made = copy.copy(self)
         made.args, made.kind = (words,), kind or self.kind
         return made
 
 
 def retold(error: AssertionError, words: str) -> AssertionError:
-    """An assertion with another message. A finding keeps its kind and its place."""
+    """Return an assertion error with another message. A ContractError keeps its kind and its place."""
     return error.within(words) if isinstance(error, ContractError) else AssertionError(words)

@@ -1,4 +1,4 @@
-"""Results files: read within bounds and by a schema, replaced at once, and locked for one process.
+"""Results files: reading with limits on size and depth, atomic replacement, and locks for one process.
 
 A file may come from anyone. Reading it runs nothing, and takes bounded memory and time.
 """
@@ -21,10 +21,10 @@ from typing import Any
 from kernelzoo.errors import KernelZooError
 
 LARGEST = 256 * 2**20
-"""Most bytes of JSON: fifty times the largest sweep of every implementation."""
+"""The most bytes of JSON that are read: fifty times the largest sweep of every implementation."""
 
 DEEPEST = 32
-"""Most nested objects and lists; results have six."""
+"""The deepest nesting of objects and lists that is read; results nest six deep."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -34,9 +34,9 @@ class FileError(KernelZooError, ValueError):
 
 
 def read_json(path: Path) -> Any:
-    """The document in a JSON file, gzip-compressed if its name, or that of its link target, ends in .gz.
+    """Return the document in a JSON file. The file is gzip-compressed if its name or its link target's ends in .gz.
 
-    Raises FileError unless it is a regular file of JSON with finite numbers, within the bounds of any results.
+    Raises FileError unless it is a regular file of JSON with finite numbers, within LARGEST and DEEPEST.
     """
     try:
         with open(
@@ -64,7 +64,7 @@ def read_json(path: Path) -> Any:
 
 
 def _out_of_bounds(document: Any) -> str:
-    """Why a document is no results: NaN, infinities, or a depth that exhausts the stack. Python's JSON allows these."""
+    """Return why a document can't be results, or "". Python's JSON allows NaN, infinities and too deep nesting."""
     left: list[tuple[Any, tuple[str | int, ...]]] = [(document, ())]
     while left:
         value, place = left.pop()
@@ -80,7 +80,7 @@ def _out_of_bounds(document: Any) -> str:
 
 
 def named(place: tuple[str | int, ...]) -> str:
-    """A place in a document as text, such as ``benchmarks[3] stats 'median'``."""
+    """Return a place in a document as text, such as ``benchmarks[3] stats 'median'``."""
     words = ""
     for index, key in enumerate(place):
         if isinstance(key, int):
@@ -92,12 +92,12 @@ def named(place: tuple[str | int, ...]) -> str:
 
 
 def true(path: Path) -> Path:
-    """The path without links, common to every name of a file, to lock and replace."""
+    """Return the path with links resolved. It is the same for every name of a file, which locks and writes need."""
     return Path(os.path.realpath(path))
 
 
 def printable(text: str) -> str:
-    """The text on one line without control characters, safe for a terminal."""
+    """Return the text on one line without control characters, safe for a terminal."""
     if text.isprintable() and "  " not in text:
         return text.strip()
     return " ".join("".join(c if c.isprintable() else " " for c in _COLOURS.sub("", text)).split())
@@ -112,8 +112,7 @@ def check_folder(path: Path) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace a file at once, by write, sync and rename. Readers see the old or the new content, and it survives a
-    crash.
+    """Replace a file atomically: write, sync, rename. Readers see the old or the new content, even after a crash.
 
     Without ``mode`` it keeps the old file's mode, or has that of any new one. A link stays, and its target is written.
     Raises OSError that names the file, which is then unchanged.
@@ -158,7 +157,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """A context that locks a file against other processes, and removes what a killed one left half written.
+    """A context that locks a file against other processes, and removes files that a killed one left half written.
 
     The lock is on ``.NAME.lock`` beside it, which is removed at the end. If the process is killed, that file stays, and
     the lock ends. Raises FileError if another process holds the lock, OSError if the lock file can't be made.

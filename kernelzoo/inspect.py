@@ -65,11 +65,11 @@ class Kernel:
     sass: str | None = None
     """Machine code as text: SASS for NVIDIA, the ISA's assembly for AMD, the host's for a host."""
     sass_missing: str | None = None
-    """Why there is no ``sass``."""
+    """The reason why there is no ``sass``."""
     registers: int | None = None
-    """Per thread; vector registers for AMD."""
+    """Registers per thread; vector registers for AMD."""
     local_bytes: int | None = None
-    """Local memory (scratch for AMD) per thread. Kernels here have no local arrays, so it is spilled registers."""
+    """Bytes of local memory (scratch for AMD) per thread. Kernels here have no local arrays, so these are spills."""
     shared_bytes: int | None = None
     """Shared memory per block, static and dynamic."""
     grid: tuple[int, ...] | None = None
@@ -80,12 +80,12 @@ class Kernel:
     cooperative: bool = False
     """Whether all blocks must run at once."""
     launches: int = 1
-    """How often the launch runs it with this grid."""
+    """The number of times that the launch runs it with this grid."""
     occupancy: Occupancy | None = None
     constants: dict[str, int | float | str | bool] = field(default_factory=dict)
-    """Choices of the launch table, by the source's names."""
+    """The launch table's numbers, by their names in the source."""
     stages: dict[str, str] = field(default_factory=dict)
-    """What Triton's compiler makes before PTX, in its order: ``ttir``, ``ttgir`` and ``llir``."""
+    """The code of Triton's stages before PTX, in order: ``ttir``, ``ttgir`` and ``llir``."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Request:
         return ARCHITECTURES[self.arch]
 
     def arguments(self, device: str) -> operations.Arguments:
-        """The arguments to bind, on a device; on ``meta`` they have no memory."""
+        """Return the arguments to bind, on a device; on ``meta`` they have no memory."""
         op = operations.OPERATIONS[self.op]
         found = op.meta(self.shape, self.dtype, self.dim, dict(self.sizes))
         return op.arguments(op.unset(found, device), self.dim)
@@ -127,20 +127,20 @@ def inspect(
     modules: Sequence[str | Path] = (),
     sizes: Mapping[str, int] | None = None,
 ) -> tuple[Kernel, ...]:
-    """The kernels that one call of an implementation launches for contiguous tensors, compiled for ``arch``.
+    """Return the kernels that one call of an implementation launches for contiguous tensors, compiled for ``arch``.
 
     ``shape`` and ``dtype`` are those of the first input; ``dtype`` may be abbreviated (fp16, bf16). ``sizes``: those of
     other axes, by name. ``modules``: files that register your own kernels, as for ``--module``; the compiling process
     **runs them**. The shipped launch tables are used. ``arch`` is a name in ARCHITECTURES, whose device is simulated. A
-    backend for the host compiles for this host instead, and says so. It needs the language's compiler, and uses no GPU.
+    host backend compiles for this host instead, and each kernel's ``device`` says so. No GPU is used or needed.
 
     >>> from kernelzoo.inspect import inspect
     >>> for kernel in inspect("triton/softmax/fused", (4096, 4096), "fp16", arch="sm_90"):
     ...     print(kernel.name, kernel.registers, kernel.occupancy)  # doctest: +SKIP
 
     Raises UnknownNameError, InputTypeError, ShapeError, AxisError, EmptyReductionError, UnsupportedProblemError as a
-    call does. Raises BackendUnavailableError without the language, and InspectionError where there is nothing to show,
-    a launch can't be followed, or its compiler fails.
+    call does. Raises BackendUnavailableError if the language is missing, and InspectionError if there is nothing to
+    show, a launch can't be followed, or the compiler fails.
     """
     if arch not in ARCHITECTURES:
         raise UnknownNameError("architecture", arch, ARCHITECTURES)
@@ -161,7 +161,7 @@ def inspect(
 
 
 def registered(modules: Sequence[str | Path]) -> dict[str, str]:
-    """The ids that your files register, and the file of each. Their operations are known here afterwards.
+    """Return the ids that your files register, each with its file. Their operations are known here afterwards.
 
     Another process runs the files. Raises InspectionError if one fails there.
     """
@@ -173,12 +173,12 @@ def registered(modules: Sequence[str | Path]) -> dict[str, str]:
 
 
 def ask(requests: list[Request], modules: Sequence[str | Path] = ()) -> list[tuple[Kernel, ...] | KernelZooError]:
-    """Kernels or an error for each of several requests, from one process. All are of one backend and architecture.
+    """Return kernels or an error for each request, from one process. All are of one backend and architecture.
 
     Raises BackendUnavailableError if its language can't be imported, and InspectionError if a file of ``modules`` fails
     or the process dies.
     """
-    ((backend, _),) = {(request.backend, request.arch) for request in requests}  # a process keeps what it compiles
+    ((backend, _),) = {(request.backend, request.arch) for request in requests}  # a process caches compiled kernels
     told = _asked(requests[0].id, modules, requests, backend)
     return [_error(one) if "error" in one else tuple(map(_kernel, one["kernels"])) for one in told["answers"]]
 
@@ -256,7 +256,7 @@ def check(request: Request) -> None:
 
 
 def launched(request: Request, place: str, context: AbstractContextManager[None]) -> tuple[Kernel, ...]:
-    """The kernels of a launch that is bound and run within the context."""
+    """Bind and run a launch within the context, and return its kernels."""
     operation, implementation = operations.OPERATIONS[request.op], registry.implementation(request.id)
     ran = request.id
 
@@ -281,12 +281,12 @@ def launched(request: Request, place: str, context: AbstractContextManager[None]
             )
         made = partial(operation.launch_invariant, request.id) if implementation.batch_invariant else operation.launch
         launch = made(bind, args, outs)
-        steps.clear()  # a bind is not timed
+        steps.clear()  # the bind's own steps are no part of the launch
         with _torch_steps(lambda name: steps.append(name)):
             launch()
         if not steps:
             raise InspectionError(f"{request.id} launches nothing that can be followed: it may call a library")
-        return tuple(_shown(step, count, ran, request) for step, count in _counted(steps))
+        return tuple(_shown(step, count, ran, request) for step, count in _distinct_steps(steps))
 
 
 def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
@@ -347,8 +347,8 @@ def _torch_steps(record: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _counted(steps: list[Any]) -> Iterator[tuple[Any, int]]:
-    """Each different step once in order, with its count. Arguments don't count."""
+def _distinct_steps(steps: list[Any]) -> Iterator[tuple[Any, int]]:
+    """Return each distinct step once, in order, with its count. Arguments are not compared."""
     alike = [replace(step, arguments=()) if isinstance(step, Step) else step for step in steps]
     different: list[Any] = []
     for step in alike:
@@ -358,13 +358,13 @@ def _counted(steps: list[Any]) -> Iterator[tuple[Any, int]]:
 
 
 def _plain(value: Any) -> int | float | str | bool:
-    """A constant for JSON: a finite number as it is, a type by its name, infinity as ``"inf"``."""
+    """Return a constant for JSON: a finite number as it is, a type by its name, infinity as ``"inf"``."""
     if hasattr(value, "item"):
         value = value.item()
     return value if isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)) else str(value)
 
 
 def _place(file: str | Path, line: int) -> str:
-    """``path:line`` of a source. The path of ours begins at the package's parent folder."""
+    """Return ``path:line`` of a source. A path within this package begins at the package's parent folder."""
     path, here = Path(file), Path(__file__).parents[1]
     return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"

@@ -25,17 +25,17 @@ from kernelzoo.packages import BUILT_IN, files, packages
 def main() -> None:
     """Read a request from standard input, and write the answer to standard output as JSON."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # a compiler's output is no answer
+    os.dup2(2, 1)  # keeps a compiler's output out of the answer
     asked = json.load(sys.stdin)
     requests = [
         Request(**{**fields, "shape": tuple(fields["shape"]), "sizes": tuple(map(tuple, fields["sizes"]))})
         for fields in asked["requests"]
     ]
     with ExitStack() as stack:
-        if asked["modules"] or not all(map(_shows, requests)):
-            stack.enter_context(_watched(ARCHITECTURES[requests[0].arch if requests else "sm_90"]))
+        if asked["modules"] or not all(map(_has_inspection, requests)):
+            stack.enter_context(_recording_launches(ARCHITECTURES[requests[0].arch if requests else "sm_90"]))
         else:
-            importlib.import_module(f"{packages()[requests[0].backend]}.inspection")  # ends without its language
+            importlib.import_module(f"{packages()[requests[0].backend]}.inspection")  # fails if its language is missing
         try:
             told: dict[str, Any] = {"files": dict(_loaded(asked["modules"])), "answers": list(map(_answer, requests))}
             told["operations"] = [described(op) for op in operations.declared.values()]
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def _loaded(modules: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Run the files; yields each id that one registers, and the file."""
+    """Run the files, and yield each id that one registers, with the file."""
     for path in modules:
         before = {*registry._registered}
         definitions.load_reported(path)
@@ -79,9 +79,9 @@ def _sent(error: KernelZooError) -> dict[str, Any]:
 
 
 def kernels(request: Request) -> tuple[Kernel, ...]:
-    """The kernels of a launch, compiled here and not run. Raises as :func:`kernelzoo.inspect.inspect` does."""
-    if not _shows(request):
-        return launched(request, "cuda", _followed(request))
+    """Return the kernels of a launch, compiled here and not run. Raises as :func:`kernelzoo.inspect.inspect` does."""
+    if not _has_inspection(request):
+        return launched(request, "cuda", _following_launch(request))
     inspection = importlib.import_module(f"{packages()[request.backend]}.inspection")
     if refusal := inspection.refusal(request.variant, request.arch):
         raise InspectionError(f"{request.id} {refusal}")
@@ -89,8 +89,8 @@ def kernels(request: Request) -> tuple[Kernel, ...]:
     return launched(request, place, on_described(request.backend, request.device))
 
 
-def _shows(request: Request) -> bool:
-    """Whether its backend's package has an inspection module. If not, its launch is followed."""
+def _has_inspection(request: Request) -> bool:
+    """Whether its backend's package has an inspection module and its source. If not, its launch is followed."""
     package = packages().get(request.backend)
     if package is None or importlib.util.find_spec(f"{package}.inspection") is None:
         return False
@@ -98,7 +98,7 @@ def _shows(request: Request) -> bool:
 
 
 @contextmanager
-def _watched(device: Device) -> Iterator[None]:
+def _recording_launches(device: Device) -> Iterator[None]:
     """A context that records launches in any language. It begins before a user's file runs."""
     with ExitStack() as stack:
         for package in reversed(BUILT_IN.values()):  # Triton asks torch for a device, so torch comes after it
@@ -112,8 +112,8 @@ def _watched(device: Device) -> Iterator[None]:
 
 
 @contextmanager
-def _followed(request: Request) -> Iterator[None]:
-    """A context within ``_watched`` that follows a launch, and explains its errors."""
+def _following_launch(request: Request) -> Iterator[None]:
+    """A context within ``_recording_launches`` that follows a launch, and explains its errors."""
     if package := packages().get(request.backend):
         registry.import_kernels(request.backend, package)
     check(request)

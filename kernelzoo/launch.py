@@ -29,8 +29,8 @@ same ``out``. A CUDA graph holds addresses, not the memory: keep the launch as l
 """
 
 Bind = Callable[..., Launch]
-"""An implementation: takes canonical tensors, inputs first (see :mod:`kernelzoo.operations`), and scalars by name;
-returns a launch."""
+"""An implementation: a function that takes canonical tensors, inputs first (see :mod:`kernelzoo.operations`), and
+scalars by name, and returns a launch."""
 
 
 class Bound:
@@ -41,24 +41,24 @@ class Bound:
     def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
         self.storages = [x.untyped_storage() for x in tensors]
         self.offsets = [int(x.storage_offset()) * x.element_size() for x in tensors]
-        """Where each tensor begins in its storage, in bytes."""
+        """The offset of each tensor in its storage, in bytes."""
         spans = map(span, tensors)
         self.ends = [offset + size if size else 0 for offset, size in zip(self.offsets, spans, strict=True)]
-        """Where each tensor ends in its storage, in bytes; 0 if it is empty, wherever it begins."""
+        """The end of each tensor in its storage, in bytes; 0 if it is empty, whatever its offset."""
 
     def check(self, outputs: int) -> None:
-        """Raise InputTypeError or OutputError where memory is gone. ``outputs``: how many of the last tensors."""
+        """Raise InputTypeError or OutputError if a tensor lost its memory. The last ``outputs`` tensors are outputs."""
         for i, storage in enumerate(self.storages):
             if len(storage) < self.ends[i]:
                 raise self.lost(outputs)
 
     def addresses(self, outputs: int) -> list[int]:
-        """The addresses of the tensors. Raises as ``check`` does."""
+        """Return the addresses of the tensors. Raises as ``check`` does."""
         self.check(outputs)
         return [storage.data_ptr() + self.offsets[i] for i, storage in enumerate(self.storages)]
 
     def lost(self, outputs: int) -> KernelZooError:
-        """The error that names the tensor without memory."""
+        """Return the error that names the tensor without memory."""
         inputs = len(self.ends) - outputs
         sizes = enumerate(map(len, self.storages))
         words, place = next((memory_lost(size, self.ends[i]), i) for i, size in sizes if size < self.ends[i])
@@ -82,7 +82,7 @@ class RebindableLaunch:
     def __init__(self, at: Callable[..., None], *tensors: torch.Tensor) -> None:
         self.at, self.tensors, self._memory = at, tensors, Bound(tensors)
         self.outputs = 1
-        """How many of the last tensors are outputs."""
+        """The number of outputs, which are the last tensors."""
 
     def __call__(self) -> None:
         memory = self._memory
@@ -114,7 +114,7 @@ class Guarded:
 
 
 def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool = False) -> Launch:
-    """The launch with a RebindableLaunch's storage checks. ``outputs``: how many of the last tensors are outputs.
+    """Return the launch with a RebindableLaunch's storage checks. The last ``outputs`` tensors are outputs.
 
     Tensors without memory, as in a trace, are not checked.
     """
@@ -129,10 +129,9 @@ def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew:
 
 
 class WorkspaceLaunch(RebindableLaunch):
-    """A launch with its own workspace that can run on other addresses. The workspace is ready on the stream of its
-    bind.
+    """A launch that can run on other addresses. Its own workspace is ready on the stream of its bind.
 
-    A backend caches it for calls on that stream only, where they do not overlap.
+    A backend caches it only for calls on that stream, where they do not overlap.
     """
 
     __slots__ = ("_launch", "workspace")
@@ -182,7 +181,7 @@ _undelivered: ContextVar[deque[Callable[[], object]] | None] = ContextVar("undel
 
 @contextmanager
 def undelivered(most: int) -> Iterator[deque[Callable[[], object]]]:
-    """Launches that return results leave them here: what delivers those of the last ``most`` launches, in order."""
+    """A context in which ReturningLaunches do not deliver. It yields the last ``most`` deliveries, to call in order."""
     waiting = deque[Callable[[], object]](maxlen=most)
     token = _undelivered.set(waiting)
     try:
@@ -194,7 +193,7 @@ def undelivered(most: int) -> Iterator[deque[Callable[[], object]]]:
 class PerStreamLaunches:
     """Launches of one layout, one for each stream, each with its workspace. A call launches that of the current stream.
 
-    It returns True where there is none, and in a CUDA graph's capture, whose memory must be the graph's own.
+    A call returns True if there is none, or in a CUDA graph's capture, whose memory must be the graph's own.
     """
 
     __slots__ = ("_capturing", "_current", "_device", "_kept", "_workspaces")
@@ -228,7 +227,7 @@ def void(_: object) -> None:
 
 
 def sequence(*launches: Launch | None) -> Launch:
-    """One launch after the other, without the Nones; with workspaces, as one such launch."""
+    """Return one launch that runs these in order, skipping None: a WorkspaceLaunch if all are, on common tensors."""
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]
@@ -238,7 +237,7 @@ def sequence(*launches: Launch | None) -> Launch:
         place = {id(tensor): i for i, tensor in enumerate(tensors)}
         if all(id(tensor) in place for step in placed for tensor in step.tensors):
             workspace = {id(tensor): tensor for step in placed for tensor in step.workspace}
-            at = locked_sequence(*(_on_some(step, place) for step in placed))
+            at = locked_sequence(*(_select_addresses(step, place) for step in placed))
             return WorkspaceLaunch(at, *tensors, workspace=tuple(workspace.values()))
 
     def launch() -> None:
@@ -248,8 +247,8 @@ def sequence(*launches: Launch | None) -> Launch:
     return launch
 
 
-def _on_some(step: RebindableLaunch, place: Mapping[int, int]) -> Callable[..., None]:
-    """A step as a function of the addresses of all tensors. ``place``: where each tensor is among them, by its id."""
+def _select_addresses(step: RebindableLaunch, place: Mapping[int, int]) -> Callable[..., None]:
+    """Return a step as a function of the addresses of all tensors. ``place``: each tensor's index there, by its id."""
     wanted, at = [place[id(tensor)] for tensor in step.tensors], step.at
     if wanted == list(range(len(place))):
         return at
@@ -257,8 +256,7 @@ def _on_some(step: RebindableLaunch, place: Mapping[int, int]) -> Callable[..., 
 
 
 def locked_sequence(*steps: Callable[..., None]) -> Callable[..., None]:
-    """Kernels that share a workspace, launched under a lock, so that two threads on one stream do not interleave
-    them."""
+    """Return a launch of kernels that share a workspace. A lock keeps two threads on one stream from interleaving."""
     lock = Lock()
 
     def at(*addresses: int) -> None:
@@ -270,7 +268,7 @@ def locked_sequence(*steps: Callable[..., None]) -> Callable[..., None]:
 
 
 def keeping_alive(launch: Launch, *tensors: torch.Tensor) -> Launch:
-    """The launch, keeping its tensors alive, ready and safe on any stream.
+    """Return a launch that keeps these tensors alive, ready and safe on any stream.
 
     A bind's work, such as zeroing a counter, runs on the stream of the bind. torch's allocator watches only that stream
     before it reuses memory. So a launch on another stream first waits for it, once, and marks the memory as used there.
@@ -320,7 +318,7 @@ class Compiled:
     line: int
     """The kernel's first line in that file, from 1."""
     constants: dict[str, Any]
-    """Choices of the launch table, by the source's names."""
+    """The launch table's numbers, by their names in the source."""
     symbol: str
     """The kernel's entry in the machine code."""
     binary: bytes = b""
@@ -333,9 +331,9 @@ class Compiled:
     """Static shared memory per block."""
     ptx: str | None = None
     stages: dict[str, str] = field(default_factory=dict)
-    """What the compiler makes before PTX, by name, in its order."""
+    """The code of the compiler's stages before PTX, by name, in order."""
     assembly: str | None = None
-    """Assembly where the language has it; else the machine code is disassembled."""
+    """The assembly if the language gives it; else the machine code is disassembled."""
     host: tuple[str, str] = ("", "")
     """For a host kernel, the architecture and processor of its code."""
 
@@ -355,17 +353,17 @@ class Step:
     cooperative: bool = False
     """Whether all blocks must run at once."""
     arguments: tuple[Any, ...] = ()
-    """The plan's arguments beside tensors."""
+    """The plan's arguments other than tensors."""
     build: Callable[[], Compiled] | None = field(default=None, compare=False, repr=False)
     """Compiles the kernel for the device of the bind; None if the recording doesn't compile."""
     constants: tuple[Any, ...] = ()
-    """Compile-time constants beside those of ``kernel``."""
+    """Compile-time constants that ``kernel`` does not show."""
     block: tuple[int, ...] = ()
     """Threads along each axis of a block with several axes."""
 
 
 class Recording:
-    """The kernels' steps of all binds while it is active, in order. Nothing is loaded or run."""
+    """A list of the kernels' steps of all binds while it is active, in order. Nothing is loaded or run."""
 
     def __init__(self, compiles: bool) -> None:
         self.compiles = compiles
@@ -373,7 +371,7 @@ class Recording:
         self.steps: list[Any] = []
 
     def launch(self, *steps: Step) -> Launch:
-        """A launch that adds these steps to the recording. If nothing is compiled, they are added now."""
+        """Return a launch that adds these steps to the recording. If nothing is compiled, they are added now."""
         if not self.compiles:
             self.steps += steps
             return sequence()

@@ -25,13 +25,13 @@ Sizes: TypeAlias = "tuple[int, ...]"
 """Sizes or strides of axes."""
 
 VECTOR_BYTES = 16
-"""The widest load or store of one instruction."""
+"""Bytes of the widest load or store of one instruction."""
 
 PLANNED_ELEMENTS = 2**22
-"""A batch-invariant launch is chosen as if there were so many elements, whatever the number of rows."""
+"""The number of elements for which a batch-invariant launch is planned, whatever the number of rows."""
 
 MANY = 2**15
-"""Rows that are so many that what suits them is no other for more."""
+"""A number of rows beyond which the best form and launch numbers stay the same."""
 
 _ITEMSIZE = {"float16": 2, "bfloat16": 2, "int16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
 
@@ -42,14 +42,14 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def plain(x: torch.Tensor) -> torch.Tensor:
-    """The tensor as kernels can load and compare it: bool as the byte that it is."""
+    """Return the tensor as kernels can load and compare it: bool is viewed as uint8."""
     import torch
 
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
 def identity(dtype: torch.dtype) -> float | int:
-    """The minimum of nothing: no element of that dtype is above it."""
+    """Return the minimum of zero elements: the largest value of that dtype."""
     import torch
 
     return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
@@ -61,7 +61,7 @@ def cdiv(a: int, b: int) -> int:
 
 
 def unraveled(place: Any, shape: Sequence[int]) -> tuple[Any, ...]:
-    """The index along each axis of an element's number, without ``torch.unravel_index``, whose import takes seconds."""
+    """Return an element's index along each axis from its number. ``torch.unravel_index`` takes seconds to import."""
     indices = []
     for size in reversed(shape):
         indices.append(place % size)
@@ -70,7 +70,7 @@ def unraveled(place: Any, shape: Sequence[int]) -> tuple[Any, ...]:
 
 
 def power_of_two(number: int) -> int:
-    """The smallest power of two that is at least ``number``."""
+    """Return the smallest power of two that is at least ``number``."""
     return 1 << max(number - 1, 0).bit_length()
 
 
@@ -79,26 +79,26 @@ def power_of_two(number: int) -> int:
 
 
 def span(x: torch.Tensor) -> int:
-    """Bytes from a tensor's first element to the end of its last; 0 if it is empty."""
+    """Return the bytes from a tensor's first element to the end of its last; 0 if it is empty."""
     shape, strides = x.shape, x.stride()
     return (1 + sum(map(mul, shape, strides)) - sum(strides)) * x.element_size() if 0 not in shape else 0
 
 
 def held(x: torch.Tensor, size: int) -> bool:
-    """Whether a tensor's storage has the bytes that it spans."""
+    """Whether a tensor's storage has all ``size`` bytes that the tensor spans."""
     address, storage = x.data_ptr(), x.untyped_storage()
     return address != 0 and address + size <= storage.data_ptr() + len(storage)
 
 
 def lacking(x: torch.Tensor, size: int) -> str:
-    """What is wrong with a tensor's storage, and the remedy; "" if it has the bytes that the tensor spans."""
+    """Return a storage's fault, and the remedy; "" if it has all bytes that the tensor spans."""
     if not size or held(x, size):
         return ""
     return memory_lost(len(x.untyped_storage()), int(x.storage_offset()) * x.element_size() + size)
 
 
 def memory_lost(there: int, end: int) -> str:
-    """What is wrong with a storage of so many bytes whose tensor's elements end at that byte, and the remedy."""
+    """Return the message for a storage of ``there`` bytes whose tensor's elements end at byte ``end``."""
     return (
         f"has no memory for its elements: they end at byte {end} of a storage of {there} bytes, which was freed or "
         "shrunk; resize the storage first, or pass a tensor that has its memory"
@@ -130,9 +130,9 @@ class Layout:
     """Elements from a 16-byte boundary to the start of x."""
     out_phase: int
     planned: int
-    """Rows that forms and launch numbers are chosen for. In a batch-invariant call n alone sets them."""
+    """The number of rows for which forms and launch numbers are chosen. In a batch-invariant call only n decides it."""
     single: bool
-    """Whether elements are moved one by one, as rows of a batch-invariant call begin anywhere in a vector."""
+    """Whether elements are loaded one by one: rows of a batch-invariant call may start anywhere in a vector."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class Layout:
 
     @property
     def wide_bytes(self) -> int:
-        """Bytes of an element as it is computed."""
+        """Bytes of an element in its accumulator dtype."""
         return max(4, self.itemsize)
 
     @property
@@ -164,13 +164,13 @@ class Columns(Layout):
 
     @property
     def one_piece(self) -> bool:
-        """Whether the columns of both tensors are one piece of memory."""
+        """Whether the columns of x, and those of out, are one piece of memory."""
         whole = self.outer == 1 and self.x_inner == 1 and self.x_n == self.inner
         return whole and (self.out_n == 0 or (self.out_inner == 1 and self.out_n == self.inner))
 
     @property
     def multiple(self) -> int:
-        """The power of two, at most a vector, that divides inner and all strides but the last."""
+        """The largest power of two, at most a vector's elements, that divides inner and all strides but the last."""
         written = (self.out_outer, self.out_n) if self.out_n else ()
         return math.gcd(self.whole_vector, self.inner, self.x_outer, self.x_n, *written)
 
@@ -181,7 +181,7 @@ class Columns(Layout):
 
     @property
     def vector(self) -> int:
-        """Columns to move at once: a full 16-byte vector, or 1."""
+        """The number of columns to load at once: those of a full 16-byte vector, or 1."""
         whole = self.whole_vector
         return whole if self.side_by_side and self.aligned and self.multiple == whole else 1
 
@@ -191,8 +191,8 @@ class Columns(Layout):
 
 
 class Rows(Layout):
-    """Rows by number: row r starts at ``r // inner * x_outer + r % inner * x_inner``. Its elements are ``x_n`` apart;
-    likewise in out. Irrelevant strides are 0 (1 for ``x_n`` of a row of one element)."""
+    """Rows by number: row r starts at ``r // inner * x_outer + r % inner * x_inner``. Its elements are ``x_n`` apart.
+    The same holds for out. Irrelevant strides are 0 (1 for ``x_n`` of a row of one element)."""
 
     @property
     def total(self) -> int:
@@ -201,22 +201,22 @@ class Rows(Layout):
 
     @property
     def as_planned(self) -> Rows:
-        """So many rows as forms and launch numbers are chosen for."""
+        """These rows with ``planned`` as their number, to choose forms and launch numbers."""
         return self if self.planned == self.total else replace(self, outer=self.planned, inner=1)
 
     @property
     def by_vectors(self) -> Rows:
-        """The rows of a batch-invariant call as they lie, for forms whose bits don't tell where vectors begin."""
+        """The same rows with vector loads, for batch-invariant forms whose bits don't depend on where vectors start."""
         return replace(self, single=False, x_phase=0)
 
     @property
     def neighbours(self) -> int:
-        """Rows at one stride from each other."""
+        """The number of consecutive rows with the same stride between them."""
         return self.inner if self.inner > 1 else self.outer
 
     @property
     def step(self) -> int:
-        """Elements of x from a row to the next."""
+        """The stride in x from a row to the next."""
         return self.x_inner if self.inner > 1 else self.x_outer
 
     @property
@@ -242,26 +242,26 @@ class Rows(Layout):
 
     @property
     def ragged(self) -> bool:
-        """Whether short rows, or a single one, have no gaps and unaligned starts but the first."""
+        """Whether rows without gaps, or a single one, start aligned but end inside a vector, after four or more."""
         vector, alone = self.whole_vector, self.planned == 1 and self.contiguous
         return (self.one_piece or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
 
     def common(self, *others: Strides) -> int:
-        """The power of two, at most 16, that divides a row's length and all offsets of rows; 1 if ``single``."""
+        """Return the largest power of two, up to 16, that divides n and all rows' offsets; 1 if ``single``."""
         written = (self.out_outer, self.out_inner) if self.out_n else ()
         read = (stride for other in others for stride in (other.outer, other.inner))
         return math.gcd(1 if self.single else 16, self.n, self.x_outer, self.x_inner, *written, *read)
 
     @property
     def apart(self) -> int:
-        """0 if every row has the same alignment in x and out, else a multiple of the elements that have."""
+        """The difference in alignment of x's and out's rows, or 0. Its gcd with a vector is the vector width to use."""
         if not self.out_n:
             return int(self.single)
         return (self.x_phase - self.out_phase) | (self.x_outer - self.out_outer) | (self.x_inner - self.out_inner)
 
     @cached_property
     def columns(self) -> Columns | None:
-        """The problem by columns; None unless the reduction axis is strided."""
+        """The problem seen as columns; None unless the reduction axis is strided."""
         if not self.across:
             return None
         if self.inner > 1:
@@ -272,7 +272,7 @@ class Rows(Layout):
 
 
 class Strides(NamedTuple):
-    """Another tensor by the rows of x: strides from row to row and along it. ``n`` is 0 for one element a row."""
+    """Another tensor's strides by the rows of x: from row to row, and along a row. ``n`` is 0 for one element a row."""
 
     outer: int
     n: int
@@ -282,9 +282,9 @@ class Strides(NamedTuple):
 
 
 def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tuple[Rows, tuple[Strides, ...]]:
-    """The rows of x and out, and other tensors' strides likewise: (outer, n, inner), (outer, inner) or (n,)."""
+    """Return the rows of x and out, and the strides of others: (outer, n, inner), (outer, inner) or (n,)."""
     outer, n, inner = x.shape
-    turned, rows_of_x = _turned(outer, inner, x.stride(0), x.stride(2)), rows_of(x, out)
+    turned, rows_of_x = _swaps_axes(outer, inner, x.stride(0), x.stride(2)), rows_of(x, out)
     found = []
     for tensor in others:
         first, along, last = _strides(tensor)
@@ -297,31 +297,31 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
 
 
 def _strides(tensor: torch.Tensor) -> Sizes:
-    """Along (outer, n, inner): 0 along an axis that the tensor doesn't have."""
+    """Return a tensor's strides along (outer, n, inner): 0 along an axis that it doesn't have."""
     strides = tensor.stride()
     if len(strides) == 1:
         return 0, strides[0], 0
     return strides if len(strides) == 3 else (strides[0], 0, strides[1])
 
 
-def _turned(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
-    """Whether rows are neighbours along the outer axis."""
+def _swaps_axes(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
+    """Whether neighbouring rows lie along the outer axis, so that outer and inner are swapped."""
     return (outer == 1 and not is_batch_invariant()) or (inner > 1 and x_outer < x_inner)
 
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
-    """The rows of x (outer, n, inner) and of out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
+    """Return the rows of x (outer, n, inner) and out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
     dtypes, phases = (x.dtype, out.dtype), (phase(x), phase(out))
     return _rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
 
 
 def is_whole(n: int, itemsize: int) -> bool:
-    """Whether so many elements of so many bytes are whole 16-byte vectors."""
+    """Whether n elements of ``itemsize`` bytes fill whole 16-byte vectors."""
     return n * itemsize % VECTOR_BYTES == 0
 
 
 def phase(tensor: torch.Tensor) -> int:
-    """Elements from a 16-byte boundary to a tensor's start."""
+    """Return the number of elements from a 16-byte boundary to a tensor's start."""
     return tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
 
 
@@ -329,7 +329,7 @@ def phase(tensor: torch.Tensor) -> int:
 def _rows(
     dtypes: tuple[torch.dtype, ...], shape: Sizes, x_strides: Sizes, out_strides: Sizes, phases: Sizes, invariant: bool
 ) -> Rows:
-    if _turned(shape[0], shape[2], x_strides[0], x_strides[2]):
+    if _swaps_axes(shape[0], shape[2], x_strides[0], x_strides[2]):
         shape, x_strides, out_strides = shape[::-1], x_strides[::-1], out_strides[::-1]
     outer, n, inner = shape
     x_outer, x_n, x_inner = x_strides

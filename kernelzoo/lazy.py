@@ -1,4 +1,4 @@
-"""Torch, imported when it is first used: names and numbers of operations are told without it."""
+"""A stand-in for the module torch that imports it at first use. Listing operations needs no torch."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +7,7 @@ if TYPE_CHECKING:
 else:
 
     class _Torch:
-        """Looks names up in the module ``torch``: a type or dtype once, since it stays; all others each time."""
+        """Looks names up in the module ``torch``. Types and dtypes are cached, since they never change."""
 
         def __getattr__(self, name: str) -> Any:
             import torch

@@ -14,8 +14,8 @@ class Softmax(torch.nn.Module):
     """Softmax along one axis, as ``torch.nn.Softmax``.
 
     dim: the axis. backend: its name; None takes the best one for the input's device. variant: a form of the backend.
-    batch_invariant: as of a call.
-    Input and output: float16, bfloat16, float32 or float64, any common shape. Gradients run on the same backend.
+    batch_invariant: as in :meth:`kernelzoo.Backend.softmax`.
+    Input and output: float16, bfloat16, float32 or float64, of one shape. Gradients run on the same backend.
 
     Errors: those of :meth:`kernelzoo.Backend.softmax`, at the first call.
 

@@ -1,4 +1,4 @@
-"""The packages that hold backends, and the implementations in their source files. Nothing is imported."""
+"""The packages of backends, and the implementations in their source files. Nothing is imported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LANGUAGES = {
     "cpu": "host",
     "torch": "torch",
 }
-"""Built-in backends in the order of every page, and what these call them."""
+"""Built-in backends, in the order in which pages list them, with their names there."""
 
 # A backend is a line above and a folder: ``probe()`` in its __init__, and for each operation a module, or a folder with
 # a module for each form. Operations that choose alike do so in a module ``choose``.
@@ -85,7 +85,7 @@ def _declared(field: str) -> list[str]:
 
 
 def how_to_install(backend: str) -> str:
-    """The command that installs a backend's language, from the distribution's extras."""
+    """Return the command that installs a backend's language, from the distribution's extras."""
     extras = _declared("Provides-Extra")
     named = [extra for extra in extras if extra == backend or extra.startswith(f"{backend}-")]
     commands = " or ".join(f"pip install 'kernelzoo[{extra}]'" for extra in reversed(named))
@@ -93,7 +93,7 @@ def how_to_install(backend: str) -> str:
 
 
 def requirement(package: str, backend: str) -> str:
-    """The distribution's requirement of a package for a backend, such as ``triton>=3.6``; else its name alone."""
+    """Return the distribution's requirement of a package for a backend, such as ``triton>=3.6``; else only its name."""
     for text in _declared("Requires-Dist"):
         words, _, marker = text.partition(";")
         if re.match(rf"{package}(?![\w.-])", words) and re.search(rf"extra == .{backend}(?![a-z])", marker):
@@ -102,7 +102,7 @@ def requirement(package: str, backend: str) -> str:
 
 
 def unfit(package: str, version: str, backend: str) -> str:
-    """Why a version of a package does not meet the distribution's requirement, or ""."""
+    """Return why a version of a package does not meet the distribution's requirement, or ""."""
     found = tuple(map(int, re.findall(r"\d+", version.partition("+")[0])))
     for sign, bound in re.findall(r"(>=|<)\s*([\d.]+)", requirement(package, backend)):
         limit = tuple(map(int, bound.split(".")))
@@ -140,7 +140,7 @@ def summary_of(doc: str | None) -> str:
 
 
 def scan(backend: str) -> tuple[Found, ...]:
-    """The implementations that the modules of a backend's package register, read from their source without running it.
+    """Return the implementations that a backend's package registers, read from source without running it.
 
     Unreadable code gives one row for its operation, or for the first one if the whole package is unreadable.
     """
@@ -173,12 +173,12 @@ def _scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Foun
 
 
 def unreadable(backend: str) -> str:
-    """Why a backend's package can't be listed, or ""."""
+    """Return why a backend's package can't be listed, or ""."""
     return next((one.summary for one in scan(backend) if one.unreadable), "")
 
 
 def files(id: str) -> tuple[Path, ...]:
-    """The files of an implementation: its module, and files of the same name with other suffixes (a ``.cu``).
+    """Return the files of an implementation: its module, and files of the same name with other suffixes (a ``.cu``).
 
     Nothing is imported. Empty if it is registered outside its backend's package.
     """
@@ -215,7 +215,7 @@ def _folders(package: str) -> list[Path]:
 
 
 def _parsed(path: Path) -> ast.Module:
-    """A module's source, checked to be importable."""
+    """Parse a module's source, and check that importing it does not end at once."""
     try:
         tree = ast.parse(importlib.util.decode_source(path.read_bytes()))  # in its declared encoding
     except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
@@ -235,7 +235,7 @@ _FORM = re.compile(r"^(?:@.*\n)*@(?:\w+\.)*(?:register|chooser)\(", re.MULTILINE
 
 
 def _parsed_forms(path: Path) -> ast.Module:
-    """The forms in a file of ours, each up to the end of its docstring. Parsing all takes ten times as long."""
+    """Parse only the forms in a file of this package, up to their docstrings' ends: ten times faster."""
     forms = []
     try:
         source = path.read_text(encoding="utf-8")

@@ -66,12 +66,12 @@ class Implementation:
 
     @property
     def batch_invariant(self) -> bool:
-        """Whether a row must have the same bits among any number of rows, in a call and a ``launch``."""
+        """Whether a row's bits must not depend on the number of rows, in a call and a ``launch``."""
         return self.variant.endswith(BATCH_INVARIANT)
 
     @property
     def registered(self) -> str:
-        """The variant without that."""
+        """The variant without ``+batch_invariant``."""
         return self.variant.removesuffix(BATCH_INVARIANT)
 
     @property
@@ -88,7 +88,7 @@ class Implementation:
         return guarded(launch, tensors, len(self.operation.outputs))
 
     def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
-        """The id of the form for canonical tensors: its own, or the one it chooses. Raises as ``bind``."""
+        """Return the id of the form for canonical tensors: its own, or the one it chooses. Raises as ``bind`` does."""
         language(self.backend)
         return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.registered, *tensors, **scalars)}"
 
@@ -142,7 +142,7 @@ class Language:
     """The interpreter or simulator that runs the kernels, or "" on a device. Its times mean nothing."""
 
     def check(self, *inputs: torch.Tensor) -> None:
-        """Raise DeviceError for x elsewhere, BackendUnavailableError after a fork, InputTypeError if torch traces."""
+        """Raise DeviceError for other devices, BackendUnavailableError after a fork, InputTypeError if torch traces."""
         x = inputs[0]
         if x.device.type not in self.devices:
             raise DeviceError(
@@ -205,7 +205,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
                 return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
             except GridTooLargeError:
                 x, operation = tensors[0], operations.OPERATIONS[op]
-                if not operation.by_rows or x.size(0) * x.size(2) < 2**20:  # it is not for the number of rows
+                if not operation.by_rows or x.size(0) * x.size(2) < 2**20:  # the number of rows is not the reason
                     raise
                 return split_in_two(partial(bind, **scalars), tensors, operation.axes)
 
@@ -217,7 +217,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
 
 
 def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
-    """The variant that binds canonical tensors when this one of a loaded backend is called."""
+    """Return the variant that binds canonical tensors: this one, or if it is a chooser, the one it chooses."""
     if (choose := _choosers.get((backend, op, variant))) is None:
         return variant
     name = choose(*tensors, **scalars)
@@ -304,18 +304,18 @@ def implementation(id: str) -> Implementation:
 
 
 def preferred(op: str, device: str) -> tuple[str, ...]:
-    """Backends to try for an operation on a device, the best first: built-in ones, then others."""
+    """Return the backends to try for an operation on a device, the best first: built-in ones, then others."""
     others = {i.backend for i in implementations(op=op)} - {*packages(), BASELINE}
     return (*PREFERENCE.get(device, (BASELINE,)), *sorted(others))
 
 
 def baseline(op: str) -> str:
-    """The id of the implementation that others of an operation are compared with."""
+    """Return the id of the implementation that others of an operation are compared with."""
     return f"{BASELINE}/{op}/{BASELINE_VARIANT}"
 
 
 def language(name: str) -> Language:
-    """The backend of that name, imported on first use and kept.
+    """Return the backend of that name, imported at first use and cached.
 
     Raises UnknownNameError, BackendUnavailableError. Safe from several threads.
     """

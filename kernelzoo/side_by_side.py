@@ -16,8 +16,6 @@ PLAIN = ("rows", "fused", "eager")
 
 @dataclass(frozen=True)
 class Form:
-    """One form in one language."""
-
     id: str
     summary: str
     """The first line of its docstring."""
@@ -31,13 +29,13 @@ class Form:
 
     @property
     def code(self) -> tuple[tuple[str, str], ...]:
-        """Each file without its opening words and imports, CUDA C first; ``cuda`` or ``python`` stands before it."""
+        """(``cuda`` or ``python``, text) of each file without its module docstring and imports, CUDA C first."""
         found = [("python" if file.suffix == ".py" else "cuda", _after_imports(file)) for file in self.files]
         return tuple(sorted(found))
 
 
 def forms(op: str, languages: Iterable[str] = ()) -> dict[str, Form | None]:
-    """The plain form of an operation in each language, all by default; None where there is none.
+    """Return the plain form of an operation in each language, all by default; None for one without it.
 
     Raises UnknownNameError for an operation that kernelzoo does not have.
 
@@ -59,7 +57,7 @@ def _plain(backend: str, op: str) -> Form | None:
 
 
 def lines_of(file: Path) -> int:
-    """Lines of code of a file: no comments, no docstrings, no blank lines."""
+    """Return the lines of code of a file: no comments, no docstrings, no blank lines."""
     text = file.read_text(encoding="utf-8")
     if file.suffix != ".py":
         return sum(bool(line) and not line.startswith("//") for line in map(str.strip, text.splitlines()))
@@ -72,7 +70,7 @@ def lines_of(file: Path) -> int:
 
 
 def page(op: str, scores: Mapping[str, float] | None = None) -> str:
-    """An operation in all languages as Markdown, each kernel folded. ``scores``: by id, and by ``backend/op/auto``."""
+    """Return a Markdown page of an operation in all languages, kernels folded. ``scores``: by id, also of ``auto``."""
     meaning = operations.OPERATIONS[op].doc.partition("\n")[0]
     parts = [f"# {op} side by side", f"{meaning} Here is the plain form of each language, folded."]
     for backend, form in forms(op).items():
@@ -85,7 +83,7 @@ def page(op: str, scores: Mapping[str, float] | None = None) -> str:
 
 
 def told(form: Form, scores: Mapping[str, float]) -> str:
-    """A form's lines of code, and the scores that are known."""
+    """Return a form's lines of code and its known scores as text."""
     auto = f"{form.id.rpartition('/')[0]}/auto"
     said = [f"{form.lines} lines of code"]
     said += [f"score {scores[form.id]:.2f}"] if form.id in scores else []

@@ -62,7 +62,7 @@ class Knob:
     """The allowed values, ascending."""
     unit: str
     why: str
-    """What it decides, in one line."""
+    """The decision that it controls, in one line."""
 
 
 def knob(shipped: int, *, among: Sequence[int], unit: str, why: str) -> Any:
@@ -99,7 +99,7 @@ def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
 
 
 def declared(backend: str, op: str) -> type[Any] | None:
-    """A backend's table for an operation, once its module is loaded; None if it has none."""
+    """Return a backend's table for an operation, once its module is loaded; None if it has none."""
     return _declared.get((backend, op))
 
 
@@ -109,12 +109,12 @@ def knobs(table: type[Any]) -> tuple[Knob, ...]:
 
 
 def digest(table: type[Any]) -> str:
-    """A hash of a table's declaration. A stored table of another declaration must not be used."""
+    """Return a hash of a table's declaration. A stored table of another declaration must not be used."""
     return _digest([[k.name, k.shipped, k.among] for k in knobs(table)])
 
 
 def made(table: type[T], values: Mapping[str, int]) -> T:
-    """The table with these values, and shipped ones elsewhere. Each set of values has one object.
+    """Return the table with these values, and shipped values for other knobs. Each set of values has one object.
 
     Raises TableError for an unknown knob, or a value that the knob does not allow.
     """
@@ -125,11 +125,11 @@ def made(table: type[T], values: Mapping[str, int]) -> T:
         if type(value) is not int or value not in allowed[name].among:
             values_of = ", ".join(map(str, allowed[name].among))
             raise TableError(f"{_name(table)}.{name} may be {values_of}; got {value!r}")
-    return _one(table(**values))
+    return _shared_object(table(**values))
 
 
-def _one(table: T) -> T:
-    """The one object for these values."""
+def _shared_object(table: T) -> T:
+    """Return the single object with this table's values."""
     return cast(T, _made.setdefault((type(table), *vars(table).values()), table))
 
 
@@ -288,18 +288,18 @@ def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
 
 
 def _load(table: type[T], device: int) -> T:
-    """The stored table for a device, or the shipped one, which is in force from now on."""
+    """Return the stored table for a device, or the shipped one, and use it from now on."""
     setting = os.environ.get(ENVIRONMENT, "")
     if setting not in ("", "shipped"):
         raise UnknownNameError(f"value of {ENVIRONMENT}", setting, ("shipped",))
-    shipped = _one(table())
+    shipped = _shared_object(table())
     here = None if setting or device < 0 else card(device)
     _in_force[table, device] = found = shipped if here is None else _stored(table, here, shipped)
     return found
 
 
 def _stored(table: type[T], here: Card, shipped: T) -> T:
-    """The stored table for a card, or the shipped one if there is no usable one."""
+    """Return the stored table for a card, or the shipped one if there is no usable one."""
     ((backend, op),) = [key for key, value in _declared.items() if value is table]
     try:
         file = path(here, backend)
@@ -323,7 +323,7 @@ def _stored(table: type[T], here: Card, shipped: T) -> T:
 
 
 def _checked(content: bytes, card: Card, backend: str) -> Json:
-    """The tables in a file, by operation. Raises TableError, or any error of reading other content."""
+    """Return the tables in a file, by operation. Raises TableError, or any error from malformed content."""
     document = json.loads(content)
     if document["format"] != FORMAT:
         raise TableError(f"its format is {document['format']!r}, and {FORMAT!r} is read here")

@@ -93,7 +93,6 @@ def _least(column: Sequence[str], right: bool) -> int:
 
 
 def _lines(cells: Sequence[str], columns: Sequence[int], sizes: dict[int, int], right: Collection[int]) -> list[str]:
-    """The lines of one row."""
     parts_of = [wrapped(cell, sizes[i]) for cell, i in zip(cells, columns, strict=True)]
     lines = []
     for k in range(max(map(len, parts_of))):

@@ -1,1 +1,1 @@
-"""The path of one call: a backend's methods, its cached launches, and what torch sees of the call."""
+"""How one call runs: the backend's methods, its cached launches, gradients, and operations registered with torch."""

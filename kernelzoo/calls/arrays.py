@@ -1,8 +1,8 @@
-"""Arrays of NumPy, CuPy, Numba, JAX, and any library with DLPack or ``__cuda_array_interface__``.
+"""Calls on arrays of NumPy, CuPy, Numba, JAX, and any library with DLPack or ``__cuda_array_interface__``.
 
-A kernel reads the array's own memory, which may be read-only, on the stream of its library. Negative strides, the other
-byte order and unaligned elements are copied first, since no tensor holds them. The result is an array of the same
-library. Torch does not follow these calls, so they have no gradient.
+A kernel reads the array's own memory, which may be read-only, on the library's stream. An array with negative strides,
+foreign byte order or unaligned elements is copied first, since no tensor can represent it. The result is an array of
+the same library. Torch does not record these calls, so they have no gradient.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from kernelzoo.torch_private import current_device, current_stream
 
 
 class Library:
-    """Converts one library's arrays to tensors and back: here array-API ones, and DLPack alone."""
+    """Conversion of a library's arrays to tensors and back. This base class serves any library with DLPack."""
 
     def tensor(self, x: Any) -> torch.Tensor:
-        """The same memory as a tensor, ready on the current stream."""
+        """Return a tensor of the same memory, ready on the current stream."""
         return from_dlpack(x)
 
-    def copied(self, x: Any) -> torch.Tensor | None:
-        """A copy of an array whose layout no tensor has; else None."""
-        if _steps_back(x) and self.device(x) != "cpu":
+    def copy_if_unsupported(self, x: Any) -> torch.Tensor | None:
+        """Return a copy of an array whose layout no tensor can have; None if a tensor can."""
+        if _has_negative_stride(x) and self.device(x) != "cpu":
             raise ValueError("it has a negative stride; pass a contiguous copy")
         if self.device(x) != "cpu":
             return None
@@ -42,10 +42,10 @@ class Library:
             read = numpy.from_dlpack(x)
         except Exception:  # a dtype without a name in NumPy, such as bfloat16
             return None
-        return NumPy().copied(read)
+        return NumPy().copy_if_unsupported(read)
 
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
-        """The same memory as an array of the library of ``like``."""
+        """Return an array of the tensor's memory, of the library of ``like``."""
         namespace = getattr(like, "__array_namespace__", None)
         return tensor if namespace is None else namespace().from_dlpack(tensor)
 
@@ -55,7 +55,7 @@ class Library:
         return {1: "cpu", 2: "cuda", 10: "cuda", 13: "cuda"}.get(int(kind), f"DLPack's device {int(kind)}")
 
     def stream(self, x: Any) -> int | None:
-        """The stream to work on. None is torch's current one, for which DLPack makes the array ready."""
+        """Return the stream to work on. None means torch's current stream, where DLPack makes the array ready."""
         return None
 
     def writable(self, x: Any) -> bool:
@@ -65,7 +65,7 @@ class Library:
 
 
 class NumPy(Library):
-    """NumPy arrays, on the host. Their bfloat16 and float8 are those of ml_dtypes, whose names torch does not know."""
+    """NumPy arrays, on the host. Their bfloat16 and float8 are dtypes of ml_dtypes, which torch does not know."""
 
     def tensor(self, x: Any) -> torch.Tensor:
         if x.dtype.name == "bfloat16":
@@ -76,9 +76,9 @@ class NumPy(Library):
             x = numpy.asarray(_Writable(x, "__array_interface__"))
         return torch.from_numpy(x)
 
-    def copied(self, x: Any) -> torch.Tensor | None:
+    def copy_if_unsupported(self, x: Any) -> torch.Tensor | None:
         steps = [step % x.itemsize for step in x.strides] if x.itemsize else []
-        if x.dtype.isnative and x.flags.aligned and not any(steps) and not _steps_back(x):
+        if x.dtype.isnative and x.flags.aligned and not any(steps) and not _has_negative_stride(x):
             return None
         return self.tensor(x.astype(x.dtype.newbyteorder("="), order="C"))
 
@@ -97,7 +97,7 @@ class NumPy(Library):
 
 
 class CuPy(Library):
-    """On CuPy's current stream. A repeated call makes no tensor."""
+    """CuPy arrays, on CuPy's current stream. A repeated call makes no tensor."""
 
     def __init__(self) -> None:
         import cupy
@@ -107,8 +107,8 @@ class CuPy(Library):
         self.empty: Callable[..., Any] = cupy.ndarray
         self._from_dlpack: Callable[[Any], Any] = cupy.from_dlpack
 
-    def copied(self, x: Any) -> torch.Tensor | None:
-        return self.tensor(x.copy()) if _steps_back(x) else None
+    def copy_if_unsupported(self, x: Any) -> torch.Tensor | None:
+        return self.tensor(x.copy()) if _has_negative_stride(x) else None
 
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
         return self._from_dlpack(tensor)
@@ -126,8 +126,8 @@ class Interface(Library):
     def tensor(self, x: Any) -> torch.Tensor:
         return torch.as_tensor(_Writable(x))
 
-    def copied(self, x: Any) -> torch.Tensor | None:
-        if not _steps_back(x):
+    def copy_if_unsupported(self, x: Any) -> torch.Tensor | None:
+        if not _has_negative_stride(x):
             return None
         forward = _Writable(x)
         interface = forward.__cuda_array_interface__  # type: ignore[attr-defined]  # set by name
@@ -163,7 +163,7 @@ class Numba(Interface):
 
 
 class _Writable:
-    """An array's interface, marked as writable. Torch asks for that, and no kernel writes into an input."""
+    """An array's interface, marked as writable, which torch requires. No kernel writes into an input."""
 
     def __init__(self, x: Any, name: str = "__cuda_array_interface__") -> None:
         self._x = x  # keeps the memory alive
@@ -172,7 +172,7 @@ class _Writable:
 
 
 def _float8() -> Any:
-    """NumPy's float8_e4m3fn. Raises InputTypeError without ml_dtypes, which defines it."""
+    """Return NumPy's float8_e4m3fn dtype. Raises InputTypeError without ml_dtypes, which defines it."""
     try:
         import ml_dtypes
     except ImportError:
@@ -182,8 +182,7 @@ def _float8() -> Any:
     return ml_dtypes.float8_e4m3fn
 
 
-def _steps_back(x: Any) -> bool:
-    """Whether an array has a negative stride."""
+def _has_negative_stride(x: Any) -> bool:
     if (steps := getattr(x, "strides", None)) is None:
         steps = getattr(x, "__cuda_array_interface__", {}).get("strides")
     return isinstance(steps, tuple) and any(step < 0 for step in steps)
@@ -228,9 +227,9 @@ def _library_of(x: Any, name: str) -> Library:
 
 
 def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
-    """An array as a tensor, and whether that is a copy."""
+    """Return an array as a tensor, and whether that is a copy."""
     try:
-        copy = library.copied(x)
+        copy = library.copy_if_unsupported(x)
         return (library.tensor(x), False) if copy is None else (copy, True)
     except Exception as error:  # another library may raise anything
         said = str(error).partition("\n")[0]
@@ -241,8 +240,8 @@ def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
 
 
 @contextmanager
-def _on(stream: int | None, x: Any) -> Iterator[None]:
-    """A context in which torch works on that stream of x's library; None changes nothing."""
+def _on_stream(stream: int | None, x: Any) -> Iterator[None]:
+    """Make torch use that stream of x's library within this context. None changes nothing."""
     if stream is None:
         yield
         return
@@ -260,13 +259,13 @@ def _on(stream: int | None, x: Any) -> Iterator[None]:
 
 
 def device_type(x: Any) -> str:
-    """The device type of a tensor or array, such as ``"cuda"``; "" for ``torch.fx``. Raises InputTypeError."""
+    """The device type of a tensor or array, such as ``"cuda"``; "" for a torch.fx proxy. Raises InputTypeError."""
     if isinstance(x, torch.Tensor):
         return x.device.type
     if isinstance(x, torch.fx.Proxy):
         return ""
     numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(x, numpy.ndarray):  # also in torch.compile, which shows no more of it
+    if numpy is not None and isinstance(x, numpy.ndarray):  # torch.compile shows no more of the array
         return "cpu"
     library = library_of(x, "x")
     try:
@@ -275,14 +274,14 @@ def device_type(x: Any) -> str:
         raise InputTypeError(f"x is a {_kind(x)} without memory: {str(error).partition(chr(10))[0]}") from error
 
 
-def converted(x: Any, dtype: Any) -> Any:
-    """A tensor or array in another dtype: torch's, or its library's. Raises InputTypeError."""
+def convert_dtype(x: Any, dtype: Any) -> Any:
+    """Convert a tensor or array to a dtype, which is torch's or its library's. Raises InputTypeError."""
     if isinstance(x, torch.Tensor):
         if not isinstance(dtype, torch.dtype):
             raise InputTypeError(f"dtype is a torch.dtype for a tensor, got {dtype!r}")
         check_storage(x, "x")
         return x.to(dtype)
-    if torch.compiler.is_dynamo_compiling():  # it traces only NumPy's arrays
+    if torch.compiler.is_dynamo_compiling():  # torch.compile traces only NumPy's arrays
         return x.astype(dtype_name(dtype) if isinstance(dtype, torch.dtype) else dtype)
     library_of(x, "x")
     if not hasattr(x, "astype"):
@@ -334,7 +333,7 @@ def run(call: Call, inputs: Tensors, out: Any) -> Any:
         for x, name in zip(inputs, names, strict=True):
             if isinstance(x, torch.Tensor) or type(library_of(x, name)) is not type(library):
                 raise _mixed(names, inputs)
-    with _on(library.stream(first), first):
+    with _on_stream(library.stream(first), first):
         read = [_tensor(x, name, library) for x, name in zip(inputs, names, strict=True)]
         tensors = tuple(tensor for tensor, _ in read)
         if (kind := tensors[0].device.type) not in backend.devices:

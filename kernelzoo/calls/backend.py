@@ -9,30 +9,30 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry, tables
 from kernelzoo.calls.call import Call, Tensors
-from kernelzoo.calls.methods import Undeclared, constant, function_of, lookup, method_of, pickled, unscripted
+from kernelzoo.calls.methods import LazyMethod, constant, function_of, lookup, method_of, pickled, unscripted
 from kernelzoo.device import is_usable, on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.interrupts import uninterrupted
 from kernelzoo.launch import Bind, Launch
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import launch_of, normalize_dim, plain_dim
-from kernelzoo.operations.tensors import without_storage
+from kernelzoo.operations.tensors import why_storage_unusable
 
 if TYPE_CHECKING:
     import torch
 
     from kernelzoo.signatures import _Operations as Operations
 else:
-    Operations = object  # :class:`Undeclared` and ``_declared`` add the methods of operations
+    Operations = object  # :class:`LazyMethod` and ``_declared`` add the methods of operations
 
 
 class Backend(Operations):
     """The operations in one kernel language; ``kernelzoo.get(name)`` makes it.
 
-    Every method takes a dense torch tensor of any rank and any strides on one of :attr:`devices`, never changes it,
+    Every method takes a dense torch tensor of any rank and strides on one of :attr:`devices`, and never changes it. It
     runs on the caller's current stream without synchronising, and returns a contiguous tensor (or ``out``).
     ``variant`` names the algorithm; ``"auto"`` chooses one for the problem and takes every legal input. An array of
-    NumPy, CuPy, Numba or JAX, or of any library with DLPack, is read in place, and the result is one of that library.
+    NumPy, CuPy, Numba or JAX, or of any library with DLPack, is read in place. The result is then of that library.
     ``axis`` is another name of ``dim``, ``keepdims`` of ``keepdim``. A backend is pickled by its name.
 
     Errors: UnknownNameError (variant), InputTypeError, AxisError, DeviceError, GradientError, OutputError,
@@ -50,9 +50,9 @@ class Backend(Operations):
     def __init__(self, language: registry.Language) -> None:
         for name in operations.OPERATIONS:
             if name in operations.BUILT_IN:
-                operations.OPERATIONS[name]  # torch.compile finds only methods that are there
+                operations.OPERATIONS[name]  # torch.compile finds only methods that exist already
             elif name not in vars(Backend):
-                setattr(Backend, name, Undeclared(name))
+                setattr(Backend, name, LazyMethod(name))
         self.name = language.name
         self.devices = language.devices
         """Device types that this backend takes on this machine, such as ``("cuda",)``."""
@@ -61,7 +61,7 @@ class Backend(Operations):
         self.on_host = language.devices == ("cpu",) and not language.emulator
         """Whether it takes host tensors only."""
         self._binds, self._check = language.binds, language.check
-        import torch  # here and not above: a command line that only lists has no time for it
+        import torch  # imported late, so that commands that only list start fast
 
         from kernelzoo.calls import arrays
         from kernelzoo.calls.launch_cache import LaunchCache
@@ -98,7 +98,7 @@ class Backend(Operations):
         out: Any,
         seen: bool = False,
     ) -> Any:
-        """Run an operation; returns its output, or a tuple. ``seen``: torch has seen the call already."""
+        """Run an operation; returns its output, or a tuple. ``seen``: torch has dispatched the call already."""
         if self._is_compiling():
             return self._dispatch(Call(self, op, dim, keepdim, scalars, variant), inputs, out)
         watched = not seen and (self._is_watched() or self._is_overridden(inputs))
@@ -140,7 +140,7 @@ class Backend(Operations):
                 return found
             self._check(*inputs)
         key = self._cache.key(call, inputs, given) if cacheable else None
-        if key in self._cache.copied and not any(map(without_storage, inputs)):
+        if key in self._cache.copied and not any(map(why_storage_unusable, inputs)):
             return call(*(x.contiguous() for x in inputs), out=out, seen=seen)
         launch, outs = self._launch(call, inputs, out)
         if key is not None:
@@ -148,7 +148,7 @@ class Backend(Operations):
         return out if out is not None else outs[0] if len(outs) == 1 else outs
 
     def _dispatch(self, call: Call, inputs: Tensors, out: Any) -> Any:
-        """Dispatch a call through torch; NotImplemented if torch need not see it."""
+        """Dispatch a call through torch; returns NotImplemented if torch need not see it."""
         from kernelzoo.calls import torch_library  # its import takes a tenth of a second, and few calls need it
 
         _, op, dim, keepdim, scalars, variant = call
@@ -176,7 +176,7 @@ class Backend(Operations):
         return launch, outs
 
     def _found(self, op: Operation, variant: str) -> tuple[str, Bind, str]:
-        """Variant (``auto``: the only one), bind, and id if batch-invariant. Raises UnknownNameError."""
+        """Return variant (the only one for ``auto``), bind, and id if batch-invariant. Raises UnknownNameError."""
         known = self.variants(op.name)
         name = variant.removesuffix(registry.BATCH_INVARIANT) if isinstance(variant, str) else variant
         found = known[0] if name == "auto" and len(known) == 1 else name
@@ -187,7 +187,7 @@ class Backend(Operations):
 
 @unscripted
 def get(name: str) -> Backend:
-    """The backend of that name, loaded on first use and kept. Safe from several threads.
+    """Return the backend of that name, loaded on first use and cached. Several threads may call it.
 
     Raises UnknownNameError, or BackendUnavailableError with the reason and the remedy if it can't run here.
 
@@ -203,7 +203,7 @@ def get(name: str) -> Backend:
 
 
 def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
-    """Store a backend in a table; not while torch.compile traces, whose code assumes the old table."""
+    """Store a backend in a table, except while torch.compile traces, whose code assumes the old table."""
     import torch
 
     if not torch.compiler.is_dynamo_compiling():
@@ -213,7 +213,7 @@ def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
 
 @constant
 def _load(name: str) -> bool:
-    """Put a backend into ``_loaded``. It returns True, since torch.compile takes no object for a constant."""
+    """Put a backend into ``_loaded``; returns True, since torch.compile accepts no object as a constant."""
     if name not in vars(_loaded):
         with uninterrupted():  # an import that was interrupted can't be repeated
             language = registry.language(name)
@@ -233,7 +233,7 @@ def best(op: str, x: torch.Tensor) -> Backend:
 
         device = arrays.device_type(x)
         if not device:  # torch.fx is tracing
-            return torch_library.Recorded(function)  # type: ignore[return-value]
+            return torch_library.SymbolicTraceBackend(function)  # type: ignore[return-value]
     backend = _best.get((op, device))
     return _kept(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
 
@@ -262,9 +262,9 @@ functions: dict[str, Callable[..., Any]] = {}
 
 
 def _declared(op: Operation) -> None:
-    """Add an operation's method to backends, and make its function. Raises RegistrationError if it is taken."""
+    """Add an operation's method to backends, and make its function. Raises RegistrationError if its name is taken."""
     taken = vars(Backend).get(op.name)
-    if taken is not None and not isinstance(taken, Undeclared) and op.name not in functions:
+    if taken is not None and not isinstance(taken, LazyMethod) and op.name not in functions:
         raise RegistrationError(f"an operation can't be called {op.name!r}, as a backend has an attribute of that name")
     setattr(Backend, op.name, method_of(op))
     functions[op.name] = function_of(op, best)
@@ -283,7 +283,7 @@ _best: dict[tuple[str, str], Backend] = {}
 
 
 def _forget(name: str) -> None:
-    """Forget the launches of a replaced implementation."""
+    """Forget the cached launches of a backend, one of whose implementations was replaced."""
     _best.clear()
     backend = _backends.get(name)
     if backend is not None:
@@ -293,7 +293,7 @@ def _forget(name: str) -> None:
 registry.on_change.append(_forget)
 lookup.append(lambda name: _backends.get(name) or (_load(name) and getattr(_loaded, name)))  # torch.compile may trace
 for _name in operations.BUILT_IN:
-    setattr(Backend, _name, Undeclared(_name))
+    setattr(Backend, _name, LazyMethod(_name))
 for _op in list(operations.declared.values()):
     _declared(_op)
 operations.on_declared.append(_declared)

@@ -1,4 +1,4 @@
-"""The record of one call, which all that dispatches, binds or keeps it reads."""
+"""The record of one call, for the code that dispatches, binds or caches it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kernelzoo.operations import Dims, Operation
 from kernelzoo.registry import BATCH_INVARIANT
 
 Tensors: TypeAlias = "tuple[Any, ...]"
-"""Tensors, or what a caller passes in their place."""
+"""Tensors, or the arrays that a caller passes in their place."""
 
 
 class Call(NamedTuple):
@@ -24,10 +24,10 @@ class Call(NamedTuple):
     variant: str
 
     def __call__(self, *inputs: Any, out: Any = None, seen: bool = False) -> Any:
-        """Make the call as a user does; returns a tensor or a tuple. ``seen``: torch has seen it already."""
+        """Make the call as a user does; returns a tensor or a tuple. ``seen``: torch has dispatched it already."""
         return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
 
     def chooser(self, rule: Operation | None) -> str:
-        """The variant of its gradient: batch-invariant as the call is, unless the gradient adds up rows."""
+        """Return the variant for its gradient: batch-invariant if the call is, unless the gradient sums over rows."""
         invariant = rule is not None and rule.separable and self.variant.endswith(BATCH_INVARIANT)
         return "auto" + BATCH_INVARIANT * invariant

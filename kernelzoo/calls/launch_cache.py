@@ -1,4 +1,4 @@
-"""A backend's cached launches, by everything they depend on except addresses. A repeated call binds nothing."""
+"""A cache of a backend's launches, keyed by all that they depend on except addresses. A repeated call binds nothing."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Result: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], torch.dtype]"
 """Shape, strides and dtype of an output."""
 
 Run: TypeAlias = "Callable[..., bool | None]"
-"""Launches on addresses. It returns True, and launches nothing, where the call must be bound anew."""
+"""A function that launches on addresses. It returns True, without launching, if the call must be bound anew."""
 
 MAX_LAUNCHES = 4096
-"""Most launches that a backend caches. One more empties the cache."""
+"""The most launches that a backend caches. One more empties the cache."""
 
 MAX_WORKSPACE_BYTES = 2**26
-"""Most bytes of workspace in the cache, likewise. One launch has some KB."""
+"""The most bytes of workspace in the cache. More empties it, too. One launch uses a few KB."""
 
 
 @dataclass(slots=True, eq=False)
 class CachedLaunch:
-    """A launch that takes any addresses, and the call that it is for."""
+    """A launch that takes any addresses, and the arguments of the call that it is for."""
 
     dim: Dims
     keepdim: bool
@@ -51,46 +51,46 @@ class CachedLaunch:
     results: tuple[Result, ...]
     """The outputs to allocate; empty if the caller passes them."""
     places: list[bool | None]
-    """How the caller's outputs overlap the other tensors; see ``relative_places``."""
+    """The overlaps of the call's tensors, see ``compare_memory``; empty unless the caller passes outputs."""
     differentiable: Callable[..., Any] | None
-    """The same call for inputs that require a gradient."""
+    """The call for inputs that require a gradient; None if no input does."""
     checks: Sequence[tuple[int, Callable[[Tensor], None]]] = ()
-    """What raises for a wrong value: places of inputs, and a function of each."""
+    """Indices of inputs, and a function for each that raises an error for a wrong value."""
     following: CachedLaunch | None = None
     """The launch that followed this one last time."""
 
     def takes(
         self, tensors: Sequence[Any], dim: Dims, keepdim: bool, scalars: Mapping[str, Any], variant: str
     ) -> list[int]:
-        """The addresses of the tensors of a call, if it is like that which was bound; else none."""
+        """Return the addresses of a call's tensors if the call is like the bound one; else an empty list."""
         if variant != self.variant or dim is not self.dim or keepdim is not self.keepdim:
             return []
         if len(tensors) != len(self.spans) or (scalars is not self.scalars and scalars != self.scalars):
             return []
         for x in tensors:
-            if not isinstance(x, Tensor) or x.is_nested:  # of a nested tensor, the guard would end the process
+            if not isinstance(x, Tensor) or x.is_nested:  # the guard of a nested tensor would end the process
                 return []
         return self.addresses(tensors) if self.guard(*tensors) else []
 
     def addresses(self, tensors: Sequence[Tensor]) -> list[int]:
-        """The addresses of such tensors, if the launch can run on them as they lie; else none."""
+        """Return the tensors' addresses if the launch can run on them; else an empty list."""
         found = []
         for i, x in enumerate(tensors):  # zip() takes as long as all the rest
             address, storage = x.data_ptr(), x.untyped_storage()
-            # A view into a storage that was freed has an address too, of a few bytes; and len() looks up no attribute.
+            # A view of a freed storage has an address, too: a small number. len() needs no look-up of an attribute.
             if not address or address % 16 != self.offsets[i]:
                 return []
             if address + self.spans[i] > storage.data_ptr() + len(storage):
                 return []
             found.append(address)
-        if self.places and relative_places(found, self.spans) != self.places:
+        if self.places and compare_memory(found, self.spans) != self.places:
             return []
         return found if self.device is None or self.device == current_device() else []
 
 
 @dataclass(slots=True, eq=False)
 class CachedArrays:
-    """A launch on any addresses for arrays of another library, with its device and result types."""
+    """A launch on any addresses for another library's arrays, with its device and each result's shape and dtype."""
 
     run: Run
     device: int
@@ -103,17 +103,17 @@ class LaunchCache:
     def __init__(self, on_host: bool) -> None:
         self.arrays: dict[Key, CachedArrays] = {}
         self.copied: set[Key] = set()
-        """Keys of layouts that are copied. The launches of their copies can be cached."""
+        """Keys of calls whose inputs are copied first. The launches on the copies can be cached."""
         self._launches: dict[Key | None, CachedLaunch] = {}
         self.expected: dict[Operation, CachedLaunch] = {}
-        """What came after the call before the last time, as in a model's layers; it needs no key."""
+        """The launch that followed the previous one last time, as in a model's layers. Finding it needs no key."""
         self._previous: dict[Operation, CachedLaunch] = {}
-        """What the call before used."""
+        """The launch of the previous call."""
         self._workspace_bytes = 0
         self._on_host, self._tensor = on_host, torch.Tensor
 
     def find(self, call: Call, inputs: Any, outs: Any) -> tuple[CachedLaunch | None, list[int]]:
-        """The launch of a call by its key, and its tensors' addresses; none without one. ``outs``: the caller's."""
+        """Return the launch cached for a call, or None, and the tensors' addresses. ``outs``: the caller's outputs."""
         cached = self._launches.get(self.key(call, inputs, outs))
         if cached is None:
             return None, []
@@ -124,13 +124,13 @@ class LaunchCache:
         return cached, cached.addresses(tensors)
 
     def expect(self, op: Operation, cached: CachedLaunch) -> None:
-        """Note what a call used, and with it what the next one is likely to use."""
+        """Record the launch that a call used, and the launch that the next call is likely to use."""
         self._previous.setdefault(op, cached).following = cached
         self._previous[op] = cached
         self.expected[op] = cached.following or cached
 
     def key(self, call: Call, inputs: Tensors, outs: Tensors) -> Key | None:
-        """All that a launch depends on except addresses; None where a call must be bound anew."""
+        """Return all that a launch depends on except addresses; None if the call must be bound anew."""
         _, op, dim, keepdim, scalars, variant = call
         if not plain_dim(dim) or type(variant) is not str or type(keepdim) is not bool or is_jit_traced():
             return None
@@ -147,7 +147,7 @@ class LaunchCache:
                     return None
                 found += kind, gradient, x.dtype, x.shape, x.stride(), at % 16, device
             hash(key := tuple(found))
-        # No tensor, a sparse one, one in torch.vmap, or an odd scalar
+        # An input is no tensor, is sparse or in torch.vmap, or a scalar has no hash
         except (AttributeError, RuntimeError, TypeError):
             return None
         return key
@@ -160,8 +160,8 @@ class LaunchCache:
             return
         tensors = inputs + given
         addresses, spans = [x.data_ptr() for x in tensors], [span(x) for x in tensors]
-        places = relative_places(addresses, spans) if given else []
-        run = None if None in places else self._movable(launch, self._launches.get(key))
+        places = compare_memory(addresses, spans) if given else []
+        run = None if None in places else self._rebindable(launch, self._launches.get(key))
         if run is None:
             return
         call = call._replace(scalars=dict(call.scalars)) if call.scalars else call  # the caller may change them
@@ -183,11 +183,11 @@ class LaunchCache:
 
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
         """Cache the launch of a call on arrays; x is the first one as a tensor."""
-        if isinstance(launch, RebindableLaunch) and (run := self._movable(launch, self.arrays.get(key))) is not None:
+        if isinstance(launch, RebindableLaunch) and (run := self._rebindable(launch, self.arrays.get(key))) is not None:
             self.arrays[key] = CachedArrays(run, x.get_device(), results)
 
-    def _movable(self, launch: RebindableLaunch, before: CachedLaunch | CachedArrays | None) -> Run | None:
-        """The launch on addresses, or None if its workspace is large. ``before``: what was cached in its place."""
+    def _rebindable(self, launch: RebindableLaunch, before: CachedLaunch | CachedArrays | None) -> Run | None:
+        """Return the launch as a function of addresses; None for a large workspace. ``before``: the replaced entry."""
         own = sum(tensor.nbytes for tensor in launch.workspace)
         if own > MAX_WORKSPACE_BYTES:
             return None
@@ -196,7 +196,7 @@ class LaunchCache:
         self._workspace_bytes += own
         if self._on_host or not isinstance(launch, WorkspaceLaunch):  # calls on the host do not overlap
             return launch.at
-        # For the streams that this and those before it were bound on: each has its workspace.
+        # One launch for each stream that this call was bound on, with a workspace of its own.
         run = None if before is None else before.run
         found = run if isinstance(run, PerStreamLaunches) else PerStreamLaunches(launch.tensors[0].get_device())
         found.keep(launch)
@@ -211,15 +211,15 @@ class LaunchCache:
 
 
 def _differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, ...]) -> Callable[..., Any]:
-    """The call for inputs that require a gradient."""
-    from kernelzoo.calls.autograd import Ready, followed
+    """Return the call for inputs that require a gradient."""
+    from kernelzoo.calls.autograd import CachedDifferentiable, call_differentiable
 
     straight = call.op.gradient and len(call.op.inputs) == 1 == len(results) and not call.scalars
-    return Ready(call, run, results[0]).function() if straight else partial(followed, call)
+    return CachedDifferentiable(call, run, results[0]).function() if straight else partial(call_differentiable, call)
 
 
-def relative_places(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
-    """How each tensor lies to each before it: True at the same address, False if disjoint, else None."""
+def compare_memory(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
+    """Compare each tensor with each earlier one: True if the same address, False if disjoint, None if overlapping."""
     found: list[bool | None] = []
     for i, at in enumerate(addresses):
         for j in range(i):

@@ -25,16 +25,16 @@ class _Dim:
 
 
 _DIM = _Dim()
-"""The default of ``axis``, since None is a value in NumPy."""
+"""The default of ``axis``. None has a meaning of its own in NumPy."""
 
 
-_UNSAID: Any = object()
-"""The internal default of ``keepdim`` and ``dtype``, which tells whether the caller passed it."""
+_NOT_PASSED: Any = object()
+"""The internal default of ``keepdim`` and ``dtype``. It tells whether the caller passed a value."""
 
 _NO_SCALARS: dict[str, Any] = {}
 
 lookup: list[Callable[[str], Any]] = []
-"""Gets a backend by name. The module of backends puts it here, since it imports this one."""
+"""One function that returns a backend by name. ``calls.backend`` puts it here, since it imports this module."""
 
 
 def is_plain(op: Operation) -> bool:
@@ -43,7 +43,7 @@ def is_plain(op: Operation) -> bool:
 
 
 def signature_of(op: Operation) -> inspect.Signature:
-    """The function's signature: inputs, ``dim``, ``keepdim``; by keyword ``axis``, ``keepdims``, scalars, ``dtype``,
+    """An operation's signature: inputs, ``dim``, ``keepdim``; by keyword ``axis``, ``keepdims``, scalars, ``dtype``,
     ``batch_invariant``, ``variant``, ``out``."""
     placed = partial(inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
     named = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
@@ -57,13 +57,13 @@ def signature_of(op: Operation) -> inspect.Signature:
 
 
 def constant(function: FunctionT) -> FunctionT:
-    """As ``torch.compiler.assume_constant_result``, without importing torch's compiler, which takes a second."""
+    """Do what ``torch.compiler.assume_constant_result`` does, without the second that importing the compiler takes."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 
 
 def unscripted(function: FunctionT) -> FunctionT:
-    """Makes torch.jit.script refuse a function, and say what to call instead."""
+    """Make torch.jit.script refuse a function, and say what to call instead."""
     function.__script_unsupported = (  # type: ignore[attr-defined]
         f"kernelzoo's {function.__qualname__} can't be scripted; call torch.ops.kernelzoo there, which import "
         'kernelzoo.nn defines, as in torch.ops.kernelzoo.softmax(x, dim, "torch", "auto"), or use torch.compile'
@@ -72,19 +72,19 @@ def unscripted(function: FunctionT) -> FunctionT:
 
 
 def _axis(dim: Any, axis: Any) -> Any:
-    """The axis of a call that passes ``axis``. Raises AxisError if it passes ``dim`` too."""
+    """Return ``axis``. Raises AxisError if the call passes ``dim`` too."""
     if type(dim) is not int or dim != -1:
         raise AxisError(f"axis is another name of dim; got both, dim={dim!r} and axis={axis!r}")
     return axis
 
 
-def _keeps(keepdim: Any, keepdims: Any) -> Any:
-    """The value of ``keepdim`` or ``keepdims``. Raises InputTypeError if they differ."""
+def _merge_keepdim(keepdim: Any, keepdims: Any) -> Any:
+    """Return the value of ``keepdim`` or ``keepdims``. Raises InputTypeError if both are passed and differ."""
     if keepdims is None:
-        return False if keepdim is _UNSAID else keepdim
+        return False if keepdim is _NOT_PASSED else keepdim
     if not isinstance(keepdims, bool):
         raise InputTypeError(f"keepdims is a bool, got {keepdims!r}")
-    if keepdim is not _UNSAID and keepdim is not keepdims:
+    if keepdim is not _NOT_PASSED and keepdim is not keepdims:
         raise InputTypeError(f"keepdims is another name of keepdim; got {keepdim=} and {keepdims=}; pass one of them")
     return keepdims
 
@@ -98,11 +98,11 @@ def _converted(op: Operation, x: Any, dtype: Any) -> Any:
 
     if not op.converts:
         signature_of(op).bind(x, dtype=dtype)  # it raises the right error
-    return x if dtype is None else arrays.converted(x, dtype)
+    return x if dtype is None else arrays.convert_dtype(x, dtype)
 
 
 def method_of(op: Operation) -> Callable[..., Any]:
-    """The method of a backend that calls an operation."""
+    """Make the backend's method that calls an operation."""
     made: Callable[..., Any]
     if is_plain(op) and not op.reduces:
 
@@ -112,12 +112,12 @@ def method_of(op: Operation) -> Callable[..., Any]:
             dim: Dims = -1,
             *,
             axis: Any = _DIM,
-            dtype: Any = _UNSAID,
+            dtype: Any = _NOT_PASSED,
             batch_invariant: bool = False,
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
-            x = x if dtype is _UNSAID else _converted(op, x, dtype)
+            x = x if dtype is _NOT_PASSED else _converted(op, x, dtype)
             variant = _invariant(variant) if batch_invariant else variant
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
@@ -127,7 +127,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
             self: Any,
             x: Any,
             dim: Dims = -1,
-            keepdim: bool = _UNSAID,
+            keepdim: bool = _NOT_PASSED,
             *,
             axis: Any = _DIM,
             keepdims: bool | None = None,
@@ -136,8 +136,8 @@ def method_of(op: Operation) -> Callable[..., Any]:
             out: Any = None,
         ) -> Any:
             variant = _invariant(variant) if batch_invariant else variant
-            if keepdims is not None or keepdim is _UNSAID:
-                keepdim = keepdims is not None and _keeps(keepdim, keepdims)
+            if keepdims is not None or keepdim is _NOT_PASSED:
+                keepdim = keepdims is not None and _merge_keepdim(keepdim, keepdims)
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), keepdim, _NO_SCALARS, variant, out)
 
     else:
@@ -147,7 +147,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
         placed = tuple(p.name for p in parameters.values() if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD)
         defaults = {p.name: p.default for p in parameters.values() if p.default is not _NEEDED}
         if op.reduces:
-            defaults["keepdim"] = _UNSAID
+            defaults["keepdim"] = _NOT_PASSED
         known = dict.fromkeys(parameters)
 
         def made(self: Any, *given: Any, **named: Any) -> Any:
@@ -165,7 +165,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
                 op,
                 tuple(inputs),
                 dim if axis is _DIM else _axis(dim, axis),
-                _keeps(said.get("keepdim", False), said.get("keepdims")),
+                _merge_keepdim(said.get("keepdim", False), said.get("keepdims")),
                 {
                     name: value if type(value := said[name]) is float is kind else scalar_of(name, value, kind)
                     for name, kind in scalars
@@ -177,8 +177,8 @@ def method_of(op: Operation) -> Callable[..., Any]:
     return _named(made, op, method=True)
 
 
-class Undeclared:
-    """The method of an operation that the first look-up imports. ``__getattr__`` would slow down every attribute."""
+class LazyMethod:
+    """A placeholder method: the first access imports its operation. ``__getattr__`` would slow down every attribute."""
 
     def __init__(self, op: str) -> None:
         self.op = op
@@ -189,7 +189,7 @@ class Undeclared:
 
 
 def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[..., Any]:
-    """The package's function for an operation, which calls the best backend."""
+    """Make the package's function for an operation, which calls the best backend."""
     name = op.name
     made: Callable[..., Any]
     if is_plain(op) and not op.reduces:
@@ -208,7 +208,7 @@ def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[...,
 
 
 class Declared:
-    """The public function of an operation from a user's module, which unpickling imports first."""
+    """The public function of an operation from a user's module. Unpickling imports that module first."""
 
     def __init__(self, call: Callable[..., Any], op: Operation) -> None:
         self._call, self._declared_in = call, op.module
@@ -227,7 +227,7 @@ class Declared:
 
 
 def unpickled_function(module: str, name: str) -> Any:
-    """The public function of an operation from a user's module."""
+    """Import a user's module, and return the public function of its operation."""
     importlib.import_module(module)
     return getattr(importlib.import_module(_PACKAGE), name)
 
@@ -239,7 +239,7 @@ def pickled(backend: str, binds: Mapping[tuple[str, str], Any]) -> tuple[Callabl
 
 
 def unpickled_backend(name: str, modules: Sequence[str]) -> Any:
-    """The backend of that name, after importing those of the modules that can be imported."""
+    """Import the modules that can be imported, and return the backend of that name."""
     for module in modules:
         with suppress(ImportError):
             importlib.import_module(module)
@@ -255,7 +255,7 @@ def _named(made: Any, op: Operation, *, method: bool) -> Callable[..., Any]:
         self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         own = own.replace(parameters=[self, *own.parameters.values()])
     made.__name__, made.__doc__, made.__signature__ = op.name, op.doc, own
-    # Pickle looks it up by these.
+    # Pickle looks the function up by these names.
     made.__module__ = f"{_PACKAGE}.calls.backend" if method else _PACKAGE
     made.__qualname__ = f"Backend.{op.name}" if method else op.name
     unscripted(made)

@@ -1,7 +1,7 @@
-"""Operations as torch's own, such as ``torch.ops.kernelzoo.softmax``, for calls that torch traces, maps or wraps.
+"""Operations registered with torch, such as ``torch.ops.kernelzoo.softmax``, for calls that torch must see.
 
-A backend's call takes this way where it must. Import ``kernelzoo.nn`` before loading a program that ``torch.export``
-saved: it defines them.
+These are calls that torch traces, batches or wraps, for example. Import ``kernelzoo.nn`` before loading a program that
+``torch.export`` saved: it defines these operations.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from torch.overrides import handle_torch_function, has_torch_function
 from kernelzoo.calls import arrays
 from kernelzoo.calls.autograd import (
     Transformed,
+    as_tuple,
     batched,
-    followed,
+    call_differentiable,
+    camel_case_name,
+    check_has_gradient,
+    function_class,
     gradients,
-    named,
-    one,
-    refuse,
-    save,
-    several,
-    title,
+    save_for_gradient,
+    unpack_single,
 )
 from kernelzoo.calls.call import Call
 from kernelzoo.calls.methods import constant, lookup
@@ -40,22 +40,22 @@ from kernelzoo.torch_private import carries_tangents, count_modes, is_hidden, is
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
-# --- Which way a call goes --------------------------------------------------------------------------------------------
+# --- Dispatch of a call -----------------------------------------------------------------------------------------------
 
 
 def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
-    """Run a call that torch must see; NotImplemented if it need not. Torch must see gradients, tangents, traces, modes,
-    profiles, batches and wrappers.
+    """Run a call that torch must see; returns NotImplemented if it need not. Torch must see gradients, tangents,
+    traces, modes, profiles, batches and wrappers.
 
     Raises GradientError, InputTypeError, OutputError.
     """
     tracing = torch.compiler.is_dynamo_compiling()
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     if len(tensors) < len(inputs):
-        return _of_arrays(call, inputs, out, tracing)
+        return _call_on_arrays(call, inputs, out, tracing)
     recorded = not tracing and _is_recorded()
     if not (tracing or recorded) and has_torch_function(tensors):
-        return _overridden(call, tensors, out)
+        return _call_overridden(call, tensors, out)
     if call.op.autocast and torch.is_autocast_enabled("cuda"):
         for x, name in zip(tensors, call.op.inputs, strict=True):
             check_storage(x, name)
@@ -68,7 +68,7 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
             return call(*cast)
     transformed = not tracing and any(is_transformed(x) or has_tangent(x) for x in tensors)
     seen = tracing or recorded or count_modes() > 0
-    # A kernel reads memory, and would go unseen.
+    # A kernel reads memory directly, so torch would not see it.
     seen = seen or any(is_hidden(x) or is_wrapper(x) or x.is_meta for x in tensors)
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     if differentiated and call.op.counts:
@@ -82,22 +82,22 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
             "call it without out=, or under torch.no_grad()"
         )
     if transformed and (call.op.gradient or differentiated or carries_tangents()):
-        refuse(call.op)
-        return named(Transformed, call.op).apply(call, *tensors)
+        check_has_gradient(call.op)
+        return function_class(Transformed, call.op).apply(call, *tensors)
     if tracing or transformed:
-        return _into(out, overload(call.op)(*_flat(call, tensors)))
+        return _copy_into_out(out, overload(call.op)(*_flat(call, tensors)))
     if seen:
-        return _into(out, _dispatched(call, tensors))
+        return _copy_into_out(out, _dispatched(call, tensors))
     if not profiled:
-        return followed(call, *tensors)
+        return call_differentiable(call, *tensors)
     if out is None:
         return overload(call.op)(*_flat(call, tensors))
     with torch.autograd.profiler.record_function(f"kernelzoo::{call.op.name}"):
         return call(*tensors, out=out, seen=True)
 
 
-def _of_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> Any:
-    """A call on arrays, or on a proxy of ``torch.fx.symbolic_trace``."""
+def _call_on_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> Any:
+    """Run a call on arrays, or on a proxy of ``torch.fx.symbolic_trace``."""
     if any(isinstance(x, torch.fx.Proxy) for x in inputs):
         results = overload(call.op)(*_flat(call, inputs))
         return results if out is None else out.copy_(results)
@@ -108,13 +108,13 @@ def _of_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> An
         raise InputTypeError("torch.compile sees into tensors and NumPy's arrays; pass torch.from_dlpack(x)")
     results = overload(call.op)(*_flat(call, [torch.as_tensor(x) for x in inputs]))
     if out is not None:
-        _into(torch.as_tensor(out), results)
+        _copy_into_out(torch.as_tensor(out), results)
         return out
     return results.numpy() if isinstance(results, torch.Tensor) else tuple([y.numpy() for y in results])
 
 
-def _overridden(call: Call, tensors: Sequence[Any], out: Any) -> Any:
-    """The call of the backend's method through a torch function mode or a tensor subclass."""
+def _call_overridden(call: Call, tensors: Sequence[Any], out: Any) -> Any:
+    """Call the backend's method through a torch function mode or a tensor subclass."""
     op = call.op
     said = dict(call.scalars)
     if call.variant != "auto":
@@ -125,7 +125,7 @@ def _overridden(call: Call, tensors: Sequence[Any], out: Any) -> Any:
     return handle_torch_function(getattr(type(call.backend), op.name), tensors, call.backend, *given, **said)
 
 
-class Recorded:
+class SymbolicTraceBackend:
     """The best backend for a proxy of ``torch.fx.symbolic_trace``, which has no device yet."""
 
     def __init__(self, function: Callable[[str], Callable[..., Any]]) -> None:
@@ -140,11 +140,11 @@ class Recorded:
         return recorded
 
 
-def _into(out: Any, results: Any) -> Any:
-    """Copy the results into the caller's outputs, if any, as torch operations. Raises OutputError."""
+def _copy_into_out(out: Any, results: Any) -> Any:
+    """Copy the results into the caller's outputs, if any, by torch operations. Raises OutputError."""
     if out is None:
         return results
-    for y, made in zip(several(out), several(results), strict=True):
+    for y, made in zip(as_tuple(out), as_tuple(results), strict=True):
         if tuple(y.shape) != tuple(made.shape) or y.dtype != made.dtype or y.device != made.device:
             raise OutputError(
                 f"out must have shape {tuple(made.shape)} and dtype {dtype_name(made.dtype)} on {made.device}, got "
@@ -207,15 +207,15 @@ def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tens
     dim, *rest = flat[count:]
     told = op, tuple(dim) if op.by_rows and op.several_axes else dim, *rest
     try:
-        backend, dim, keepdim, scalars, variant = _told(*told)
+        backend, dim, keepdim, scalars, variant = _split_flat(*told)
     except TypeError:  # a symbolic scalar has no hash
-        backend, dim, keepdim, scalars, variant = _told.__wrapped__(*told)
+        backend, dim, keepdim, scalars, variant = _split_flat.__wrapped__(*told)
     return Call(get(backend), op, dim, keepdim, scalars, variant), tuple(flat[:count])
 
 
 @functools.lru_cache(1024, typed=True)
-def _told(op: Operation, *rest: Any) -> tuple[str, Dims, bool, dict[str, Any], str]:
-    """Backend, axes, keepdim, scalars and variant of a flat list. Cached: calls are recognised by their identity."""
+def _split_flat(op: Operation, *rest: Any) -> tuple[str, Dims, bool, dict[str, Any], str]:
+    """Split a flat list into backend, axes, keepdim, scalars and variant. Cached, since calls compare identities."""
     left = list(rest)
     dim: Any = left.pop(0) if op.by_rows else -1
     keepdim = left.pop(0) if op.reduces else False
@@ -225,7 +225,7 @@ def _told(op: Operation, *rest: Any) -> tuple[str, Dims, bool, dict[str, Any], s
     return backend, dim, keepdim, dict(zip(op.scalars, scalars, strict=True)), variant
 
 
-# --- What torch is told of it -----------------------------------------------------------------------------------------
+# --- Registration with torch ------------------------------------------------------------------------------------------
 
 
 def _define(op: Operation) -> Any:
@@ -244,13 +244,13 @@ def _define(op: Operation) -> Any:
         if call.variant.removesuffix(BATCH_INVARIANT) not in known:
             raise UnknownNameError(f"{call.backend.name} {name} variant", call.variant, known)
         with torch.no_grad():
-            return one(op.allocate(op.arguments(inputs, call.dim, call.keepdim, call.scalars)))
+            return unpack_single(op.allocate(op.arguments(inputs, call.dim, call.keepdim, call.scalars)))
 
     def prepare(ctx: Any, inputs: Any, output: Any) -> None:
-        refuse(op)
+        check_has_gradient(op)
         call, tensors = _call_of(op, inputs)
-        type(ctx).__name__ = f"{title(op)}Backward"  # names the node; torch makes one class for each operation
-        save(ctx, call, tensors, output)
+        type(ctx).__name__ = f"{camel_case_name(op)}Backward"  # names the node; torch makes one class per operation
+        save_for_gradient(ctx, call, tensors, output)
 
     def derive(ctx: Any, *grads: Any) -> Any:
         found = gradients(ctx.call, ctx.saved_tensors, grads)
@@ -277,7 +277,7 @@ _overloads: dict[str, Any] = {}
 
 
 def overload(op: Operation) -> Any:
-    """Torch's operation for one of ours, defined on first use."""
+    """Return torch's operation for one of kernelzoo's, defined on first use."""
     found = _overloads.get(op.name)
     if found is None:
         _defined(op.name)
@@ -287,7 +287,7 @@ def overload(op: Operation) -> Any:
 
 @constant
 def _defined(name: str) -> bool:
-    """Define torch's operation. It returns True, since torch.compile takes no operation for a constant."""
+    """Define torch's operation; returns True, since torch.compile accepts no operation as a constant."""
     with _lock:
         if name not in _overloads:
             _overloads[name] = _define(OPERATIONS[name])
@@ -299,7 +299,7 @@ def _defined(name: str) -> bool:
 
 @functools.cache
 def _shard(op: Operation) -> None:
-    """Register the sharding with DTensor: rows may be on any device, and nothing is sent."""
+    """Register the sharding with DTensor: rows may be split among devices, and nothing is communicated."""
     from torch.distributed.tensor import Partial, Replicate, Shard
     from torch.distributed.tensor.experimental import register_sharding
 
@@ -314,8 +314,8 @@ def _shard(op: Operation) -> None:
         places: list[Any] = [None, *(d for d in range(ndim) if op.separable and d not in dims)]
         found = []
         for place in places:
-            placed = [_placed(names, place, dims, keepdim and i >= count) for i, names in enumerate(op.axes)]
-            # An output without the rows' axes is a sum over all rows, of which each device has a part.
+            placed = [_shard_axis(names, place, dims, keepdim and i >= count) for i, names in enumerate(op.axes)]
+            # An output without axes of rows is a sum over all rows, of which each device has a partial sum.
             whole: list[Any] = [Replicate() if place is None or i < count else Partial() for i in range(len(placed))]
             made = [whole[i] if at is None else Shard(at) for i, at in enumerate(placed)]
             found.append((made[count:], [*made[:count], *told]))
@@ -324,7 +324,7 @@ def _shard(op: Operation) -> None:
     register_sharding(overload(op))(rules)
 
 
-def _placed(names: tuple[str, ...], place: int | None, dims: tuple[int, ...], keepdim: bool) -> int | None:
+def _shard_axis(names: tuple[str, ...], place: int | None, dims: tuple[int, ...], keepdim: bool) -> int | None:
     if place is None or names == ROW or keepdim:
         return place
     return place - sum(d < place for d in dims) if "outer" in names else None

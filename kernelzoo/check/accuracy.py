@@ -8,7 +8,7 @@ rounded. A wrong NaN, a missing NaN and a wrong infinity count as infinitely far
 **The exact value** comes from the operation (:meth:`kernelzoo.operations.Operation.exact`). It is float64 for the three
 narrower dtypes, to about 2^-50 or a millionth of a float32 ulp. For float64 it is a pair of float64, to 2^-60 or a
 hundredth of a ulp. An operation without such pairs is not measured in float64. Errors in ulp are those of the first
-output. Other outputs, and operations that round nothing, are right or wrong.
+output. Other outputs, and those of operations that round nothing, count as right or wrong.
 
 **Subnormal results** may flush to zero, which is up to 2^(p-1) ulp. So ``worst``, the mean and the percentile cover
 elements whose exact value is normal. The others have a worst error of their own.
@@ -52,13 +52,13 @@ def dtypes(op: str) -> tuple[str, ...]:
 
 
 _BINS = 64
-"""Bins of the error histogram per ulp."""
+"""The number of bins of the error histogram per ulp."""
 
 _ERRORS = (
     *("worst_ulp", "allowed_ulp_there", "worst_family", "worst_length", "worst_dim"),
     *("mean_ulp", "p9999_ulp", "worst_subnormal_ulp"),
 )
-"""What a row says of the first output of an operation that rounds."""
+"""Keys of a row that describe the first output of an operation that rounds."""
 
 _HIGHEST = 1024
 """The end of the histogram in ulp. Larger errors count in its last bin."""
@@ -72,18 +72,18 @@ class Tally:
     op: str
     dtype: str
     values: int = 0
-    """Elements of the inputs."""
+    """The number of elements of the inputs."""
     problems: int = 0
     refused: int = 0
     wrong: int = 0
-    """Elements beyond the allowed error, or with a wrong NaN, infinity or exact value."""
+    """The number of elements beyond the allowed error, or with a wrong NaN, infinity or exact value."""
     worst: float = 0.0
     worst_at: dict[str, Any] = field(default_factory=dict)
     """The problem with the worst error, and the allowed error of that element in ulp."""
     worst_subnormal: float = 0.0
     total: float = 0.0
     normal: int = 0
-    """Elements that count in the mean and the percentile."""
+    """The number of elements that count in the mean and the percentile."""
     histogram: Any = None
     same_bits: bool = True
     seconds: float = 0.0
@@ -138,7 +138,7 @@ def measure(
                 if not tally.unavailable:
                     progress(tally.id)
                     _run(tally, truth)
-        except OperationError as error:  # it counts for none
+        except OperationError as error:  # it counts against no implementation
             return [Tally(id, op, dtype, unavailable=str(error)).row() for id in ids]
     return [tally.row() for tally in tallies]
 
@@ -178,7 +178,7 @@ def _bound(truth: Truth, id: str, outs: Sequence[torch.Tensor]) -> Launch:
 
 
 class Truth:
-    """The right results of one problem: a rounded first output to a fraction of a ulp, others by their bounds."""
+    """The right results of one problem: a first output that rounds to a fraction of a ulp, others as bounds."""
 
     def __init__(self, operation: operations.Operation, args: Arguments, problem: Problem) -> None:
         self.operation, self.args, self.problem = operation, args, problem
@@ -210,7 +210,7 @@ class Rounded:
         bits_of = round(-math.log2(info.eps))
         least = round(math.log2(info.tiny))
         exponent = torch.frexp(self._high).exponent.to(torch.float64).sub_(1)
-        exponent = exponent.where(self._high.abs() > 0, -math.inf)  # of zero
+        exponent = exponent.where(self._high.abs() > 0, -math.inf)  # of zero, -inf
         if self._scale is not None:
             exponent = exponent.add_(self._scale)
         self._nan = self._high != self._high

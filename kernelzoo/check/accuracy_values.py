@@ -19,13 +19,13 @@ ACROSS = (33, 781, 4097)
 """Lengths along the first axis."""
 
 _AT_ONCE = 2**22
-"""Most elements of a problem: 32 MB in float64, and about thirty such tensors at once."""
+"""The most elements of a problem: 32 MB in float64. There are about thirty such tensors at once."""
 
 _FEW = 33
 """Size of a named axis that is not the first or last of the first input."""
 
 Family: TypeAlias = "Callable[[torch.Tensor, fuzz_values.Fill], torch.Tensor]"
-"""Makes rows of values in float64 from standard normal ones of shape (rows, length), and from what drew them."""
+"""A function that makes float64 rows from standard normal values (rows, length) and the ``Fill`` that drew them."""
 
 
 def _index(x: torch.Tensor) -> torch.Tensor:
@@ -49,7 +49,7 @@ FAMILIES: dict[str, Family] = {
     "dominant": lambda x, fill: _one_above(x, 30.0),
     "offset": lambda x, fill: x + 10000.0,
     "negative offset": lambda x, fill: x - 10000.0,
-    # Down to where an exponential vanishes.
+    # Down to where an exponential underflows.
     "subnormal": lambda x, fill: _one_above(
         fill.uniform(double=True).mul_(math.log(fill.info.tiny * fill.info.eps) - 2), 2.0
     ),
@@ -64,7 +64,7 @@ FAMILIES: dict[str, Family] = {
 """Families of values for the first input of an operation that rounds, by name."""
 
 SAMPLE = "sample"
-"""Inputs from the operation's own sampling, where it has no family of values."""
+"""The name for inputs from the operation's own sampling, where it has no family of values."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def _first(problem: Problem, op: operations.Operation, dtype: str, generator: to
         for number, name in enumerate(fuzz_values.specials(dtype)):
             # One special value of each kind in about every sixteenth row.
             spread[number::16, problem.seed % rows.size(1)] = fuzz_values.special(name, dtype)
-        return op.confined(0, x, problem.length)
+        return op.clamp_to_domain(0, x, problem.length)
     fill = fuzz_values.Fill((problem.rows, problem.length), kind, generator)
     drawn = FAMILIES[problem.family](fill.normal(double=True), fill).to(kind)
-    return op.confined(0, (drawn if problem.dim == -1 else drawn.t()).contiguous(), problem.length)
+    return op.clamp_to_domain(0, (drawn if problem.dim == -1 else drawn.t()).contiguous(), problem.length)

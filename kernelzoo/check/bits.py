@@ -1,4 +1,4 @@
-"""Tensors as their bits."""
+"""The bits of tensors."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Inputs: TypeAlias = "tuple[torch.Tensor, ...]"
 
 @dataclass(frozen=True)
 class Draw:
-    """What the inputs of a case are drawn for, and from."""
+    """The operation, dtype, device and generator for which the inputs of a case are drawn."""
 
     operation: operations.Operation
     dtype: str
@@ -34,17 +34,17 @@ class Draw:
         drawn = self.operation.sample
         return drawn(shape, self.dtype, dim, generator=self.generator, sizes=sizes, scalars=self.scalars)
 
-    def there(self, inputs: Iterable[torch.Tensor]) -> Inputs:
+    def to_device(self, inputs: Iterable[torch.Tensor]) -> Inputs:
         return tuple(x.to(self.device) for x in inputs)
 
-    def beside(self, x: torch.Tensor, dim: int = -1) -> Inputs:
+    def with_companions(self, x: torch.Tensor, dim: int = -1) -> Inputs:
         """The given first input on the case's device, and companion inputs drawn for it."""
         others = replace(self, dtype=operations.dtype_name(x.dtype)).sample(tuple(x.shape), dim)[1:]
-        return self.operation.completed(self.there([x, *others]), dim, generator=self.generator)
+        return self.operation.completed(self.to_device([x, *others]), dim, generator=self.generator)
 
 
 Make: TypeAlias = Callable[[Draw], Inputs]
-"""Makes the inputs of a case on its device."""
+"""A function that makes the inputs of a case on its device."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class Case:
     elements: int = 0
     """Elements of the first input, for suites that leave out large cases."""
     place: Callable[[torch.Tensor], torch.Tensor] | None = None
-    """Makes each output's memory, given the right result. None makes new contiguous tensors."""
+    """A function that makes each output's memory, given the right result. None makes new contiguous tensors."""
     scalars: tuple[tuple[str, Any], ...] = ()
     """Scalars that are not at their default, by name."""
     beyond: bool = False
-    """Whether its values are none that the operation's author means, so that it is reported apart."""
+    """Whether the operation's author does not expect such values. The case is then reported separately."""
 
     @property
     def dtype(self) -> str:
@@ -93,15 +93,15 @@ class Case:
 
 
 def by(shape: tuple[int, ...]) -> str:
-    """``"3x129"``."""
+    """A shape as text, such as ``"3x129"``."""
     return "x".join(map(str, shape)) or "scalar"
 
 
 def far(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Memory, and in it a copy of the values with ``stride`` elements between steps of the first axis.
+    """Return memory, and in it a copy of the values with ``stride`` elements between steps of the first axis.
 
-    Decoys lie where a 32-bit offset wraps to. The rest, and ``beyond`` more elements, is not touched. Raises
-    NoRoomError.
+    Decoys lie where a 32-bit offset would wrap to. All other memory, which includes ``beyond`` elements at the end,
+    stays untouched. Raises NoRoomError.
     """
     count, width = values.size(0), values[0].numel()
     below = 2**31  # room for offsets that wrap to negative
@@ -111,12 +111,12 @@ def far(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tenso
         raise NoRoomError(f"no room for {count} rows that lie {stride} elements apart: {error}") from error
     for row in range(count):
         wrapped = (row * stride + below) % 2**32
-        # No right result holds it, since no row of a case is constant.
+        # No right result contains this value, since no row of a case is constant.
         memory[wrapped : wrapped + width] = 0 if values.dtype == torch.uint8 else -128
     x = memory.as_strided(values.shape, (stride, *values[0].contiguous().stride()), below)
     return memory, x.copy_(values)
 
 
 def plain(shape: tuple[int, ...], dim: int = -1, sizes: Mapping[str, int] | None = None) -> Make:
-    """Makes the inputs of the operation's own sampling."""
-    return lambda draw: draw.there(draw.sample(shape, dim, sizes))
+    """Return a function that makes inputs by the operation's own sampling."""
+    return lambda draw: draw.to_device(draw.sample(shape, dim, sizes))

@@ -34,9 +34,9 @@ def cases(op: str) -> tuple[Case, ...]:
 
 
 def _samples(op: str) -> Iterator[Case]:
-    """The inputs that the operation itself declares, which belong to default scalars."""
+    """Cases with the inputs that the operation itself declares, and default scalars."""
     for own in operations.OPERATIONS[op].samples():
-        yield Case(op, own.name, partial(_own, own), elements=math.prod(own.shape))
+        yield Case(op, own.name, partial(_declared_inputs, own), elements=math.prod(own.shape))
 
 
 # Odd and prime lengths, one column, and one element around each power of two and block size in use.
@@ -56,11 +56,11 @@ _COLUMNS = (
     *(((5, 1025, 96), 1), ((2, 4099, 40), 1)),
 )
 RULED = len(FLOATS) + 2
-"""Rows with the special values of a float, plus two plain ones."""
+"""The number of rows with one special value of a float each, plus two plain ones."""
 _SPECIAL_COLUMNS = ((130, RULED), (2049, 37), (2049, 64), (20011, 37))
 
 
-def _few(dtype: str, values: tuple[_T, ...], count: int) -> tuple[_T, ...]:
+def _all_or_first(dtype: str, values: tuple[_T, ...], count: int) -> tuple[_T, ...]:
     return values if dtype in ("float32", "bfloat16") else values[:count]
 
 
@@ -86,7 +86,7 @@ def _floats(op: str) -> tuple[str, ...]:
 
 
 def _main_dtypes(op: str) -> tuple[str, ...]:
-    """Dtypes that all layouts are tried in."""
+    """The dtypes in which all layouts are tried."""
     dtypes = operations.OPERATIONS[op].dtypes
     return tuple(dtype for dtype in ("float32", "bfloat16", "float64") if dtype in dtypes) or dtypes[:1]
 
@@ -95,7 +95,7 @@ _CORE_LAYOUTS = ("dim0", "middle", "columns-stepped", "rows-expanded", "scalar")
 
 
 def _layouts(op: str) -> Iterator[Case]:
-    """Views of a larger tensor: name, base shape, view and axis."""
+    """Cases with views of a larger tensor."""
     views: tuple[tuple[str, tuple[int, ...], Callable[[torch.Tensor], torch.Tensor], int], ...] = (
         ("scalar", (), lambda x: x, -1),
         ("vector", (300,), lambda x: x, 0),
@@ -134,7 +134,7 @@ def _layouts(op: str) -> Iterator[Case]:
             make = partial(_viewed, base, view, dim)
             yield Case(op, f"{dtype}-{name}", make, dim, core=core, elements=math.prod(base))
     for dtype in _floats(op):
-        for shape, dim in _few(dtype, _COLUMNS, 3):
+        for shape, dim in _all_or_first(dtype, _COLUMNS, 3):
             make = partial(_viewed, shape, lambda x: x, dim)
             yield Case(op, f"{dtype}-columns-{by(shape)}", make, dim, elements=math.prod(shape))
     dtypes = operations.OPERATIONS[op].dtypes
@@ -147,22 +147,24 @@ def _layouts(op: str) -> Iterator[Case]:
 
 
 def _viewed(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tensor], dim: int, draw: Draw) -> Inputs:
-    # Values are drawn in the view's shape where it can be written, so that each of its rows has its peak.
+    # If the view can be written, values are drawn in its shape, so that each of its rows has a peak.
     memory = draw.sample(base)[0]
     x = view(memory)
     if x.numel() == memory.numel() and not overlaps_itself(x):
         x.copy_(draw.sample(tuple(x.shape), dim)[0])
     moved = torch.empty(base, dtype=memory.dtype, device=draw.device)
     moved.copy_(memory)
-    return draw.beside(view(moved), dim)
+    return draw.with_companions(view(moved), dim)
 
 
 def _negated(draw: Draw) -> Inputs:
-    return draw.beside(torch.randn(6, 15, dtype=torch.complex64, generator=draw.generator).to(draw.device).conj().imag)
+    return draw.with_companions(
+        torch.randn(6, 15, dtype=torch.complex64, generator=draw.generator).to(draw.device).conj().imag
+    )
 
 
 def _reductions(op: str) -> Iterator[Case]:
-    """Reductions over several axes, with and without keepdim, and over other layouts of integer tensors."""
+    """Cases of reductions over several axes, with and without keepdim, and over other layouts of integer tensors."""
     shape = (3, 6, 5, 7)
     for dims in ((), (0,), (1, 2), (0, 3), (0, 2), (1, 3), (-1, -2, -3), (0, 1, 2, 3), (0, 1, 3)):
         for keepdim in (False, True):
@@ -188,12 +190,12 @@ def _special(op: str) -> Iterator[Case]:
                 name = f"{dtype}-special-values-{width}"
                 yield Case(op, name, make, core=width == 300, elements=RULED * width)
     for dtype in _floats(op):
-        for shape in _few(dtype, _SPECIAL_COLUMNS, 2):
+        for shape in _all_or_first(dtype, _SPECIAL_COLUMNS, 2):
             name = "dim0" if shape[0] == 130 else f"columns-{by(shape)}"
             make = partial(_special_columns, shape)
             yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
         if dtype in ("float32", "bfloat16"):
-            yield Case(op, f"{dtype}-mostly-minus-inf", _hollow, core=True, elements=2 * 2556)
+            yield Case(op, f"{dtype}-mostly-minus-inf", _mostly_minus_inf, core=True, elements=2 * 2556)
     operation = operations.OPERATIONS[op]
     first = next(iter(operation.inputs.values()))
     for dtype in operation.dtypes if first.low is None and first.high is None else ():
@@ -203,52 +205,51 @@ def _special(op: str) -> Iterator[Case]:
 
 def _special_columns(shape: tuple[int, int], draw: Draw) -> Inputs:
     length, columns = shape
-    rows = _with_rules(length, draw)
-    return draw.beside(rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous(), 0)
+    rows = _rows_with_specials(length, draw)
+    return draw.with_companions(rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous(), 0)
 
 
 def _special_rows(width: int, draw: Draw) -> Inputs:
     """One row for each special value, between plain rows that must not be affected."""
-    return draw.beside(_with_rules(width, draw))
+    return draw.with_companions(_rows_with_specials(width, draw))
 
 
-def _with_rules(width: int, draw: Draw) -> torch.Tensor:
+def _rows_with_specials(width: int, draw: Draw) -> torch.Tensor:
     writes = special_rows(draw.dtype).values()
     x = draw.sample((len(writes) + 2, width))[0]
     for row, write in zip(x[1:], writes, strict=False):
         write(row)
-    return draw.operation.confined(0, x, width)
+    return draw.operation.clamp_to_domain(0, x, width)
 
 
-def _hollow(draw: Draw) -> Inputs:
-    """Rows of -inf except an end far below zero. So any split of a row has parts that hold nothing."""
+def _mostly_minus_inf(draw: Draw) -> Inputs:
+    """Rows of -inf except for one end, which is far below zero. So however a row is split, some parts are all -inf."""
     x = draw.sample((2, 2556))[0].sub_(1000)
     x[0, :-512], x[1, 512:] = -math.inf, -math.inf
-    return draw.beside(draw.operation.confined(0, x, x.size(1)))
+    return draw.with_companions(draw.operation.clamp_to_domain(0, x, x.size(1)))
 
 
-def _own(sample: operations.Sample, draw: Draw) -> Inputs:
+def _declared_inputs(sample: operations.Sample, draw: Draw) -> Inputs:
     made = draw.operation.guarded("samples", sample.make)
     if not isinstance(made, tuple) and draw.operation.sizes:
         raise draw.operation.fault("samples", f"made one tensor for {sample.name}, must make a tuple of all inputs")
-    return draw.there(made) if isinstance(made, tuple) else draw.beside(made)
+    return draw.to_device(made) if isinstance(made, tuple) else draw.with_companions(made)
 
 
 def _extremes(draw: Draw) -> Inputs:
     x = draw.sample((8, 1025))[0]
     for row, write in zip(x, special_rows(draw.dtype).values(), strict=False):
         write(row)
-    return draw.beside(x)
+    return draw.with_companions(x)
 
 
 def _far_apart(op: str) -> Iterator[Case]:
-    """A few short rows that span more than 2^31 elements, in x and in ``out``.
+    """Cases with a few short rows that span more than 2^31 elements, in x and in ``out``.
 
     The host commits little memory, since most is never touched. A GPU needs 6 GB for int8 and 9 GB for float16.
     """
     dtype = operations.OPERATIONS[op].narrowest
-    # One stride fits in 32 bits while its multiples do not, and one does not fit. One is a multiple of 16 bytes, one
-    # not.
+    # 2^30 fits in 32 bits, its multiples do not, and 2^31 does not. Some strides are multiples of 16 bytes, one is not.
     # The last row of int8 is past 2^32 elements.
     layouts = [("2^30", 5 if dtype == "int8" else 3, 2**30 + 1024, 64), ("2^30+1", 3, 2**30 + 1, 65)]
     if dtype == "int8":
@@ -264,9 +265,9 @@ def _far_apart(op: str) -> Iterator[Case]:
 
 
 def _far_input(shape: tuple[int, int], stride: int, dim: int, turned: bool, draw: Draw) -> Inputs:
-    (values,) = draw.there(draw.sample(shape, -1 if turned else dim)[:1])
+    (values,) = draw.to_device(draw.sample(shape, -1 if turned else dim)[:1])
     x = _far(stride, values)
-    return draw.beside(x.t() if turned else x, dim)
+    return draw.with_companions(x.t() if turned else x, dim)
 
 
 def _far(stride: int, values: torch.Tensor) -> torch.Tensor:

@@ -35,7 +35,7 @@ def others(operation: operations.Operation) -> Iterator[Case]:
 
 
 def _stepped_other(number: int, shape: tuple[int, ...], draw: Draw) -> Inputs:
-    inputs = list(draw.there(draw.sample(shape)))
+    inputs = list(draw.to_device(draw.sample(shape)))
     x = inputs[number]
     inputs[number] = torch.stack((x, x), -1)[..., 0]
     return tuple(inputs)
@@ -44,17 +44,17 @@ def _stepped_other(number: int, shape: tuple[int, ...], draw: Draw) -> Inputs:
 # Sizes of axes: one, odd sizes, and sizes around the blocks in use.
 _SIZES = (1, 3, 16, 17, 33, 64, 65, 127, 130, 2, 31, 256, 100, 5)
 _CORE = (1, 3)
-"""Places in _SIZES where the first axis begins, for the core."""
+"""Indices in _SIZES of the first axis, for core cases."""
 _SPECIAL = 4
-"""The place for special values and scalars."""
+"""The index in _SIZES for special values and scalars."""
 _TIES = (2, 4, 8)
-"""The places for equal elements."""
+"""The indices in _SIZES for equal elements."""
 
 TIES = "ties"
-"""The word for equal elements in place of a rule."""
+"""The name for equal elements, in place of a special value's name."""
 
 _Special = tuple[int, str]
-"""The number of an input, and the name of what is special about it."""
+"""The index of an input, and the name of a special value for it."""
 
 
 def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
@@ -69,7 +69,7 @@ def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
 
 
 def by_axes(operation: operations.Operation) -> Iterator[Case]:
-    """Cases of an operation with named axes: sizes, equal elements and special values in each input, scalars."""
+    """Cases of an operation with named axes: sizes, scalars, and equal elements and special values in each input."""
     op, turns, meant = operation.name, axis_sizes(operation), "sizes" in operation.hooks
     larger = tuple(operation.hooks.get("workloads", ()))
     for dtype in operation.dtypes:
@@ -84,8 +84,8 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
             scalars = tuple(operation.sized_scalars(sizes).items())
             return Case(op, f"{dtype}-{name}", make, core=core, elements=elements, beyond=beyond, scalars=scalars)
 
-        said = {_said(sizes): turn for turn, sizes in enumerate(turns)}
-        said |= {_said(sizes): turn for turn, sizes in enumerate(larger, len(_SIZES))}
+        said = {_sizes_text(sizes): turn for turn, sizes in enumerate(turns)}
+        said |= {_sizes_text(sizes): turn for turn, sizes in enumerate(larger, len(_SIZES))}
         yield from (case(name, turn) for name, turn in said.items())
         for number, (name, declared) in enumerate(operation.inputs.items()):
             own = operation.dtype_of(name, dtype)
@@ -103,7 +103,7 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
                 yield replace(made, scalars=tuple({**dict(made.scalars), name: value}.items()))
 
 
-def _said(sizes: dict[str, int]) -> str:
+def _sizes_text(sizes: dict[str, int]) -> str:
     return ",".join(f"{axis}={size}" for axis, size in sizes.items())
 
 
@@ -111,16 +111,16 @@ def _special_sized(shape: tuple[int, ...], sizes: dict[str, int] | None, special
     inputs = draw.sample(shape, sizes=sizes)
     number, rule = special
     if rule == TIES:
-        inputs[number].copy_(_few(inputs[number], draw.generator))
+        inputs[number].copy_(_sample_few(inputs[number], draw.generator))
     else:
         special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
-    draw.operation.confined(number, inputs[number], 0 if sizes else shape[-1])
+    draw.operation.clamp_to_domain(number, inputs[number], 0 if sizes else shape[-1])
     if not number:
         inputs = draw.operation.completed(inputs, generator=draw.generator)
-    return draw.there(inputs)
+    return draw.to_device(inputs)
 
 
-def _few(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A tensor of a few of the elements of ``x``, each at many places."""
+def _sample_few(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A tensor of the shape of ``x`` that repeats at most three of its elements."""
     flat = x.reshape(-1)
     return flat[torch.randint(min(3, flat.numel()), x.shape, generator=generator)] if flat.numel() else x

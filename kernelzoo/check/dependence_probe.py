@@ -1,4 +1,4 @@
-"""Tests whether a launch reads all of a long row, with inputs in which one element decides."""
+"""A test of whether a launch reads all of a long row: one element of the input decides the result."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from kernelzoo.errors import ContractError, retold
 from kernelzoo.launch import Launch
 from kernelzoo.lazy import torch
 from kernelzoo.operations import Arguments, Operation
-from kernelzoo.operations.sampling import places
+from kernelzoo.operations.sampling import random_places
 
 PROBES = 128
-"""Probed elements of a long row. If a fiftieth is unread, 128 random places miss it in 8 of 100 cases. One in each
-128th of a row never misses a contiguous piece that long."""
+"""The number of elements probed in a long row. If 1/50 of the row is unread, 128 random places miss that in 8 of 100
+cases. One place in each 128th of the row never misses a contiguous 1/50."""
 
 _LONG = 2**19
 
@@ -27,7 +27,7 @@ def probe_all_elements(
 ) -> None:
     """Check that long rows are read whole: make one element decisive, launch, and repeat at many places.
 
-    A result that rounds sums all elements, so it needs fewer probes. Raises ContractError. The inputs are restored.
+    An operation that rounds sums all elements, so it needs fewer probes. Raises ContractError. Inputs are restored.
     """
     x = args.x
     declared = next(iter(operation.inputs.values()))
@@ -47,7 +47,7 @@ def probe_all_elements(
     generator = generator or torch.Generator(x.device).manual_seed(x.numel())
     count = -(-(PROBES // 8 if operation.rounds else PROBES) // rows)
     for i in range(count):
-        place = places(x, args.dims, generator, (i, count))
+        place = random_places(x, args.dims, generator, (i, count))
         before = x[place]
         x[place] = decisive
         for out in outs:

@@ -14,7 +14,7 @@ from kernelzoo.calls.backend import get
 from kernelzoo.check import running
 from kernelzoo.check.case import Case, NoRoomError, plain
 from kernelzoo.check.cases import cases
-from kernelzoo.check.running import calling, check
+from kernelzoo.check.running import check, outputs
 from kernelzoo.check.staying import staying
 from kernelzoo.errors import (
     BackendUnavailableError,
@@ -77,7 +77,7 @@ class Conformance:
 
     @pytest.fixture(autouse=True)
     def _runnable(self, request: pytest.FixtureRequest) -> None:
-        """Skip what can't run here, with the reason, and cases too large for this machine."""
+        """Skip implementations that can't run here, with the reason, and cases too large for this machine."""
         params: dict[str, Any] = request.node.callspec.params if hasattr(request.node, "callspec") else {}
         if "implementation" not in params:
             return
@@ -111,7 +111,7 @@ class Conformance:
             for case in tried:
                 inputs = case.inputs(device)
                 try:
-                    found = calling(implementation, case, inputs)
+                    found = outputs(implementation, case, inputs)
                 except BackendUnavailableError as refusal:
                     pytest.skip(str(refusal))
                 except UnsupportedProblemError as refusal:
@@ -145,7 +145,7 @@ class Conformance:
                 outs.append(out)
             given = outs[0] if len(outs) == 1 else tuple(outs)
             try:
-                found = calling(implementation, case, inputs, given)
+                found = outputs(implementation, case, inputs, given)
             except UnsupportedProblemError as refusal:
                 pytest.skip(str(refusal))
             assert all(one is out for one, out in zip(found, outs, strict=True))
@@ -155,7 +155,7 @@ class Conformance:
                 assert bool((frame == torch.full_like(frame, 7)).all()), name
 
     def test_wrong_device(self, implementation: registry.Implementation) -> None:
-        """Inputs on another device than the backend's, if there is one, and on meta beside an ``out``."""
+        """Inputs on another device raise DeviceError. Inputs on meta with a real ``out`` raise OutputError."""
         backend, operation = get(implementation.backend), implementation.operation
         device = self.device(implementation.backend)
         inputs = _example(operation, (2, 3), -1, _main(operation)).inputs(device)
@@ -175,7 +175,7 @@ def _main(operation: Operation) -> str:
 
 
 def _examples(operation: Operation) -> Iterator[list[Case]]:
-    """Cases along the last axis, along the first, and in another dtype. Each variant takes one of them."""
+    """Lists of cases along the last axis, the first, and in another dtype. Each variant takes one of the cases."""
     main = _main(operation)
     other = "float16" if "float16" in operation.dtypes else operation.dtypes[-1]
     shapes = ((100, 33), (64, 256), (16, 4096), (4, 65536)) if operation.by_rows else ((16, 64), (100, 33), (128, 256))
@@ -186,7 +186,7 @@ def _examples(operation: Operation) -> Iterator[list[Case]]:
 
 
 def _example(operation: Operation, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
-    """A plain case. Named axes have the sizes of the shape in turn."""
+    """A plain case. Named axes take the sizes of the shape in turn."""
     if operation.by_rows:
         return Case(operation.name, dtype, plain(shape, dim), dim)
     sizes = operation.fitted(dict(zip(operation.free_axes, itertools.cycle(shape), strict=False)))

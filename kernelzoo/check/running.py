@@ -1,4 +1,4 @@
-"""Runs a case through an implementation as a user's call would, and checks the result."""
+"""The check of one case: it is run through an implementation as a user's call, and the result is checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def slow_to_bind(id: str) -> bool:
 
 
 def largest(implementation: Implementation) -> int:
-    """Most elements of an input to try: few in an interpreter or a simulator, many on a GPU."""
+    """The most elements of an input to try: few in an interpreter or a simulator, many on a GPU."""
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**27
@@ -41,7 +41,7 @@ def largest(implementation: Implementation) -> int:
 
 
 def compiled_elements(backend: str) -> int:
-    """Most elements where an emulator runs compiled code: ``compiled_elements`` of the backend's package, else 0."""
+    """The most elements for an emulator that runs compiled code: ``compiled_elements`` of the package, else 0."""
     package = packages().get(backend)
     return getattr(importlib.import_module(package), "compiled_elements", 0) if package is not None else 0
 
@@ -49,8 +49,8 @@ def compiled_elements(backend: str) -> int:
 def check(implementation: Implementation, case: Case, device: str) -> None:
     """Run one case through one implementation as a user's call would. Raises ContractError if a result is wrong.
 
-    Raises UnsupportedProblemError where the variant refuses the problem, NoRoomError where the machine can't hold it,
-    OperationError where a function of the operation fails, and UndecidableError where its bounds decide nothing.
+    Raises UnsupportedProblemError if the variant refuses the problem, and NoRoomError if memory is too small for it.
+    Raises OperationError if a function of the operation fails, and UndecidableError if its bounds can't decide.
     """
     check_on(implementation, case, case.inputs(device))
 
@@ -60,7 +60,7 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
     before = [bits(x).clone() for x in inputs]
     operation = implementation.operation
     args = operation.arguments(inputs, case.dim, case.keepdim, dict(case.scalars))
-    call = partial(calling, implementation, case)
+    call = partial(outputs, implementation, case)
     try:
         first = call(inputs)
     except (KernelZooError, MemoryError, torch.OutOfMemoryError):
@@ -69,7 +69,7 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
         operation.expect(args)  # raises OperationError if the operation itself fails
         raise
     _check_inputs(operation, inputs, before)
-    expected = _judged(implementation, case, args, first)
+    expected = _check_result(implementation, case, args, first)
     repeats = "written" not in operation.hooks  # another author's definition lets kernels add in any order
     for out in first:
         if not out.is_contiguous():
@@ -78,8 +78,8 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
             raise ContractError("the result shares memory with the input", "wrong kind of result")
     if not any(out.numel() for out in first):
         return
-    # A launch runs again and again. Any fixed poison hides where a row holds it by right. So every element gets bits
-    # that differ from the first result.
+    # A launch runs again and again, over poisoned outputs. A fixed poison would hide where it is the right result. So
+    # the bits of every element are made to differ from the first result.
     outs = tuple(case.place(out) if case.place else torch.empty_like(out) for out in first)
     launch = implementation.launch_checked(args, outs)
     right = [bits(out) for out in first]
@@ -108,11 +108,11 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
     _check_inputs(operation, inputs, before)
     _check_in_place(implementation, case, inputs, first)
     if implementation.batch_invariant:
-        _check_alone(implementation, case, inputs, first)
+        _check_last_row_alone(implementation, case, inputs, first)
 
 
-def _judged(implementation: Implementation, case: Case, args: Arguments, first: Inputs) -> Expected:
-    """The bounds of a case, once a result is within them. Raises NoRoomError where the device can't hold them."""
+def _check_result(implementation: Implementation, case: Case, args: Arguments, first: Inputs) -> Expected:
+    """Check a result; returns the bounds. Raises ContractError, UndecidableError, or NoRoomError for the bounds."""
     try:
         expected = implementation.operation.expect(args)
         if words := _undecidable(case, args, expected):
@@ -120,18 +120,18 @@ def _judged(implementation: Implementation, case: Case, args: Arguments, first: 
             raise UndecidableError(f"{case.op} {case}: {words}")
         expected.check(first)
     except ContractError as error:
-        raise _cause(error, implementation, args, first) from None
-    except torch.OutOfMemoryError as error:  # of the bounds, for which no kernel is to blame
+        raise _find_cause(error, implementation, args, first) from None
+    except torch.OutOfMemoryError as error:  # no kernel is to blame for the memory of the bounds
         raise NoRoomError(f"no room for the bounds: {error}") from error
     return expected
 
 
 _decided: WeakKeyDictionary[Operation, dict[tuple[str, str], str]] = WeakKeyDictionary()
-"""Why the bounds decide nothing, or "", by the name and device of a case."""
+"""The answers of ``_undecidable``, by operation, and by the name and device of a case."""
 
 
 def _undecidable(case: Case, args: Arguments, expected: Expected) -> str:
-    """Why the bounds decide nothing for a case, asked once for all implementations; "" if they do."""
+    """Say why the bounds can't decide a case; "" if they can. Computed once for all implementations."""
     operation = OPERATIONS[case.op]
     known, key = _decided.setdefault(operation, {}), (case.name, str(args.x.device))
     if key not in known:
@@ -139,14 +139,14 @@ def _undecidable(case: Case, args: Arguments, expected: Expected) -> str:
     return known[key]
 
 
-def calling(implementation: Implementation, case: Case, inputs: Inputs, out: object = None) -> tuple[torch.Tensor, ...]:
-    """Call as a user does; returns the outputs."""
-    found = called(implementation, case, inputs, {} if out is None else {"out": out})
+def outputs(implementation: Implementation, case: Case, inputs: Inputs, out: object = None) -> tuple[torch.Tensor, ...]:
+    """Call as a user does; returns the outputs as a tuple."""
+    found = call_case(implementation, case, inputs, {} if out is None else {"out": out})
     return found if isinstance(found, tuple) else (found,)
 
 
-def called(implementation: Implementation, case: Any, inputs: Sequence[Any], changed: Mapping[str, Any]) -> Any:
-    """What a call returns that a case says, with the arguments in ``changed`` in place of its own."""
+def call_case(implementation: Implementation, case: Any, inputs: Sequence[Any], changed: Mapping[str, Any]) -> Any:
+    """Make the call of a case, with the arguments in ``changed`` in place of its own; returns its result."""
     operation = implementation.operation
     named: dict[str, Any] = {"variant": implementation.variant, **dict(case.scalars)}
     named |= {"dim": case.dim} if operation.by_rows else {}
@@ -160,8 +160,8 @@ def _same(a: Inputs, b: Inputs) -> bool:
     return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))
 
 
-def _check_alone(implementation: Implementation, case: Case, inputs: Inputs, first: Inputs) -> None:
-    """Check that the last row alone gives the same bits, where rows are along the last of two axes."""
+def _check_last_row_alone(implementation: Implementation, case: Case, inputs: Inputs, first: Inputs) -> None:
+    """Check that the last row alone gives the same bits. Only for two axes, with rows along the last."""
     if inputs[0].ndim != 2 or not inputs[0].numel() or case.dim not in (-1, 1):
         return
     axes = implementation.operation.axes
@@ -169,12 +169,12 @@ def _check_alone(implementation: Implementation, case: Case, inputs: Inputs, fir
         tuple(x[-1:] if "outer" in names else x for x, names in zip(tensors, kinds, strict=True))
         for tensors, kinds in ((inputs, axes[: len(inputs)]), (first, axes[len(inputs) :]))
     )
-    if not _same(calling(implementation, case, alone), want):
+    if not _same(outputs(implementation, case, alone), want):
         raise ContractError("a row alone has other bits than among others", "not repeatable")
 
 
 def _poison(outs: Inputs, first: Inputs, repeats: bool = True) -> Inputs:
-    """Fill outputs with other bits than the first result's, and NaN where bits need not repeat; returns the fill."""
+    """Fill outputs with bits that differ from the first result, or NaN if bits need not repeat; returns the fill."""
     bitwise = [repeats or not x.is_floating_point() or x.itemsize == 1 for x in first]
     found = tuple(poison_like(x) if b else torch.full_like(x, torch.nan) for x, b in zip(first, bitwise, strict=True))
     for out, poison in zip(outs, found, strict=True):
@@ -192,7 +192,7 @@ def _check_in_place(implementation: Implementation, case: Case, inputs: Inputs, 
         return
     place = names.index(declared.inplace)
     copied = tuple(x.clone() for x in inputs)
-    result = calling(implementation, case, copied, out=copied[place])
+    result = outputs(implementation, case, copied, out=copied[place])
     if result[0] is not copied[place] or not _same(result, first):
         raise ContractError(f"with {declared.inplace} as out, the same input gave other bits", "not repeatable")
 
@@ -213,7 +213,7 @@ def _run(launch: Launch) -> None:
         )
 
 
-def _cause(error: ContractError, implementation: Implementation, args: Arguments, result: Inputs) -> ContractError:
+def _find_cause(error: ContractError, implementation: Implementation, args: Arguments, result: Inputs) -> ContractError:
     """The likely cause of a wrong result: elements that no launch writes, or a returned result; else the error."""
     if error.place is None:
         return error
@@ -232,7 +232,7 @@ def _cause(error: ContractError, implementation: Implementation, args: Arguments
                 kept[number] &= (bits(out) == bits(fill)).view(out.shape)
     except ContractError as cause:
         return cause
-    except Exception:  # it ran once, so a new error is not the cause
+    except Exception:  # it ran before, so this error is not the cause
         return error
     for unwritten, out in zip(kept, result, strict=True):
         if bool(unwritten.any()):
@@ -241,7 +241,7 @@ def _cause(error: ContractError, implementation: Implementation, args: Arguments
 
 
 def _unwritten(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractError:
-    """The error for elements that still hold their old contents."""
+    """The error for elements that still have their old contents."""
     place = unraveled(int(kept.flatten().view(torch.uint8).argmax()), shape)
     return ContractError(
         f"{words}{int(kept.sum())} of {kept.numel()} elements of out were not written; first at {place}",

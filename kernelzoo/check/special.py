@@ -11,13 +11,13 @@ from kernelzoo.check.bits import bits
 from kernelzoo.lazy import torch
 
 Write: TypeAlias = "Callable[[torch.Tensor], object]"
-"""Writes a special value into a plain row."""
+"""A function that writes a special value into a plain row."""
 
 
 def special_rows(dtype: str) -> dict[str, Write]:
-    """A function for each special value of a dtype, by name, which writes it into a plain row.
+    """Functions by name that each write a special value of a dtype into a plain row.
 
-    The rules that kernels break most often come first. Where the place is free, the row's values decide it.
+    The rules that kernels break most often come first. If a value may be at any place, the row's values decide it.
     """
     if dtype == "bool":
         return _BOOLS
@@ -31,7 +31,7 @@ def _info(row: torch.Tensor) -> Any:
 
 
 def _among(row: torch.Tensor, rest: float | torch.Tensor, *values: float) -> None:
-    """Fill a row with ``rest``, and put these values at places that its values decide."""
+    """Fill a row with ``rest``, and put ``values`` at places that depend on the row's old values."""
     steps = torch.arange(1, row.numel() + 1, device=row.device)
     place = int((bits(row).long() * steps).sum())
     row.copy_(rest) if isinstance(rest, torch.Tensor) else row.fill_(rest)
@@ -86,7 +86,7 @@ FLOATS: dict[str, Write] = {
     "one subnormal, the least": lambda row: _among(row, row.abs() + 1, _info(row).tiny / 2),
     "one subnormal, the greatest": lambda row: _among(row, -row.abs() - 1, -_info(row).tiny / 2),
 }
-"""Those of floats. One is of float64 alone."""
+"""The special values of floats. One is for float64 only."""
 
 _INTEGERS: dict[str, Write] = {
     "the largest value alone": lambda row: row.fill_(_info(row).max),  # equals the identity everywhere

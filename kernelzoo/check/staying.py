@@ -1,4 +1,4 @@
-"""Keeps a kernel from ending the test process with status 0."""
+"""A guard that keeps a kernel from ending the test process with status 0."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NoReturn
 
 @contextmanager
 def staying() -> Iterator[None]:
-    """A context in which ``os._exit(0)`` raises RuntimeError in this process. So only the calling test fails."""
+    """Within this context, ``os._exit(0)`` raises RuntimeError in this process. So only the calling test fails."""
     leave, process = os._exit, os.getpid()
 
     def left(status: int) -> NoReturn:

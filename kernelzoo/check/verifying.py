@@ -1,4 +1,4 @@
-"""Runs the checks of one implementation, and records its findings."""
+"""The checks of one implementation: how they run, and what they find."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from kernelzoo.check import running
 from kernelzoo.check.case import Case, NoRoomError
 from kernelzoo.check.cases import cases
-from kernelzoo.device import device_lives
+from kernelzoo.device import check_device
 from kernelzoo.errors import (
     BackendUnavailableError,
     ContractError,
@@ -34,7 +34,7 @@ class Finding:
     """One of :data:`kernelzoo.errors.KINDS`."""
     reason: str
     dtype: str = ""
-    """Dtype of the input. Shape and strides are its own too."""
+    """Dtype of the first input. ``shape`` and ``strides`` describe the same input."""
     shape: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
     dim: int | tuple[int, ...] | None = None
@@ -44,7 +44,7 @@ class Finding:
     """Index of the first wrong element in the result; None where no element is wrong."""
     got: str | None = None
     expected: str | None = None
-    """The right value there, or its range."""
+    """The right value of that element, or its range."""
     error: float | None = None
     """Distance from the nearest right value in ``unit``; None for NaN or infinity."""
     unit: str = ""
@@ -63,10 +63,10 @@ class Found:
     """Cases left out because the implementation takes seconds to bind each. A case given by name always runs."""
     findings: list[Finding] = field(default_factory=list)
     beyond: list[Finding] = field(default_factory=list)
-    """Findings of cases that its author does not mean: special values, for an operation of a definition."""
+    """Findings in cases that the operation's author does not expect: special values, for a definition's operation."""
     passed_beyond: int = 0
     unavailable: str = ""
-    """Why it can't run here, or ""."""
+    """Why the implementation can't run here, or ""."""
     at_fault: dict[str, str] = field(default_factory=dict)
     """Cases in which a function of the operation failed, and how. They count for no implementation."""
     undecidable: dict[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Found:
 class Check:
     """One check: its name, the dtype of its input, and how it runs.
 
-    ``run`` gets a callback for what is known of the input (fields of Finding), which it calls before the kernel runs.
+    ``run`` gets a callback. It calls it with what is known of the input (fields of Finding) before the kernel runs.
     """
 
     name: str
@@ -92,11 +92,11 @@ class Check:
     empty: bool = False
     """Whether its input is empty, so that no kernel runs."""
     beyond: bool = False
-    """Whether its values are beyond what the operation's author means."""
+    """Whether the operation's author does not expect such values."""
 
 
 def checks(implementation: Implementation, device: torch.device, *, whole: bool) -> list[Check]:
-    """The contract's cases. Without ``whole``, an implementation that is slow to bind gets the core cases only."""
+    """The contract's cases as checks. Unless ``whole``, an implementation that is slow to bind gets core cases only."""
     limit = running.largest(implementation)
     core_only = not whole and running.slow_to_bind(implementation.id)
     found = []
@@ -143,7 +143,7 @@ def verify(
     found = Found(left_out=_left_out(implementation, among))
     for check in among:
         if check.too_large:
-            found.no_room += not whole  # it was named
+            found.no_room += not whole  # the user named it
             continue
         progress(check.name, {})
         _judge(found, implementation, check, device, progress)
@@ -158,7 +158,7 @@ def verify(
 
 
 def _left_out(implementation: Implementation, among: Sequence[Check]) -> int:
-    """The number of cases of these dtypes left out, if only core cases run."""
+    """The number of cases of these dtypes that are left out because only core cases run."""
     if not running.slow_to_bind(implementation.id):
         return 0
     dtypes, names = {check.dtype for check in among}, {check.name for check in among}
@@ -210,4 +210,4 @@ def _judge(
     else:
         return
     if said := found.beyond if check.beyond else found.findings:
-        device_lives(device, implementation.id, said[-1].reason)
+        check_device(device, implementation.id, said[-1].reason)

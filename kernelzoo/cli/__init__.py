@@ -37,14 +37,14 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.files import printable
 
 WRONG, UNUSABLE, INTERRUPTED = 1, 2, 130
-"""Exit statuses beside 0: something is wrong or slower; bad usage, or something is missing here; interrupted."""
+"""Exit statuses other than 0: a wrong or slower result; bad usage or something missing here; an interruption."""
 
 _HYPHEN = "\u2011"
 """A hyphen without a line break."""
 
 
-class _Whole:
-    """A command whose help breaks no name at a hyphen, and shows no Python types."""
+class _PlainHelp:
+    """A mixin for commands. Their help breaks no name at a hyphen and shows no Python types."""
 
     def get_help(self, ctx: Any) -> str:
         return str(super().get_help(ctx)).replace(_HYPHEN, "-")  # type: ignore[misc]
@@ -52,22 +52,22 @@ class _Whole:
     def format_help(self, ctx: Any, formatter: Any) -> None:
         listed, told = formatter.write_dl, formatter.write_text
         formatter.write_dl = lambda rows: listed(
-            [(_broken(name.partition(" <")[0], formatter.width), words.replace("-", _HYPHEN)) for name, words in rows]
+            [(_wrap(name.partition(" <")[0], formatter.width), words.replace("-", _HYPHEN)) for name, words in rows]
         )
         formatter.write_text = lambda words: told(words.replace("-", _HYPHEN))
         super().format_help(ctx, formatter)  # type: ignore[misc]
 
 
-def _broken(names: str, width: int) -> str:
-    """The names of an option, on several lines where one is too short."""
+def _wrap(names: str, width: int) -> str:
+    """Wrap the names of an option to the width, without breaking a name."""
     return "\n    ".join(textwrap.wrap(names, width - 6, break_on_hyphens=False))
 
 
-class _Command(_Whole, TyperCommand):
+class _Command(_PlainHelp, TyperCommand):
     pass
 
 
-class _Group(_Whole, TyperGroup):
+class _Group(_PlainHelp, TyperGroup):
     pass
 
 
@@ -81,7 +81,7 @@ app = typer.Typer(
         "2 bad usage, or something is missing on this machine; 130 interrupted."
     ),
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its tables cut names
+    rich_markup_mode=None,  # rich's tables cut long names
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -127,7 +127,7 @@ def _add(name: str, command: Callable[..., int]) -> None:
     def run(*given: Any, **options: Any) -> int:
         try:
             return command(*given, **options)
-        except KeyboardInterrupt:  # typer would end without a word
+        except KeyboardInterrupt:  # typer would exit without a message
             raise _InterruptedError from None
 
     paragraphs = (command.__doc__ or "").split("\n\n")
@@ -146,37 +146,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a device's name may have characters that the terminal lacks
-    with _terminated():
+    with _interrupted_by_signals():
         return _run(given)
 
 
 def _run(given: list[str]) -> int:
     try:
         status = typer.main.get_command(app).main(given, prog_name="kernelzoo", standalone_mode=False)
-    except (_InterruptedError, KeyboardInterrupt, typer.Abort):  # the command had nothing to keep
-        return _refuse("interrupted", given, INTERRUPTED)
+    except (_InterruptedError, KeyboardInterrupt, typer.Abort):  # the command saved nothing
+        return _fail("interrupted", given, INTERRUPTED)
     except KernelZooError as error:
-        return _refuse(str(error), given)
+        return _fail(str(error), given)
     except OSError as error:
-        return _refuse(f"{error.filename or 'input or output'}: {error.strerror or error}", given)
+        return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", given)
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer or click raised it for bad usage
             raise
         command = getattr(getattr(error, "ctx", None), "command_path", None) or _command(given)
         message = error.format_message().rstrip(".")
         see = f"See {command} --help" if message.endswith("?") else f"see {command} --help"
-        return _refuse(f"{message}{' ' if message.endswith('?') else '; '}{see}", given)
+        return _fail(f"{message}{' ' if message.endswith('?') else '; '}{see}", given)
     return status if isinstance(status, int) else 0
 
 
 def _command(given: list[str]) -> str:
-    """The command in the arguments, for an error that does not name it."""
+    """Return the command named in the arguments, for an error that does not name it."""
     commands = {info.name for info in app.registered_commands}
     return " ".join(["kernelzoo", *[word for word in given if word in commands][:1]])
 
 
 @contextmanager
-def _terminated() -> Iterator[None]:
+def _interrupted_by_signals() -> Iterator[None]:
     """A context in which SIGTERM and SIGHUP end a command cleanly, like Ctrl-C."""
     signals = (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
     before = {number: signal.getsignal(number) for number in signals}
@@ -190,7 +190,7 @@ def _terminated() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _refuse(words: str, given: Sequence[str], status: int = UNUSABLE) -> int:
+def _fail(words: str, given: Sequence[str], status: int = UNUSABLE) -> int:
     line = printable(words)
     print(line if status == INTERRUPTED else f"error: {line}", file=sys.stderr)
     if "--json" in given:

@@ -34,21 +34,21 @@ def accuracy(
 ) -> int:
     """Measure the error of every element, in units in the last place (ulp), on random and hard values.
 
-    The exact result is computed in float64, and for float64 in pairs of float64. torch's own function is measured too,
-    for comparison. Each problem runs twice and must give the same bits. A minimum must be exact.
+    The reference is computed in float64, and for float64 in double-double arithmetic. torch's own function is measured
+    too, for comparison. Each problem runs twice and must give the same bits. A minimum must be exact.
 
     Exit status: 0; 1 if an error is larger than the contract allows, a minimum is wrong, bits differ, or a kernel
     fails; 2 for an unknown name, or if nothing could be measured.
     """
     recording.check_output(to)
-    count = _count(values)
+    count = _parse_count(values)
     run = recording.Recording("kernelzoo-accuracy/1")
     seed = secrets.randbits(32) if seed is None else seed
-    asked = (ids or (), options.words(op), options.words(backend), options.words(variant))
+    asked = (ids or (), options.split_words(op), options.split_words(backend), options.split_words(variant))
     options.select_early(module, *asked)
     rows: list[dict[str, Any]] = []
-    with Bar() as bar, processes.asked(module, device, gpus, patience, *asked) as (guards, chosen):
-        tasks = _tasks(chosen, options.words(dtype))
+    with Bar() as bar, processes.guards_and_ids(module, device, gpus, patience, *asked) as (guards, chosen):
+        tasks = _tasks(chosen, options.split_words(dtype))
         bar.expect(len(tasks), len(tasks))
         done, whole = 0, True
 
@@ -88,8 +88,8 @@ def accuracy(
     return 1 if bad else 0 if measured else 2
 
 
-def _count(text: str) -> int:
-    """``"1e8"`` as a number. Raises OptionError."""
+def _parse_count(text: str) -> int:
+    """Parse ``"1e8"`` into a number of values. Raises OptionError."""
     try:
         count = float(text)
     except ValueError:
@@ -100,11 +100,11 @@ def _count(text: str) -> int:
 
 
 Task = tuple[str, str, list[str]]
-"""Operation, dtype, and the implementations of one backend."""
+"""An operation, a dtype, and implementations of one backend, which are measured on the same values."""
 
 
 def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
-    """The tasks: implementations measured on the same values. Raises UnknownNameError for a dtype that none takes."""
+    """Return the tasks. Raises UnknownNameError for a dtype that no operation takes."""
     tasks = list[Task]()
     taken = {dtype for id in ids for dtype in operations.OPERATIONS[options.op_of(id)].dtypes}
     options.check_names("dtype", dtypes, taken)
@@ -119,7 +119,6 @@ def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
 
 
 def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
-
     console = output.console()
     rounded = (
         *("dtype", ">worst, ulp", ">allowed, ulp", ">wrong", "same bits", "where", ">mean, ulp", ">99.99 %, ulp"),

@@ -1,4 +1,4 @@
-"""Compares new results with older results files by row, only on the same card and clock."""
+"""Comparison of new results with older results files, row by row, only on the same card and clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ Entry = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Held:
-    """One new result compared with its row in the file; or ``refusal``, why it can't be compared."""
+class RowChange:
+    """A new result compared with its row in an older file. ``refusal`` says why it can't be compared."""
 
     id: str
     problem: str
     ratio: float | None = None
-    """Time over that in the file."""
+    """The new time / the time in the file."""
     interval: tuple[float, float] | None = None
     slower: bool = False
-    """Slower than allowed, or without a result that the file has."""
+    """Whether it is slower than allowed, or has no result now although the file has one."""
     unclear: bool = False
     refusal: str = ""
 
@@ -32,35 +32,35 @@ class Held:
         return self.refusal or ("SLOWER" if self.slower else "UNCLEAR" if self.unclear else "ok")
 
 
-class Old:
-    """The rows of results files; several runs of one row count together. Raises ResultsError for any other file."""
+class OldResults:
+    """The rows of older results files. Samples of several runs are pooled. Raises ResultsError for other files."""
 
     def __init__(self, *paths: Path, name: str = "file") -> None:
-        """``name``: what messages call these results."""
+        """``name``: the word for these results in messages."""
         self.name = name
         self._rows: dict[tuple[str, Problem], list[Row]] = {}
         for row in (row for path in paths for group in load([path]).groups for row in group.rows):
             self._rows.setdefault((row.id, row.problem), []).append(row)
 
-    def hold(self, described: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[Held]:
-        """Compare the results of one problem with these; see :func:`kernelzoo.cli.rows.described`."""
-        problem = Problem.of(described)
+    def judge(self, facts: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[RowChange]:
+        """Compare new results of a problem with these. ``facts``: see :func:`kernelzoo.cli.rows.describe_problem`."""
+        problem = Problem.of(facts)
         found = [
-            self._held(entry, described["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
+            self._judge(entry, facts["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
             for entry in entries
         ]
         gone = [failure["id"] for failure in failed if (failure["id"], problem) in self._rows]
         why = f"has a result in the {self.name}, and none now"
-        return found + [Held(id, described["problem"], slower=True, refusal=why) for id in gone]
+        return found + [RowChange(id, facts["problem"], slower=True, refusal=why) for id in gone]
 
-    def _held(self, entry: Entry, problem: str, rows: Sequence[Row], allowed: float) -> Held:
+    def _judge(self, entry: Entry, problem: str, rows: Sequence[Row], allowed: float) -> RowChange:
         from kernelzoo.measure import statistics
 
         info = entry["extra_info"]
         id, here = info["id"], (info["device"], info["clock"], info["cache"])
 
-        def refused(why: str) -> Held:
-            return Held(id, problem, refusal=why)
+        def refused(why: str) -> RowChange:
+            return RowChange(id, problem, refusal=why)
 
         if not rows:
             return refused(f"the {self.name} has no such row")
@@ -79,11 +79,11 @@ class Old:
             return refused(f"the {self.name}'s row is too noisy to compare with: {reason}")
         disturbed = notes.TILDE in [*notes.marks(info["flags"]), *(mark for row in alike for mark in row.marks)]
         told = statistics.regression(entry["stats"]["data"], times, allowed=allowed, disturbed=disturbed)
-        return Held(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)
+        return RowChange(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)
 
 
 def share(text: str) -> float:
-    """``"5%"`` or ``"0.05"`` as 0.05. Raises OptionError."""
+    """Parse ``"5%"`` or ``"0.05"`` into 0.05. Raises OptionError."""
     try:
         given = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

@@ -9,7 +9,7 @@ from kernelzoo.errors import BackendUnavailableError
 
 @dataclass(frozen=True)
 class Availability:
-    """Where a backend can run. Without ``devices`` there are a ``reason`` and a ``remedy``."""
+    """The devices on which a backend can run. If there are none, ``reason`` and ``remedy`` say why."""
 
     backend: str
     devices: tuple[str, ...] = ()
@@ -20,7 +20,7 @@ class Availability:
     tables: str = ""
     """The launch tables in use on the first GPU as text, or ""."""
     tried: bool = True
-    """Whether it was loaded. If not, its devices are unknown."""
+    """Whether the backend was loaded. If not, its devices are unknown."""
 
     @property
     def words(self) -> str:
@@ -33,7 +33,7 @@ class Availability:
 
 
 def availability(backend: str) -> Availability:
-    """Load the backend and its language. What it lacks is the reason why it can't run."""
+    """Load a backend and its language, and return its devices, or the reason why it can't run."""
     from kernelzoo.calls import backend as backends
 
     try:
@@ -45,7 +45,7 @@ def availability(backend: str) -> Availability:
 
 
 def launch_tables(backend: str) -> str:
-    """The launch tables in use on the first GPU as text, and why a stored one is not used. The backend is loaded."""
+    """Say which launch tables the first GPU uses, and why a stored one is ignored. The backend must be loaded."""
     with warnings.catch_warnings(record=True) as ignored:
         warnings.simplefilter("always")
         told = {op: label for op in operations.OPERATIONS if (label := tables.label(backend, op, 0)) is not None}

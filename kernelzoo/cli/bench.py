@@ -97,24 +97,24 @@ def bench(
     With several GPUs, each takes the next problem when it is free. The largest problem is first measured on all of
     them. Results of a card more than 2 % slower than the fastest are flagged.
 
-    With --first-call, the command measures the first call in a process, and what a second shape of the class adds. It
-    uses the variant auto of each backend, or those named, and its own problems, in float32 by default.
+    With --first-call, the command measures the first call in a process, and the first call of a second shape. It uses
+    the variant auto of each backend, or those named, and its own problems, in float32 by default.
 
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or if nothing could be measured; 130 after Ctrl-C.
     """
-    wanted = options.words(op) or tuple(operations.MAPPED)
+    wanted = options.split_words(op) or tuple(operations.MAPPED)
     if first_call:
         if shape or axes or workload or resume or gpus or shard or address or engine != "local":
             raise options.OptionError("--first-call has its own problems, and takes neither --shape nor --resume")
-        chosen = wanted, options.words(backend), options.words(variant) or ("auto",)
-        return _first_calls(chosen, options.words(dtype), module, device, patience, to, json)
-    asked = (wanted, options.words(backend), options.words(variant))
-    part, places = shards.parsed(shard), _places(engine, address, gpus, device)
+        chosen = wanted, options.split_words(backend), options.split_words(variant) or ("auto",)
+        return _first_calls(chosen, options.split_words(dtype), module, device, patience, to, json)
+    asked = (wanted, options.split_words(backend), options.split_words(variant))
+    part, places = shards.parse_shard(shard), _places(engine, address, gpus, device)
     options.select_early(module, (), *asked)
     sized = partial(
-        sizes.problems, wanted, shape, options.words(dtype), shapes, dim, axes, workloads=workload, seed=seed
+        sizes.problems, wanted, shape, options.split_words(dtype), shapes, dim, axes, workloads=workload, seed=seed
     )
-    if not module:  # else the measuring process may add names
+    if not module:  # modules may add names in the measuring process
         sized()
     shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
     how = measuring.How(rounds, cache, clock, cross_check, shape_set, energy)
@@ -133,12 +133,12 @@ def bench(
     try:
         with (
             Bar() as bar,
-            measuring.prepared(path, resume=resume),
+            measuring.reserve_file(path, resume=resume),
             _crew(places, engine, address, device, modules, patience) as crew,
         ):
             about = crew.first.about
             ids: Sequence[str] = options.select(about.summaries, (), *asked)
-            how = replace(how, waive=options.choose(ids, options.words(waive)) if waive else ())
+            how = replace(how, waive=options.choose(ids, options.split_words(waive)) if waive else ())
             # The baseline comes first: rounds are added until the verdicts against it are clear.
             ids = sorted(ids, key=lambda id: id != registry.baseline(options.op_of(id)))
             whole = [(problem, [id for id in ids if options.op_of(id) == problem.op]) for problem in sized()]
@@ -152,7 +152,7 @@ def bench(
                 modules=list(map(Path, modules)),
                 shard=part.facts(whole, how.options) if part else None,
             )
-            _check_backends(crew.first, ids, options.words(backend))
+            _check_backends(crew.first, ids, options.split_words(backend))
             whole = part.part(whole) if part else whole
             plan = [(p, record.missing(p, of_p, cache, clock)) for p, of_p in whole]
             plan = [(problem, left) for problem, left in plan if left]
@@ -162,14 +162,14 @@ def bench(
                     errors.print(f"{path} holds {len(record.entries)} results; {len(plan)} problems are left")
             checked = measuring.compare_cards(crew, plan, how, bar)
             if places or engine == "ray":
-                record.employ(workers := measuring.employed(crew, checked))
+                record.add_workers(workers := measuring.worker_rows(crew, checked))
                 if not json:
                     with bar.aside():
-                        measuring.tell_cards(workers)
+                        measuring.print_card_check(workers)
             slower = {w["gpu"]["uuid"] for w in workers if w["gpu"] and w["check"] and w["check"]["slower"]}
             for problem, entries, failed in measuring.sweep(crew, plan, how, bar, slower):
                 record.add(entries, failed)
-                measured.append(rows_of.described(problem, entries, failed, registry.baseline(problem.op)))
+                measured.append(rows_of.describe_problem(problem, entries, failed, registry.baseline(problem.op)))
                 if not json:
                     with bar.aside():
                         tables.show(measured[-1])
@@ -177,7 +177,7 @@ def bench(
         interrupted = True
         ended = f"interrupted after {count + len(measured)} of {len(whole)} problems" if whole else "interrupted"
     except (GuardError, RecordError) as error:
-        if record is None or not record.entries:  # there is nothing to continue
+        if record is None or not record.entries:  # there is no result to keep
             raise
         ended = f"error: {output.brief(str(error))}"
     kept = record.entries if record else []
@@ -194,17 +194,17 @@ def bench(
             }
         )
     else:
-        rows_of.tell_without_result(measured)
+        rows_of.print_without_result(measured)
         tables.end()
         console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
     if ended:
-        errors.print(f"{ended}; {_again(path, to, resume) if path.exists() else 'nothing was measured yet'}")
+        errors.print(f"{ended}; {_resume_hint(path, to, resume) if path.exists() else 'nothing was measured yet'}")
         return 130 if interrupted else 2
     return 1 if bad else 0 if kept else 2
 
 
 def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
-    """The GPUs here that ``--gpus`` names. Raises for contradictory options."""
+    """Return the GPUs of this host that ``--gpus`` names. Raises for contradictory options."""
     options.check_names("engine", [engine], ("local", "ray"))
     if engine == "ray" and (gpus or device):
         raise options.OptionError("--engine ray takes every GPU of the cluster: leave out --gpus and --device")
@@ -217,12 +217,12 @@ def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
 def _crew(
     places: Sequence[Gpu | None], engine: str, address: str, device: str, modules: Sequence[str], patience: float
 ) -> Iterator[WorkerPool]:
-    """The workers: on the named GPUs, on a cluster's, or one on the device."""
+    """A context with the workers: on the named GPUs, on a cluster's GPUs, or one on the device."""
     if engine == "ray":
         from kernelzoo.measure import over_ray
 
         with (
-            output.ours_alone(),
+            output.only_this_thread_prints(),
             over_ray.cluster(address),
             WorkerPool(over_ray.starts("cuda", modules, patience)) as crew,
         ):
@@ -240,7 +240,7 @@ def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) 
         raise options.OptionError("; ".join(dict.fromkeys(reasons)))
 
 
-def _again(path: Path, given: Path | None, resumed: bool) -> str:
+def _resume_hint(path: Path, given: Path | None, resumed: bool) -> str:
     command = ["kernelzoo", *sys.argv[1:], *([] if given else ["-o", str(path)]), *([] if resumed else ["--resume"])]
     return f"{path} has what was measured; to continue: {shlex.join(command)}"
 
@@ -254,7 +254,10 @@ def _first_calls(
     to: Path | None,
     json: bool,
 ) -> int:
-    """Measure, print and write the record; returns the exit status. ``chosen``: operations, backends and variants."""
+    """Measure and print first calls, and write their record. Returns the exit status.
+
+    ``chosen``: operations, backends and variants.
+    """
     options.select_early(module, (), *chosen)
     if to is not None:
         measuring.check_free(to)
@@ -262,7 +265,7 @@ def _first_calls(
     dtypes = dtypes or ("float32",)
     if not module:
         sizes.problems(chosen[0], (), dtypes)  # raises for unknown names
-    with Bar(), Guard(device, modules) as guard:  # lists what there is; each call gets its own process
+    with Bar(), Guard(device, modules) as guard:  # only lists the ids; each first call gets its own process
         about = guard.about
     ids = options.select(about.summaries, (), *chosen)
     run = recording.Recording("kernelzoo-first-call/1")
@@ -271,7 +274,7 @@ def _first_calls(
     with Bar(count) as bar:
         bar.expect(count, count)
         try:
-            bar.step(f"first calls of {output.some(ids)}")
+            bar.step(f"first calls of {output.ids_or_count(ids)}")
             for one in first.first_calls(ids, dtypes, about.device, modules, patience=patience):
                 found.append(one)
                 bar.item(1)

@@ -1,4 +1,4 @@
-"""An older commit, checked out in a folder of its own and measured there, for ``compare --against-commit``."""
+"""An older commit, checked out in a temporary folder and measured there, for ``compare --against-commit``."""
 
 import os
 import subprocess
@@ -22,16 +22,16 @@ _HOME = Path(children.__file__).resolve().parent
 
 @dataclass
 class Commit:
-    """A commit that lies in a temporary folder."""
+    """A commit that is checked out in a temporary folder."""
 
     name: str
     folder: Path
     home: Path
-    """What comes first on Python's path: the folder of the kernelzoo that measures."""
+    """The first folder on Python's path, which contains the kernelzoo that measures."""
     modules: Sequence[Path]
 
     def measure(self, when: str, asked: Question, how: How) -> Path:
-        """Measure what is in question as it was at the commit: a results file. Raises OptionError."""
+        """Measure the question's implementations at the commit. Returns the results file. Raises OptionError."""
         to, none = self.folder / f"{when}.json", subprocess.DEVNULL
         one = {"dim": asked.dim, "baseline": asked.baseline, "device": asked.device, "patience": asked.patience}
         one |= {"rounds": how.rounds, "cache": how.cache, "clock": how.timed, "output": to}
@@ -51,7 +51,7 @@ class Commit:
             try:
                 status = child.wait()
             except BaseException:
-                child.terminate()  # it ends as by Ctrl-C
+                child.terminate()  # it ends as after Ctrl-C
                 child.wait()
                 raise
             said.seek(0)
@@ -62,10 +62,10 @@ class Commit:
 
 
 @contextmanager
-def checked_out(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
-    """A context in which a commit lies in a temporary worktree, with the modules as they were, else kernelzoo itself.
+def checkout(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
+    """A context with a commit in a temporary worktree: the modules as they were then, or without any, kernelzoo.
 
-    Raises OptionError if git or the commit lacks it.
+    Raises OptionError if git fails, or if the commit lacks one of them.
     """
     if not modules and not record.commit()["id"]:
         raise OptionError("this kernelzoo is no git checkout; name a --module that is in a repository")
@@ -94,7 +94,7 @@ def checked_out(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """What git prints. Raises OptionError with its reason if it fails."""
+    """Run git and return its output. Raises OptionError with git's reason if it fails."""
     try:
         return record.git(folder, *words, timeout=600)
     except subprocess.SubprocessError as error:

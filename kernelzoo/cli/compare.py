@@ -11,7 +11,7 @@ import typer
 from kernelzoo.cli import against as older
 from kernelzoo.cli import commits, comparing, folder, measuring, options, output
 from kernelzoo.cli import rows as rows_of
-from kernelzoo.cli.against import Held
+from kernelzoo.cli.against import RowChange
 from kernelzoo.cli.bench import Resume
 
 Baseline = Annotated[
@@ -78,14 +78,14 @@ def compare(
     """Compare implementations on one or a few problems: times, ratios to a baseline, intervals and verdicts.
 
     The baseline is what a user would call without kernelzoo; it is measured too. The verdicts FASTER, SLOWER (by more
-    than 1 %) and SAME (within 1 %) hold at 95 %. UNCLEAR: even four times --rounds, which are taken then, can't tell.
+    than 1 %) and SAME (within 1 %) have 95 % confidence. The verdict is UNCLEAR if even four times --rounds can't tell.
     By default the shape is 4096x4096 and the dtype float32. With --against, each row is compared with the file's row of
-    the same problem, device, clock and cache. --against-commit measures a commit's rows before and after, to compare
-    with: of the repository that --module's file is in, else of kernelzoo itself.
+    the same problem, device, clock and cache. --against-commit compares with a commit, which is measured before and
+    after. The commit is of the repository of --module's file, or else of kernelzoo itself.
 
     With --definitions and --solutions, each solution in a folder gets a verdict: right, wrong, undecidable or refused.
-    It is judged on at most ten workloads of its definition and timed on three, in at most 7 rounds, beside the
-    reference as it is written. The file is complete after each definition, and --resume continues it.
+    It is judged on at most ten workloads of its definition, and timed on three. The reference is timed beside it, as it
+    is written, in at most 7 rounds. The file is complete after each definition, and --resume continues it.
 
     Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than --allowed; 2 for bad usage, if
     nothing could be measured, or if --against can't be judged.
@@ -103,30 +103,30 @@ def compare(
     if against and against_commit:
         raise options.OptionError("--against and --against-commit are two ways to say what is older; give one")
     limit = older.share(allowed)
-    old = older.Old(against) if against else None
+    old = older.OldResults(against) if against else None
     console = output.console()
     tables = rows_of.Tables(full=True)
     question = comparing.Question(
         names or [],
-        ops=options.words(op),
+        ops=options.split_words(op),
         shapes=shape,
         axes=axes,
         workloads=workload,
-        dtypes=options.words(dtype),
+        dtypes=options.split_words(dtype),
         dim=dim,
         baseline=baseline,
         modules=module,
-        waive=options.words(waive),
+        waive=options.split_words(waive),
         device=device,
         patience=patience,
     )
-    with commits.checked_out(against_commit, module) if against_commit else nullcontext() as then:
+    with commits.checkout(against_commit, module) if against_commit else nullcontext() as then:
         first = then.measure("first", question, how) if then else None
-        told = comparing.measured(question, how, to=to, show=None if json else tables.show)
+        told = comparing.measure_question(question, how, to=to, show=None if json else tables.show)
         if then and first and told.whole:
-            old = older.Old(first, then.measure("again", question, how), name="commit")
+            old = older.OldResults(first, then.measure("again", question, how), name="commit")
     about, described, kind = told.about, told.problems, "commit" if then else "file"
-    name, held = then.name if then else str(against), told.against(old, limit) if old else None
+    name, compared = then.name if then else str(against), told.against(old, limit) if old else None
     if json:
         output.emit(
             {
@@ -136,34 +136,34 @@ def compare(
                 "file": str(to) if to else None,
                 "problems": described,
                 **({} if told.whole else {"interrupted": True}),
-                "against": {kind: name, "allowed": limit, "rows": [asdict(one) for one in held]}
-                if held is not None
+                "against": {kind: name, "allowed": limit, "rows": [asdict(one) for one in compared]}
+                if compared is not None
                 else None,
             }
         )
     else:
-        rows_of.tell_without_result(described)
-        if held is not None:
+        rows_of.print_without_result(described)
+        if compared is not None:
             console.print(f"against {name}, {limit:.1%} slower allowed", style="bold")
-            output.show(console, _table(held, kind))
+            output.show(console, _table(compared, kind))
     if not told.whole:
         return output.interrupted(f"{len(described)} of {told.planned} problems", to)
-    return _status([row for one in described for row in one["rows"] if row["id"] in told.asked], held)
+    return _status([row for one in described for row in one["rows"] if row["id"] in told.asked], compared)
 
 
-def _status(rows: Sequence[dict[str, Any]], held: Sequence[Held] | None) -> int:
+def _status(rows: Sequence[dict[str, Any]], compared: Sequence[RowChange] | None) -> int:
     outcomes = [row["outcome"] for row in rows]
-    if "wrong" in outcomes or "failed" in outcomes or any(one.slower for one in held or ()):
+    if "wrong" in outcomes or "failed" in outcomes or any(one.slower for one in compared or ()):
         return 1
     if "measured" not in outcomes:
         return 2
-    return 2 if held is not None and any(one.refusal for one in held) else 0
+    return 2 if compared is not None and any(one.refusal for one in compared) else 0
 
 
-def _table(held: Sequence[Held], old: str = "file") -> output.Table:
+def _table(compared: Sequence[RowChange], old: str = "file") -> output.Table:
     titles = "implementation", "problem", f">time / {old}'s", ">95 % interval", "verdict"
     made = output.table(*titles, spare=("95 % interval",))
-    for one in held:
+    for one in compared:
         interval = output.interval(*one.interval).strip() if one.interval else ""
         style = "red" if one.slower else None
         made.add_row(one.id, one.problem, output.number(one.ratio), interval, one.words, style=style)

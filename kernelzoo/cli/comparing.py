@@ -1,4 +1,4 @@
-"""Compares implementations on a few problems, for the command ``compare`` and for Python."""
+"""Comparison of implementations on a few problems, for the command ``compare`` and for Python."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -10,7 +10,7 @@ from typing import Any
 from kernelzoo import registry
 from kernelzoo.cli import measuring, options, sizes
 from kernelzoo.cli import rows as rows_of
-from kernelzoo.cli.against import Held, Old
+from kernelzoo.cli.against import OldResults, RowChange
 from kernelzoo.cli.progress import Bar
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.record import Record
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Question:
-    """What is compared, in the words of the command's options."""
+    """The values of the options that say what is compared."""
 
     names: Sequence[str]
     ops: Sequence[str] = ()
@@ -41,48 +41,48 @@ class Question:
 
 @dataclass
 class Compared:
-    """What :func:`measured` found."""
+    """The results of :func:`measure_question`."""
 
     about: About
     asked: set[str]
-    """The ids in question; the baseline only if it was named."""
+    """The ids asked for. The baseline is among them only if it was named."""
     planned: int
     problems: list[Row] = field(default_factory=list)
-    """Each problem; see :func:`kernelzoo.cli.rows.described`."""
+    """The measured problems; see :func:`kernelzoo.cli.rows.describe_problem`."""
     results: list[tuple[Sequence[Row], Sequence[Row]]] = field(default_factory=list)
-    """Each problem's entries of a results file, and failures."""
+    """For each problem, its entries of the results file and its failures."""
     whole: bool = True
-    """False if Ctrl-C ended it."""
+    """False if Ctrl-C ended the measurement."""
 
-    def against(self, old: Old, allowed: float) -> list[Held]:
-        """What was asked for, held against older results, with the slowdown that is allowed."""
-        each = zip(self.problems, self.results, strict=False)  # Ctrl-C may leave one more of either
-        return [one for told, results in each for one in old.hold(told, *results, allowed) if one.id in self.asked]
+    def against(self, old: OldResults, allowed: float) -> list[RowChange]:
+        """Compare the ids asked for with older results. ``allowed``: the largest slowdown that is no regression."""
+        each = zip(self.problems, self.results, strict=False)  # Ctrl-C may leave one list longer
+        return [one for told, results in each for one in old.judge(told, *results, allowed) if one.id in self.asked]
 
 
-def measured(
+def measure_question(
     question: Question,
     how: measuring.How,
     *,
     to: Path | None = None,
     show: Callable[[Row], None] | None = None,
 ) -> Compared:
-    """Measure what is in question, and show each problem as soon as it is measured, also ``to`` a results file."""
+    """Measure the problems of a question. Show each as soon as it is measured, and write it to the file ``to``."""
     asked, shapes = question, question.shapes
     names, given = asked.names, asked.baseline
     if not names and not asked.modules:
         raise options.OptionError("name the implementations to compare, or a file that adds some by --module")
-    if not asked.modules:  # which may add names
+    if not asked.modules:  # a module may add names
         options.choose(options.known_ids(), [*names, *([given] if given else [])], asked.ops)
     sizes.shapes_with(asked.dim, shapes or [sizes.SHAPE])
     modules = options.check_modules(asked.modules)
     with (
         Bar() as bar,
-        nullcontext() if to is None else measuring.prepared(to),
+        nullcontext() if to is None else measuring.reserve_file(to),
         WorkerPool([partial(Guard, asked.device, modules, patience=asked.patience)]) as crew,
     ):
         known = crew.first.about.summaries
-        names = names or sorted({*known} - {i.id for i in registry.implementations()})  # this process runs no module
+        names = names or sorted({*known} - {i.id for i in registry.implementations()})  # here no module ran
         ids = options.choose(known, names, asked.ops)
         how = replace(how, waive=options.choose(ids, asked.waive) if asked.waive else ())
         by_op = {
@@ -93,7 +93,7 @@ def measured(
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
             for problem in sizes.problems(
                 list(by_op),
-                shapes or sizes.usual(by_op, bool(asked.axes or asked.workloads)),
+                shapes or sizes.default_shapes(by_op, bool(asked.axes or asked.workloads)),
                 asked.dtypes,
                 dim=asked.dim,
                 sizes=asked.axes,
@@ -107,7 +107,7 @@ def measured(
             for problem, entries, failed in measuring.sweep(crew, plan, how, bar):
                 if record:
                     record.add(entries, failed)
-                told.problems.append(rows_of.described(problem, entries, failed, bases[problem.op]))
+                told.problems.append(rows_of.describe_problem(problem, entries, failed, bases[problem.op]))
                 told.results.append((entries, failed))
                 if show:
                     with bar.aside():
@@ -132,14 +132,14 @@ def compare(
     cache: str = "cold",
     clock: str = "device",
 ) -> Rows:
-    """Compare implementations as the command ``kernelzoo compare`` does: its rows, with the facts of their problem.
+    """Compare implementations as the command ``kernelzoo compare`` does, and return its rows.
 
-    ``ids``: ids or globs of ids; with ``op`` also ``backend/variant``. ``axes`` stand in place of ``shapes`` for an
-    operation that is not by rows. Times are in µs. ``verdict`` is FASTER, SLOWER, SAME or UNCLEAR, and None for the
-    baseline. What has no time has an ``outcome`` other than ``measured``, and a ``reason``. Progress goes to standard
-    error.
+    Each row has the facts of its problem too. ``ids``: ids or globs of ids; with ``op`` also ``backend/variant``.
+    ``axes`` replace ``shapes`` for an operation that does not work by rows. Times are in µs. ``verdict`` is FASTER,
+    SLOWER, SAME or UNCLEAR, and None for the baseline. A row without a time has an ``outcome`` other than
+    ``measured``, and a ``reason``. Progress goes to standard error.
 
-    Raises OptionError for what can't be measured.
+    Raises OptionError if the arguments can't be used.
 
     ::
 
@@ -147,7 +147,7 @@ def compare(
     """
     question = Question(
         ids,
-        ops=options.words([op]),
+        ops=options.split_words([op]),
         shapes=["x".join(map(str, shape)) for shape in shapes],
         axes=[",".join(f"{name}={size}" for name, size in of.items()) for of in axes],
         dtypes=list(map(options.full_dtype, dtypes)),
@@ -156,7 +156,7 @@ def compare(
         modules=list(map(Path, modules)),
         device=device,
     )
-    told = measured(question, measuring.How(rounds, cache, clock, True, "compare"))
+    told = measure_question(question, measuring.How(rounds, cache, clock, True, "compare"))
     if not told.whole:
         raise KeyboardInterrupt
     rows = [
@@ -169,7 +169,7 @@ def compare(
 
 
 def baseline(known: Mapping[str, str], asked: str, op: str, ids: Sequence[str]) -> str:
-    """The baseline of the ratios: what is asked for, else the registry's, else the first id. Raises OptionError."""
+    """Return the baseline's id: the one asked for, the registry's, or the first of ``ids``. Raises OptionError."""
     if not asked:
         return usual if (usual := registry.baseline(op)) in known else ids[0]
     found = options.choose(known, [asked], [op])

@@ -11,7 +11,7 @@ from kernelzoo.packages import requirement, unfit
 
 @dataclass(frozen=True)
 class Machine:
-    """What the doctor found. The rules below read nothing else."""
+    """The facts that the doctor found. The rules below read nothing else."""
 
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of relevant installed distributions, by name."""
@@ -27,7 +27,7 @@ class Machine:
     """The answers of :mod:`kernelzoo.cli.probe`, by name."""
 
     def look(self, name: str) -> Mapping[str, Any]:
-        """One answer; empty if it failed."""
+        """Return one answer, or {} if it is an error."""
         found = self.looks.get(name, {})
         return {} if "error" in found else found
 
@@ -37,7 +37,7 @@ class Machine:
 
     @property
     def gpus(self) -> list[Mapping[str, Any]]:
-        """The devices by NVML."""
+        """The devices that NVML reports."""
         return list(self.look("nvml").get("devices", []))
 
     @property
@@ -54,7 +54,7 @@ class Suspicion:
 
 
 def suspicions(machine: Machine) -> list[Suspicion]:
-    """All suspicions, the most harmful first."""
+    """Return all suspicions, the most harmful first."""
     return [found for rule in (_packages, _toolkit, _hidden, _busy, _environment, _clocks) for found in rule(machine)]
 
 
@@ -80,7 +80,7 @@ def _packages(machine: Machine) -> Iterator[Suspicion]:
 
 
 def _toolkit(machine: Machine) -> Iterator[Suspicion]:
-    """Compilers newer than the driver, which may not load their code."""
+    """Find compilers newer than the driver, which may not load their code."""
     driver = machine.look("driver").get("cuda")
     if not driver:
         return
@@ -98,7 +98,7 @@ def _toolkit(machine: Machine) -> Iterator[Suspicion]:
 
 
 def _hidden(machine: Machine) -> Iterator[Suspicion]:
-    """GPUs that torch doesn't see."""
+    """Find GPUs that torch doesn't see."""
     there = len(machine.gpus)
     torch = machine.look("torch")
     if not torch or len(machine.devices) >= there:
@@ -191,5 +191,5 @@ def _clocks(machine: Machine) -> Iterator[Suspicion]:
 
 
 def _version(text: str) -> tuple[int, ...]:
-    """The first two numbers of a version."""
+    """Return the first two numbers of a version."""
     return tuple(map(int, re.findall(r"\d+", text)[:2]))

@@ -52,19 +52,19 @@ def doctor(json: options.Json = False) -> int:
 
 def examine() -> Machine:
     """Examine everything, each part in a separate process."""
-    from kernelzoo.cli import probe  # a program, which python -m imports itself
+    from kernelzoo.cli import probe  # not at the top, since python -m runs it as a program
 
     load = os.getloadavg()[0]  # before the processes below add to it
     governor = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     names = ("OMP_", "MKL_", "NUMBA_", "TRITON_", "CUDA_", "CUPY_", "PYTORCH_")
     return Machine(
         packages=packages(),
-        torch_pins=_pin("torch", "triton"),
+        torch_pins=_pinned_version("torch", "triton"),
         environment={name: value for name, value in os.environ.items() if name.startswith(names)},
         cores=len(os.sched_getaffinity(0)),
         load=load,
         governor=governor.read_text().strip() if governor.exists() else "",
-        # In this order: other users of a GPU before our processes use it, then free memory.
+        # First other users of a GPU, before our own processes use it; then torch, which reads the free memory.
         looks={
             **probe.look([name for name in probe.LOOKS if name != "torch"]),
             **probe.look(["torch"]),
@@ -74,7 +74,7 @@ def examine() -> Machine:
 
 
 def packages() -> dict[str, str]:
-    """Versions of relevant installed packages. Of two with one name, the one that Python imports."""
+    """Return the versions of relevant packages. Of two with one name, the one that Python imports counts."""
     return {
         name: found.version
         for found in reversed(list(importlib.metadata.distributions()))  # the first on the path comes last and wins
@@ -82,8 +82,8 @@ def packages() -> dict[str, str]:
     }
 
 
-def _pin(distribution: str, wanted: str) -> str:
-    """The exact version of a distribution that another requires, or ""."""
+def _pinned_version(distribution: str, wanted: str) -> str:
+    """Return the exact version of ``wanted`` that ``distribution`` requires, or ""."""
     try:
         asked = importlib.metadata.requires(distribution) or []
     except importlib.metadata.PackageNotFoundError:
@@ -93,7 +93,6 @@ def _pin(distribution: str, wanted: str) -> str:
 
 
 def _print(machine: Machine, found: list[Suspicion]) -> None:
-
     console = output.console()
 
     def say(text: str) -> None:

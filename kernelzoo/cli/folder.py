@@ -26,21 +26,21 @@ from kernelzoo.measure.worker_process import GuardError
 
 Row = dict[str, Any]
 Batch = list[tuple[Task, list[Solution]]]
-"""Definitions whose solutions run at the same time, each stopped while it is not asked."""
+"""Definitions whose solutions have processes at the same time. Each process is stopped while it has no work."""
 
 JUDGED, TIMED = 10, 3
-"""Workloads of a definition that are judged, and those that are timed. Of more, a sample: by size, ends included."""
+"""The most workloads of a definition to judge, and to time. If there are more, take a sample spread over the sizes."""
 
 LONGEST, TIMED_LONGEST = 15.0, 60.0
-"""Seconds a solution, on average, after which only timed workloads are judged, and none. Each may compile it anew."""
+"""Mean seconds per solution. After the first only the workloads to time are judged, after the second none."""
 
 ROUNDS = 7
-"""Most rounds of a race, which goes on while its verdict is unclear."""
+"""The most rounds of a race to begin with. It takes more while its verdict is unclear."""
 
 
 @dataclass(frozen=True)
 class How:
-    """What is judged and how, in the words of the command's options."""
+    """The values of the options that say what is judged, and how."""
 
     definitions: Path
     solutions: Path
@@ -58,18 +58,18 @@ def folder(how: How, gpus: str, to: Path | None, *, resume: bool, json: bool) ->
     solutions = how.solutions
     found = paired(how.definitions, solutions)
     errors, record, whole = output.console(errors=True), None, True
-    held = _held(to) if resume and to and to.exists() else {}
-    known = {path: one for path, one in held.items() if path in {_name(s.path, solutions) for s in _all(found)}}
-    work = _left(found, solutions, known)
-    with Bar() as bar, nullcontext() if to is None else measuring.prepared(to, resume=resume):
+    stored = _read_verdicts(to) if resume and to and to.exists() else {}
+    known = {path: one for path, one in stored.items() if path in {_name(s.path, solutions) for s in _solutions(found)}}
+    work = _unjudged(found, solutions, known)
+    with Bar() as bar, nullcontext() if to is None else measuring.reserve_file(to, resume=resume):
         errors.print(f"runs {sum(len(s) for _, s in work)} solutions below {solutions}, with all that this user may do")
-        if held:
-            errors.print(f"{to} holds {len(held)} verdicts; {sum(len(s) for _, s in work)} solutions are left")
+        if stored:
+            errors.print(f"{to} holds {len(stored)} verdicts; {sum(len(s) for _, s in work)} solutions are left")
         parts = list(batches(work, max(2, (os.cpu_count() or 2) // len(places))))
         count = sum(map(len, parts))
         bar.expect(sum(len(some) for _, some in work), count)
         crew = Crew(parts, places, how, bar)
-        told = [verdicts.unread(_name(path, solutions), words) for path, words in found.refused]
+        told = [verdicts.unread_verdict(_name(path, solutions), words) for path, words in found.refused]
         known |= {one["file"]: one for one in told}
         try:
             for number, one in enumerate(crew.results(), 1):
@@ -79,7 +79,7 @@ def folder(how: How, gpus: str, to: Path | None, *, resume: bool, json: bool) ->
                     record.add(one.entries, one.failed, [*told, *one.verdicts])
                     told = []
                 known |= {verdict["file"]: verdict for verdict in one.verdicts}
-                bar.say(f"[{number}/{count}] {one.name}: {verdicts.counted(one.verdicts)}")
+                bar.say(f"[{number}/{count}] {one.name}: {verdicts.count_text(one.verdicts)}")
         except KeyboardInterrupt:
             whole = False
     if json:
@@ -90,13 +90,13 @@ def folder(how: How, gpus: str, to: Path | None, *, resume: bool, json: bool) ->
         if found.alone:
             output.console().print(f"{found.alone} definitions have no solution", style="dim")
     if not whole:
-        return output.interrupted(f"{len(known)} of {len(_all(found))} solutions", to)
+        return output.interrupted(f"{len(known)} of {len(_solutions(found))} solutions", to)
     return verdicts.status(known.values())
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found of the solutions of one definition."""
+    """The results of one definition's solutions."""
 
     name: str
     device: str
@@ -107,7 +107,7 @@ class Judged:
 
 @dataclass
 class Crew:
-    """Judges batches, with a thread for each GPU."""
+    """A judge of batches, with a thread for each GPU."""
 
     work: Sequence[Batch]
     places: Sequence[Gpu | None]
@@ -116,16 +116,16 @@ class Crew:
     guards: list[Guard] = field(default_factory=list)
 
     def results(self) -> Iterator[Judged]:
-        """What is found, as soon as a definition is done. Ends its processes, however it ends."""
+        """Yield each definition's results as soon as they are there. Close all processes at the end."""
         try:
-            for _, _, one in in_threads(self.work, self.judged, self.places):
+            for _, _, one in in_threads(self.work, self.judge_batch, self.places):
                 yield one
         finally:
             for guard in self.guards:
                 guard.close()
 
-    def judged(self, place: Gpu | None, batch: Batch) -> Iterator[Judged]:
-        """What is found of a batch. If its processes can't start together, each definition is tried alone."""
+    def judge_batch(self, place: Gpu | None, batch: Batch) -> Iterator[Judged]:
+        """Judge a batch, and yield results by definition. If its processes can't start together, try one at a time."""
         needs = {str(one.path): [str(task.path)] for task, some in batch for one in some}
         modules = [*(str(task.path) for task, _ in batch), *needs]
         self.bar.step(f"starting {len(needs)} solutions")
@@ -134,9 +134,9 @@ class Crew:
         except GuardError as error:
             for task, some in batch:
                 if len(batch) > 1:
-                    yield from self.judged(place, [(task, some)])
+                    yield from self.judge_batch(place, [(task, some)])
                 else:
-                    yield self.refused(task, some, str(error))
+                    yield self.refuse_all(task, some, str(error))
             return
         self.guards.append(guard)
         left = list(batch)
@@ -144,23 +144,23 @@ class Crew:
             while left:
                 task, some = left.pop(0)
                 try:
-                    found = self.one(guard, task, some)
-                except GuardError as error:  # a fault of the definition, or a judge that is lost
-                    yield self.refused(task, some, str(error))
+                    found = self.judge_definition(guard, task, some)
+                except GuardError as error:  # the definition is at fault, or the judge died
+                    yield self.refuse_all(task, some, str(error))
                     break
                 yield found
         if left:
-            yield from self.judged(place, left)
+            yield from self.judge_batch(place, left)
 
-    def refused(self, task: Task, some: Sequence[Solution], words: str) -> Judged:
-        """The verdicts where none of a definition's solutions can be judged."""
+    def refuse_all(self, task: Task, some: Sequence[Solution], words: str) -> Judged:
+        """Return verdicts that refuse all of a definition's solutions for one reason."""
         told = [verdicts.Case(self.file(one), task, one).refused(words) for one in some]
         return Judged(task.name, "", [], [], told)
 
     def file(self, solution: Solution) -> str:
         return _name(solution.path, self.how.solutions)
 
-    def one(self, guard: Guard, task: Task, some: Sequence[Solution]) -> Judged:
+    def judge_definition(self, guard: Guard, task: Task, some: Sequence[Solution]) -> Judged:
         """Judge the solutions of one definition together."""
         self.bar.item(len(some))
         about, cases = guard.about, list[verdicts.Case]()
@@ -192,24 +192,24 @@ class Crew:
     def race(self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: Judged, rounds: int) -> bool:
         """Judge all solutions that may still be right on one workload, and time them with the reference.
 
-        Returns whether the definition can be judged on others: not where its reference changes an input that it
-        returns, or draws random numbers, nor where it, or the judge itself, dies or hangs.
+        Returns False if the definition can't be judged on other workloads. Then its reference changes an input that it
+        returns, or draws random numbers, or the reference or the judge died or hung.
         """
         mine = {id: case for case in cases for id in case.ids if options.op_of(id) == problem.op and not case.wrong}
         if not mine:
             return True
         reference = f"reference/{problem.op}/reference"
         beside = [reference] if rounds and reference not in mine else []
-        entries, failed = self.raced(guard, problem, [*beside, *mine], rounds)
+        entries, failed = self.race_ids(guard, problem, [*beside, *mine], rounds)
         for row in [row for row in failed if row.get("kind") == "false time"]:  # a busy host may cause it too
-            again, still = self.raced(guard, problem, [row["id"]], rounds)
+            again, still = self.race_ids(guard, problem, [row["id"]], rounds)
             failed = [other for other in failed if other is not row] + still
             entries += again
         for _ in range(2):  # the reference may break its bounds on one draw of inputs, and not on others
             unlucky = [row["id"] for row in failed if row.get("kind") == UNDECIDABLE and " is wrong" in row["reason"]]
             if not unlucky:
                 break
-            again, still = self.raced(guard, problem, unlucky, rounds)
+            again, still = self.race_ids(guard, problem, unlucky, rounds)
             failed = [row for row in failed if row["id"] not in unlucky] + still
             entries += again
         result.entries.extend(entries)
@@ -224,7 +224,7 @@ class Crew:
             row.get("kind") == UNJUDGED or row["reason"].startswith((CHANGES, RANDOM)) for row in lost.values()
         )
 
-    def raced(self, guard: Guard, problem: Problem, ids: Sequence[str], rounds: int) -> tuple[list[Row], list[Row]]:
+    def race_ids(self, guard: Guard, problem: Problem, ids: Sequence[str], rounds: int) -> tuple[list[Row], list[Row]]:
         return guard.race(
             problem,
             ids,
@@ -236,7 +236,7 @@ class Crew:
 
 
 def batches(work: Batch, most: int) -> Iterator[Batch]:
-    """Parts of the work with at most so many solutions, and no name of a definition twice."""
+    """Split the work into batches of at most ``most`` solutions. No batch has two definitions of one name."""
     batch: Batch = []
     for task, some in work:
         for start in range(0, len(some), most):
@@ -251,23 +251,23 @@ def batches(work: Batch, most: int) -> Iterator[Batch]:
 
 
 def sampled(problems: Sequence[Problem], most: int) -> list[Problem]:
-    """At most so many of the problems: evenly along their order, with both ends."""
+    """Return at most ``most`` problems, spread evenly along their order, with both ends."""
     if len(problems) <= most:
         return list(problems)
     return [problems[round(place * (len(problems) - 1) / (most - 1))] for place in range(most)]
 
 
-def _all(found: Found) -> list[Solution]:
+def _solutions(found: Found) -> list[Solution]:
     return [solution for task in found.tasks for solution in task.solutions]
 
 
 def _name(path: Path, root: Path) -> str:
-    """A solution's file, as verdicts name it."""
+    """Return a solution's path below ``root``, or else its file name, as verdicts name it."""
     return path.relative_to(root).as_posix() if path != root and path.is_relative_to(root) else path.name
 
 
-def _left(found: Found, root: Path, known: dict[str, Row]) -> Batch:
-    """The definitions with the solutions that have no verdict yet, or were edited since."""
+def _unjudged(found: Found, root: Path, known: dict[str, Row]) -> Batch:
+    """Return each definition with its solutions that have no verdict yet or were edited since."""
     work: Batch = []
     for task in found.tasks:
         some = [s for s in task.solutions if known.get(_name(s.path, root), {}).get("sha256") != task.digest(s)]
@@ -276,8 +276,8 @@ def _left(found: Found, root: Path, known: dict[str, Row]) -> Batch:
     return work
 
 
-def _held(path: Path) -> dict[str, Row]:
-    """The verdicts in a file, by the solution's file. Raises FileError."""
+def _read_verdicts(path: Path) -> dict[str, Row]:
+    """Read the verdicts in a results file, by the solution's file. Raises FileError."""
     document = files.read_json(path)
     ours = document.get("kernelzoo") if isinstance(document, dict) else None
     found = ours.get("verdicts", ()) if isinstance(ours, dict) else ()

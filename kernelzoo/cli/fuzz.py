@@ -19,19 +19,19 @@ from kernelzoo.cli.progress import Bar
 from kernelzoo.measure.guard import Guard
 
 _BATCH = 128
-"""Cases that a process gets at a time, which run again if a kernel breaks the process."""
+"""The number of cases that a process gets at a time. They run again if a kernel breaks the process."""
 
 _ENOUGH = 20
 """Failures of one implementation after which its remaining cases are skipped."""
 
 _REDUCED = 3
-"""Failures of one implementation to reduce and print. The JSON has all, the rest as drawn."""
+"""The number of failures of one implementation to reduce and print. The JSON has all; the others are not reduced."""
 
 _TRIES, _COSTLY = 400, 5
-"""Simpler cases to try for one failure, and how many of them may cost a process."""
+"""The most simpler cases to try for one failure, and how many of them may break a process."""
 
 _COUNTED = ("right", "refused", "faults", "no_room", "undecidable", "compiled")
-"""What a process counts of its cases."""
+"""The outcomes that a process counts."""
 
 _SLOW_TO_BIND = 100
 """An implementation that is slow to bind gets this many times fewer cases."""
@@ -69,23 +69,23 @@ def fuzz(
     recording.check_output(to)
     run = recording.Recording("kernelzoo-fuzz/1")
     seed = secrets.randbits(32) if seed is None else seed
-    names = options.words(op), options.words(backend), options.words(variant)
+    names = options.split_words(op), options.split_words(backend), options.split_words(variant)
     for id in options.select_early(module, ids or [], *names):
         if case is not None:
             engine.parse(case, options.op_of(id))
-    with processes.asked(module, device, gpus, patience, ids or [], *names) as (guards, chosen):
+    with processes.guards_and_ids(module, device, gpus, patience, ids or [], *names) as (guards, chosen):
         if case is not None:
             works = [_Work(id, seed, [engine.parse(case, options.op_of(id))]) for id in chosen]
         else:
             works = list(_works(guards.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
-            share, whole = _Share(works, bar), True
+            queue, whole = _BatchQueue(works, bar), True
             try:
-                for _ in guards.each(range(batches), share.step, guards.processes(jobs, batches)):
+                for _ in guards.each(range(batches), queue.step, guards.processes(jobs, batches)):
                     pass  # a step adds its results itself
             except KeyboardInterrupt:
-                whole = share.end()
+                whole = queue.end()
     for work in works:
         # Drop failures whose reduction was interrupted.
         work.failures = [failure for failure in work.failures if failure]
@@ -94,18 +94,18 @@ def fuzz(
     rows = [work.row() for work in works]
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
-        failure["repeat"] = options.again("fuzz", failure["id"], module, device, "--case", failure["case"])
+        failure["repeat"] = options.repeat_command("fuzz", failure["id"], module, device, "--case", failure["case"])
     told: dict[str, Any] = {"gpus": guards.gpus} if guards.places else {}
     told |= {} if whole else {"interrupted": True}
     document = run.document(guards.first.about, rows, seed=seed, failures=failures, **told)
     unavailable = {work.id: work.unavailable for work in works if work.unavailable}
-    missing = options.missing(ids or [], names[1], unavailable, chosen)
+    missing = options.why_missing(ids or [], names[1], unavailable, chosen)
     recording.write(to, document)
     if json:
         output.emit(document | ({"error": "; ".join(missing)} if missing else {}))
     else:
         _print(works, seed)
-        output.absent(unavailable, missing)
+        output.print_unavailable(unavailable, missing)
     if not whole:
         count = f"{sum(row['cases'] for row in rows)} of {sum(len(work.cases) for work in works)} cases"
         return output.interrupted(count, to, f"--seed {seed} draws the same again")
@@ -122,9 +122,9 @@ class _Work:
     emulator: str = ""
     unavailable: str = ""
     asked: int = 0
-    """The number asked for, if it gets others."""
+    """The number of cases asked for. It may differ from that of ``cases``."""
     kept: int = 0
-    """How many of the first cases earlier runs kept."""
+    """The number of cases at the start that earlier runs saved."""
     failures: list[dict[str, Any]] = field(default_factory=list)
     next: int = 0
     found: Counter[str] = field(default_factory=Counter)
@@ -135,7 +135,7 @@ class _Work:
         self.op, self.asked = options.op_of(self.id), self.asked or len(self.cases)
 
     def take(self) -> Sequence[Case]:
-        """The next batch; empty if nothing is left, or enough has failed."""
+        """Return the next batch of cases. It is empty if none are left, or if enough have failed."""
         if self.unavailable or len(self.failures) >= _ENOUGH:
             self.next = len(self.cases)
         batch = self.cases[self.next : self.next + _BATCH]
@@ -149,7 +149,7 @@ class _Work:
         self.layouts |= {case.layout for case in batch}
 
     def row(self) -> dict[str, Any]:
-        """A row of the record. ``cases`` counts those that ran."""
+        """Return the row of the record. Its ``cases`` counts the cases that ran."""
         backend, op, variant = self.id.split("/")
         failed = len(self.failures)
         return {
@@ -170,7 +170,7 @@ class _Work:
 
 
 def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
-    """The work of each implementation. With the same operation and size limit they get the same cases."""
+    """Yield the work of each implementation. Those with one operation and size limit get the same cases."""
     drawn: dict[tuple[str, int], list[Case]] = {}
     for id in ids:
         about = guard.largest(id)
@@ -189,7 +189,7 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 
 
 def _keep(works: Sequence[_Work]) -> None:
-    """Keep the failures that are printed, and forget those of earlier runs that pass. Raises ImportError."""
+    """Save the failures that are printed for later runs, and delete saved ones that now pass. Raises ImportError."""
     for work in works:
         for failure in work.failures[:_REDUCED]:
             engine.keep(work.id, engine.parse(failure["case"], work.op), failed=True)
@@ -199,30 +199,30 @@ def _keep(works: Sequence[_Work]) -> None:
                 engine.keep(work.id, case, failed=False)
 
 
-class _Share:
-    """Hands out the work in batches. A process stays with one implementation while it has cases."""
+class _BatchQueue:
+    """A queue of work in batches. A process stays with one implementation while that has cases left."""
 
     def __init__(self, works: Sequence[_Work], bar: Bar) -> None:
         self._works, self._bar = works, bar
-        self._lock, self._over = threading.Lock(), False
-        self._of: dict[Guard, _Work] = {}
+        self._lock, self._ended = threading.Lock(), False
+        self._current: dict[Guard, _Work] = {}
 
     def end(self) -> bool:
-        """Let steps that still run add nothing; False."""
+        """Let running steps add no more results. Returns False."""
         with self._lock:
-            self._over = True
+            self._ended = True
         return False
 
     def step(self, guard: Guard, number: int) -> tuple[()]:
         """Run a batch in that process, if any is left."""
         with self._lock:
-            work = self._of.get(guard)
+            work = self._current.get(guard)
             batch = work.take() if work is not None else ()
             while not batch:  # take an implementation that has not begun, or the one with most cases left
                 left = [work for work in self._works if work.next < len(work.cases)]
                 if not left:
                     return ()
-                work = self._of[guard] = max(left, key=lambda work: (work.next == 0, len(work.cases) - work.next))
+                work = self._current[guard] = max(left, key=lambda work: (work.next == 0, len(work.cases) - work.next))
                 batch = work.take()
         assert work is not None
         self._try(guard, work, batch)
@@ -236,15 +236,15 @@ class _Share:
         found = guard.fuzz(work.id, [str(case) for case in batch])
         seconds = time.monotonic() - started
         with self._lock:
-            if self._over:
+            if self._ended:
                 return
             work.add(batch, found, seconds)
         for number, words in found["wrong"]:
             case, words_of = batch[number], {str(batch[number]): words}
-            costly = _costly(words)
+            costly = _broke_process(words)
             with self._lock:
                 place = len(work.failures)
-                if self._over:
+                if self._ended:
                     return
                 work.failures.append({})
             left = [_COSTLY if costly else _TRIES]
@@ -252,7 +252,7 @@ class _Share:
             def fails(candidate: Case, words_of: dict[str, str] = words_of, left: list[int] = left) -> bool:
                 again = guard.fuzz(work.id, [str(candidate)])["wrong"] if left[0] > 0 else ()
                 words_of |= {str(candidate): words for _, words in again}
-                left[0] -= any(_costly(words) for _, words in again)
+                left[0] -= any(_broke_process(words) for _, words in again)
                 return bool(again)
 
             reducible = place < (1 if costly else _REDUCED)
@@ -269,13 +269,12 @@ class _Share:
             }
 
 
-def _costly(words: str) -> bool:
+def _broke_process(words: str) -> bool:
     """Whether a failure ended the process, by the guard's message."""
     return words.startswith(("the process ", "hung"))
 
 
 def _print(works: Sequence[_Work], seed: int) -> None:
-
     console = output.console()
     table = output.table("implementation", ">cases", ">right", ">refused", ">errors", ">failed", ">layouts", ">s", "")
     for work in works:
@@ -296,7 +295,7 @@ def _print(works: Sequence[_Work], seed: int) -> None:
             how = "the first reduced" if importlib.util.find_spec("hypothesis") else engine.NEEDED
             console.print(f"\n{work.id}: {len(work.failures)} failures, {how}", style="red")
         for failure in shown:
-            console.print(f"  case   {_words(failure['case'], work.op)}")
+            console.print(f"  case   {_describe(failure['case'], work.op)}")
             console.print(f"  found  {output.brief(failure['reason'])}")
             console.print(f"  repeat {failure['repeat']}")
         if len(work.failures) > len(shown):
@@ -306,8 +305,8 @@ def _print(works: Sequence[_Work], seed: int) -> None:
     console.print(f"\n{total} cases, {failed} failed; seed {seed}")
 
 
-def _words(text: str, op: str) -> str:
-    """How a case differs from a plain call on a contiguous tensor, as text."""
+def _describe(text: str, op: str) -> str:
+    """Describe how a case differs from a plain call on a contiguous tensor."""
     case = engine.parse(text, op)
     told = [f"{case.dtype} {'x'.join(map(str, case.shape)) or 'scalar'}"]
     told += [f"dim={case.dim}"] if case.dim is not None else []

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 
 from kernelzoo import registry
 from kernelzoo.cli import options
-from kernelzoo.measure.gpus import Gpu, chosen
+from kernelzoo.measure.gpus import Gpu, parse_gpus
 from kernelzoo.measure.guard import Guard
 
 T = TypeVar("T")
@@ -21,16 +21,16 @@ W = TypeVar("W")
 
 
 def check_gpus(text: str, device: str) -> list[Gpu]:
-    """The GPUs that ``--gpus`` names; none without it. Raises GpusError, or OptionError together with ``--device``."""
+    """Return the GPUs that ``--gpus`` names, or []. Raises GpusError, or OptionError if ``--device`` is given too."""
     if text and device:
         raise options.OptionError("--gpus chooses the devices: leave out --device")
-    return chosen(text)
+    return parse_gpus(text)
 
 
 def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: Sequence[W]) -> Iterator[tuple[W, T, R]]:
-    """Have each task done with the next free worker, and yield its results as they come.
+    """Run each task on the next free worker, and yield its results as they come.
 
-    Each worker has a thread. Raises what one of them raises. After that, or after Ctrl-C, no other task begins.
+    Each worker has a thread. An error of a worker is raised here. After an error or Ctrl-C, no other task begins.
     """
     left, said, over = deque(tasks), queue.SimpleQueue[Any](), threading.Event()
 
@@ -63,12 +63,12 @@ def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: S
 
 
 class Guards:
-    """Starts one process at once, and more when there is work. With ``gpus``, each is on the next GPU."""
+    """A group of processes. One starts at once, others when there is work. With ``gpus``, each is on the next GPU."""
 
     def __init__(self, start: Callable[[Gpu | None], Guard], gpus: Sequence[Gpu] = ()) -> None:
         self._start, self.places = start, gpus
         self._guards: list[Guard] = []
-        self.first = self._started(0)
+        self.first = self._start_guard(0)
 
     def __enter__(self) -> Self:
         return self
@@ -79,20 +79,20 @@ class Guards:
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
-        """The GPUs of the processes, without duplicates; empty if none was asked for."""
+        """The GPUs of the processes, without duplicates; empty if no GPU was named."""
         found = [guard.about.gpu for guard in self._guards if guard.about.gpu] if self.places else []
         return [gpu for place, gpu in enumerate(found) if gpu not in found[:place]]
 
     def processes(self, jobs: int, tasks: int) -> int:
-        """The number of processes: ``jobs``, or one a core; at least one a GPU, and at most one a task."""
+        """Return the number of processes: ``jobs``, or one per core; at least one per GPU, at most one per task."""
         return min(max(jobs or len(os.sched_getaffinity(0)), len(self.places)), tasks)
 
     def each(
         self, tasks: Iterable[T], do: Callable[[Guard, T], Iterable[R]], processes: int
     ) -> Iterator[tuple[Guard, T, R]]:
-        """Have each task done by one of so many processes; see :func:`in_threads`."""
+        """Run each task in one of ``processes`` processes; see :func:`in_threads`."""
         starts: list[Callable[[], Guard]] = [lambda: self.first]
-        starts += [cache(partial(self._started, number)) for number in range(1, processes)]
+        starts += [cache(partial(self._start_guard, number)) for number in range(1, processes)]
 
         def done(start: Callable[[], Guard], task: T) -> Iterator[tuple[Guard, R]]:
             guard = start()
@@ -102,23 +102,23 @@ class Guards:
         for _, task, (guard, result) in in_threads(tasks, done, starts[:processes]):
             yield guard, task, result
 
-    def _started(self, number: int) -> Guard:
+    def _start_guard(self, number: int) -> Guard:
         guard = self._start(self.places[number % len(self.places)] if self.places else None)
         self._guards.append(guard)
         return guard
 
 
 @contextmanager
-def asked(
+def guards_and_ids(
     module: Sequence[Path], device: str, gpus: str, patience: float, ids: Sequence[str], *names: Sequence[str]
 ) -> Iterator[tuple[Guards, tuple[str, ...]]]:
     """A context with processes for a command, and the ids that its options name; see :func:`options.select`.
 
-    Without ``ids``, those that the modules add. Raises GuardError, GpusError, OptionError or UnknownNameError.
+    With modules but no ``ids``, all ids that they add. Raises GuardError, GpusError, OptionError or UnknownNameError.
     """
     modules, places = options.check_modules(module), check_gpus(gpus, device)
     with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
         known = set(guards.first.about.summaries)
         if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # this process runs no module
+            known -= {i.id for i in registry.implementations()}  # here no module ran
         yield guards, options.select(known, ids, *names)

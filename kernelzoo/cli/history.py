@@ -19,37 +19,37 @@ Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json", help="Files
 By = Annotated[str, options.option("--by", "SHARE", "The least change that counts.")]
 
 MOST = 40
-"""Most changes to print, the worst slowdowns first. The JSON has all."""
+"""The most changes to print, the worst slowdowns first. The JSON has all."""
 
 
 def history(files: Files, *, op: options.Ops, by: By = "5%", json: options.Json = False) -> int:
     """Show speed changes over results files of several commits, and in which commit each occurred.
 
-    Files are ordered by the date of their run. A change is one whose whole 95 % interval lies beyond --by. Each row is
-    compared with the last run at which it had changed. So a slow drift is found too. Nothing is measured.
+    Files are ordered by the date of their run. A row has changed if the whole 95 % interval of its ratio lies beyond
+    --by. Each row is compared with the run of its previous change, so a slow drift is found too. Nothing is measured.
 
     Exit status: 0; 1 if a row is slower in the last run that measured it; 2 for bad usage, or if no two files measured
-    the same.
+    the same row.
     """
     from kernelzoo.measure.statistics import Verdict
     from kernelzoo.report import history as found
 
-    points = found.history(files, against.share(by), options.words(op))
+    points = found.history(files, against.share(by), options.split_words(op))
     slower = [step for point in points for step in point.steps if step.last and step.verdict is Verdict.SLOWER]
     if json:
-        output.emit({"runs": [_told(point) for point in points], "slower": len(slower)})
+        output.emit({"runs": [_run_facts(point) for point in points], "slower": len(slower)})
     else:
         _print(points)
     return 1 if slower else 0
 
 
-def _told(point: Point) -> dict[str, Any]:
+def _run_facts(point: Point) -> dict[str, Any]:
     run = {"file": point.run.file, "date": point.run.date, "commit": point.run.commit, "device": point.label}
-    counts = {"results": point.results, "measured_again": point.again, "not_comparable": point.untold}
-    return {**run, **counts, "changes": [_change(step) for step in point.steps]}
+    counts = {"results": point.results, "measured_again": point.again, "not_comparable": point.not_comparable}
+    return {**run, **counts, "changes": [_change_facts(step) for step in point.steps]}
 
 
-def _change(step: Step) -> dict[str, Any]:
+def _change_facts(step: Step) -> dict[str, Any]:
     told, base = step.comparison, step.comparison.base
     interval = told.interval
     return {

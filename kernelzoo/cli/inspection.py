@@ -20,7 +20,7 @@ from kernelzoo.report.results import ResultsError
 Id = Annotated[
     str,
     typer.Argument(
-        metavar="ID", help="backend/op/variant, as kernelzoo list shows it.", autocompletion=options.some_ids
+        metavar="ID", help="backend/op/variant, as kernelzoo list shows it.", autocompletion=options.complete_ids
     ),
 ]
 Shape = Annotated[str | None, options.option("--shape", "SHAPE", "The shape it is bound to; by default 4096x4096.")]
@@ -31,7 +31,7 @@ Dtype = Annotated[
         "DTYPE",
         "The dtype it is bound to, such as bf16; by default float32.",
         callback=lambda value: options.full_dtype(value) if value else None,
-        autocompletion=options.some_dtypes,
+        autocompletion=options.complete_dtypes,
     ),
 ]
 Arch = Annotated[str, options.option("--arch", "ARCH", "The architecture it is compiled for, such as sm_80 or sm_100.")]
@@ -68,10 +68,10 @@ def inspect(
 ) -> int:
     """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, IR, PTX, SASS.
 
-    It also shows the limit: the necessary bytes divided by the bandwidth in the data sheet, or by the ceilings in
-    --results. Nothing runs, and no GPU is needed: a device of the architecture is simulated, and named. --source alone
-    prints the files of the form, and needs no language installed. With --module, your kernels' launches are followed on
-    tensors without values. Only --profile runs anything: warm launches on this machine's GPU, the last under the tool.
+    It also shows the limit: the necessary bytes / the bandwidth in the data sheet, or the ceilings in --results.
+    Nothing runs, and no GPU is needed: a device of the architecture is simulated, and named. --source alone prints the
+    files of the form, and needs no language installed. With --module, your kernels' launches are traced on tensors
+    without data. Only --profile runs anything: warm launches on this machine's GPU, the last under the tool.
 
     Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a missing language or compiler.
     """
@@ -79,12 +79,12 @@ def inspect(
     ours = engine.registered(modules) if modules else {}
     (known,) = options.choose([*(i.id for i in registry.implementations()), *ours], [id])[:1]
 
-    def found(problem: Problem) -> tuple[Kernel, ...]:
+    def inspect_problem(problem: Problem) -> tuple[Kernel, ...]:
         where = problem.shape, problem.dtype, problem.dim, arch
         return engine.inspect(known, *where, modules=modules, sizes=dict(problem.sizes))
 
-    def asked_for() -> Problem:
-        shapes = [shape] if shape else sizes.usual([known.split("/")[1]], bool(axes))
+    def make_problem() -> Problem:
+        shapes = [shape] if shape else sizes.default_shapes([known.split("/")[1]], bool(axes))
         problems = sizes.problems(
             [known.split("/")[1]], shapes, [dtype] if dtype else [], dim=dim, sizes=axes, usual=("float32",)
         )
@@ -99,14 +99,14 @@ def inspect(
 
         if ir or ptx or sass or source or results:
             raise options.OptionError("--profile goes without --source, --ir, --ptx, --sass and --results")
-        printed = profiled(profile, known, asked_for(), modules)
+        printed = profiled(profile, known, make_problem(), modules)
         output.emit({"id": known, "output": printed}) if json else print(printed, end="")
         return 0
     if source and not (ir or ptx or sass):
-        _show_files(known, ours.get(known), lambda: found(asked_for()), json)
+        _show_files(known, ours.get(known), lambda: inspect_problem(make_problem()), json)
         return 0
-    problem = asked_for()
-    kernels = found(problem)
+    problem = make_problem()
+    kernels = inspect_problem(problem)
     limit = _limit(problem, kernels[0].arch, results)
     asked = [name for name, wanted in (("source", source), (ir, ir), ("ptx", ptx), ("sass", sass)) if wanted]
     if json:
@@ -130,7 +130,7 @@ def inspect(
 
 
 def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kernel, ...]], json: bool) -> None:
-    """Print the files of a form, or of those that a chooser chooses; without its language, the chooser's own."""
+    """Print the files of a form. For a chooser, print those of the forms it chooses; without its language, its own."""
     forms, note = [id], ""
     if module is None and registry.implementation(id).chooses:
         try:
@@ -152,9 +152,9 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
 
 
 def _limit(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] | None:
-    """The shortest time of a problem, its bytes and the source; None on a host without ``results``.
+    """Return the shortest possible time of a problem, its bytes, and the source of the bandwidth.
 
-    Raises ResultsError.
+    Without ``results`` it is None for a host. Raises ResultsError.
     """
     op, moved = problem.op, problem.bytes
     if results is not None:
@@ -179,9 +179,9 @@ def _facts(kernel: Kernel) -> dict[str, str]:
         "source": kernel.source_file,
         "registers per thread": None if kernel.registers is None else f"{kernel.registers}{spilled}",
         "shared memory per block": None if kernel.shared_bytes is None else f"{kernel.shared_bytes} bytes",
-        "grid": _by(kernel.grid),
-        "block": _by(kernel.block),
-        "cluster": None if kernel.cluster in (None, (1, 1, 1)) else _by(kernel.cluster),
+        "grid": _dimensions(kernel.grid),
+        "block": _dimensions(kernel.block),
+        "cluster": None if kernel.cluster in (None, (1, 1, 1)) else _dimensions(kernel.cluster),
         "cooperative": "yes: all blocks at once" if kernel.cooperative else None,
         "launches": None if kernel.launches == 1 else kernel.launches,
         "occupancy": None
@@ -194,7 +194,7 @@ def _facts(kernel: Kernel) -> dict[str, str]:
     return {name: str(value) for name, value in facts.items() if value is not None}
 
 
-def _by(sizes: tuple[int, ...] | None) -> str | None:
+def _dimensions(sizes: tuple[int, ...] | None) -> str | None:
     return None if sizes is None else " x ".join(map(str, sizes))
 
 
@@ -213,13 +213,13 @@ def print_text(code: str, lexer: str) -> None:
     if console.is_terminal:
         from rich.syntax import Syntax
 
-        console.print(Syntax("", lexer).highlight(code), end="")  # whole: the terminal breaks long lines
+        console.print(Syntax("", lexer).highlight(code), end="")  # not wrapped: the terminal breaks long lines
     else:
         print(code)
 
 
 def _lexer(kernel: Kernel, what: str) -> str:
-    """The name of the code's language in Pygments."""
+    """Return Pygments' name of the code's language."""
     if what != "source":
         return {"ptx": "ptx", "llir": "llvm"}.get(what, "text")
     return "python" if (kernel.source_file or "").partition(":")[0].endswith(".py") else "cuda"

@@ -24,7 +24,7 @@ def list_implementations(
 
     Exit status: 0; 2 for an unknown name, or a --module that fails.
     """
-    backends, wanted = options.words(backend), options.words(op)
+    backends, wanted = options.split_words(backend), options.split_words(op)
     modules = options.check_modules(module) if module else ()
     known = [(i.id, i.summary) for i in registry.implementations()]
     if modules:
@@ -32,9 +32,9 @@ def list_implementations(
             known = sorted(guard.about.summaries.items())
     chosen = options.select((id for id, _ in known), (), wanted, backends)
     names, others = {id.split("/")[0] for id in chosen}, {name for name, _, _ in packages.announced()}
-    # A backend that only a module knows runs wherever torch does.
+    # A backend that only a module adds runs wherever torch does.
     probed = {name: name if name in packages.BUILT_IN else registry.BASELINE for name in names - others}
-    answers = seen(sorted({*probed.values()}))
+    answers = probe_backends(sorted({*probed.values()}))
     here = {
         name: _not_loaded(name) if name in others else replace(answers[probed[name]], backend=name)
         for name in sorted(names)
@@ -64,9 +64,9 @@ def list_implementations(
     return 0
 
 
-def seen(backends: Sequence[str]) -> dict[str, Availability]:
-    """Which built-in backends can run here. A process of its own loads each."""
-    from kernelzoo.cli import probe  # a program, which python -m imports itself
+def probe_backends(backends: Sequence[str]) -> dict[str, Availability]:
+    """Return whether each built-in backend can run here. Separate processes load them."""
+    from kernelzoo.cli import probe  # not at the top, since python -m runs it as a program
 
     answers = probe.look([f"backend:{backend}" for backend in backends])
     found = dict[str, Availability]()
@@ -81,7 +81,7 @@ def seen(backends: Sequence[str]) -> dict[str, Availability]:
 
 
 def _not_loaded(backend: str) -> Availability:
-    """The availability of another package's backend, whose source is read and not run."""
+    """Return the availability of another package's backend. Its source is read, but not run."""
     if reason := packages.unreadable(backend):
         return Availability(backend, reason=reason, remedy=packages.MEND)
     told = "kernelzoo doctor tells whether it runs here"

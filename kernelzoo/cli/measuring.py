@@ -1,4 +1,4 @@
-"""Measures problem by problem in the measuring process, for ``bench`` and ``compare``."""
+"""Measurement problem by problem in the measuring processes, for ``bench`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelzoo.cli.options import OptionError, check_names
 from kernelzoo.cli.progress import Bar
 from kernelzoo.files import check_folder, claimed
 from kernelzoo.measure import Problem
-from kernelzoo.measure.worker_pool import SLOWER, Checked, WorkerPool, compared
+from kernelzoo.measure.worker_pool import SLOWER, Checked, WorkerPool, measure_on_each
 
 if TYPE_CHECKING:
     from kernelzoo.measure.worker_pool import Worker
@@ -29,12 +29,12 @@ Plan = Sequence[tuple[Problem, Sequence[str]]]
 
 @dataclass(frozen=True)
 class How:
-    """How each problem is measured. Raises UnknownNameError, or OptionError for what does not go together."""
+    """The options of each measurement. Raises UnknownNameError, or OptionError if two exclude each other."""
 
     rounds: int
     cache: str
     timed: str
-    """Launches (``device``) or whole calls (``call``)."""
+    """``device`` to time launches, or ``call`` to time whole calls."""
     cross_check: bool
     label: str
     """The name of the set of shapes in the results file."""
@@ -50,22 +50,21 @@ class How:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of a race."""
         return dict(vars(self))
 
 
-_until = math.inf
+_deadline = math.inf
 
 
 @contextmanager
-def within(seconds: float) -> Iterator[None]:
-    """A context in which no problem of a sweep begins after so many seconds."""
-    global _until
-    _until = time.monotonic() + seconds
+def time_limit(seconds: float) -> Iterator[None]:
+    """A context in which no problem of a sweep begins after that many seconds."""
+    global _deadline
+    _deadline = time.monotonic() + seconds
     try:
         yield
     finally:
-        _until = math.inf
+        _deadline = math.inf
 
 
 def sweep(
@@ -73,17 +72,17 @@ def sweep(
 ) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan with all workers, and yield each problem with its results as soon as it is measured.
 
-    Results of the GPUs whose UUIDs are in ``slower`` are flagged. Raises GuardError at the end if a worker was lost for
-    good; the others continue. What would begin too late for :func:`within` is left out.
+    Results of the GPUs whose UUIDs are in ``slower`` are flagged. If a worker is lost for good, the others continue,
+    and GuardError is raised at the end. Problems that would begin too late for :func:`time_limit` are left out.
     """
     bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
 
     def one(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
         problem, ids = task
         bar.item(_steps(ids, how))
-        if time.monotonic() > _until:
+        if time.monotonic() > _deadline:
             return [], []
-        return worker.race(problem, ids, **how.options, progress=partial(_tell, bar, problem))
+        return worker.race(problem, ids, **how.options, progress=partial(_show_step, bar, problem))
 
     for index, (worker, (problem, _), (entries, failed)) in enumerate(crew.hand_out(plan, one), 1):
         if not entries and not failed:
@@ -93,21 +92,21 @@ def sweep(
             if info["gpu"] and info["gpu"]["uuid"] in slower:
                 info["flags"] = [*info["flags"], SLOWER]
         yield problem, entries, failed
-        where = f" on {named(worker.about.gpu, worker.about.device)}" if len(crew.workers) > 1 else ""
+        where = f" on {worker_name(worker.about.gpu, worker.about.device)}" if len(crew.workers) > 1 else ""
         bar.say(f"[{index}/{len(plan)}] {problem.id}{where}: {len(entries)} measured, {len(failed)} without a result")
 
 
 def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Checked]:
-    """Measure one implementation on the plan's largest problem on every card; empty for a single card."""
+    """Measure one implementation on the plan's largest problem on every card. Returns [] for a single card."""
     if len(crew.workers) < 2 or not plan:
         return []
     problem, ids = max(plan, key=lambda one: one[0].bytes)
     bar.step(f"comparing the cards on {problem.id}")
-    return compared(crew, problem, ids[0], **how.options | {"cross_check": False})
+    return measure_on_each(crew, problem, ids[0], **how.options | {"cross_check": False})
 
 
-def employed(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
-    """The workers as in a results file: GPU, device, versions, and the time that compares the cards."""
+def worker_rows(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
+    """Return the workers' rows of a results file: GPU, device, versions, and the time that compares the cards."""
     checks: list[Row | None] = [asdict(check) for check in checked] or [None] * len(crew.workers)
     return [
         {"gpu": about.gpu, "device": about.device_name, "versions": about.versions, **about.host, "check": check}
@@ -115,9 +114,9 @@ def employed(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
     ]
 
 
-def tell_cards(workers: Sequence[Row]) -> None:
+def print_card_check(workers: Sequence[Row]) -> None:
     console = output.console(errors=True)
-    checks = [(named(worker["gpu"], worker["device"]), worker["check"]) for worker in workers if worker["check"]]
+    checks = [(worker_name(worker["gpu"], worker["device"]), worker["check"]) for worker in workers if worker["check"]]
     ratios = [check["ratio"] for _, check in checks if check["ratio"] is not None]
     if ratios and not any(check["slower"] for _, check in checks):
         console.print(f"{len(ratios)} cards agree within {max(ratios) - 1:.1%} on {checks[0][1]['problem']}")
@@ -131,14 +130,14 @@ def tell_cards(workers: Sequence[Row]) -> None:
             )
 
 
-def named(gpu: Row | None, device: str) -> str:
-    """A worker's name: ``GPU 1``, or ``GPU 1 of HOST``."""
+def worker_name(gpu: Row | None, device: str) -> str:
+    """Return a worker's name: ``GPU 1``, ``GPU 1 of HOST``, or without a GPU the device."""
     if not gpu:
         return device
     return f"GPU {gpu['index']}" + (f" of {gpu['host']}" if gpu.get("host") else "")
 
 
-def _tell(bar: Bar, problem: Problem, stage: str, id: str) -> None:
+def _show_step(bar: Bar, problem: Problem, stage: str, id: str) -> None:
     bar.step(f"{problem.id}: {stage} {id}")
 
 
@@ -147,11 +146,11 @@ def _steps(ids: Sequence[str], how: How) -> int:
 
 
 @contextmanager
-def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
-    """A context that reserves a results file: it can be written, and other processes keep out.
+def reserve_file(path: Path, *, resume: bool | None = None) -> Iterator[None]:
+    """A context that reserves a results file for this process, after checking that it can be written.
 
     ``resume`` is None for a command that can't resume. Raises OptionError if the file exists and is not to be resumed,
-    or can't be written. Raises FileError without its folder, or while another process writes the file.
+    or can't be written. Raises FileError if its folder is missing, or while another process writes the file.
     """
     check_folder(path)
     with claimed(path):
@@ -160,7 +159,7 @@ def prepared(path: Path, *, resume: bool | None = None) -> Iterator[None]:
 
 
 def check_free(path: Path, resume: bool | None = None) -> None:
-    """Raise OptionError, or FileError without its folder, unless a file can be written there; see :func:`prepared`."""
+    """Raise OptionError or FileError unless a file can be written there; see :func:`reserve_file`."""
     check_folder(path)
     if path.exists() and not resume:
         instead = "" if resume is None else "continue it with --resume, "

@@ -25,52 +25,52 @@ class OptionError(KernelZooError, ValueError):
     """An option's value, or a combination of options, can't be used."""
 
 
-def words(values: Iterable[str]) -> tuple[str, ...]:
-    """The words of an option that may be repeated and may hold commas."""
+def split_words(values: Iterable[str]) -> tuple[str, ...]:
+    """Split the values of a repeatable option at commas."""
     return tuple(word for value in values for word in value.split(",") if word)
 
 
 def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise UnknownNameError for a name that is not among the known ones."""
+    """Raise UnknownNameError for a name that is not in ``known``."""
     for name in names:
         if name not in known:
             raise UnknownNameError(kind, name, known)
 
 
 # These callbacks run while the command line is parsed, before anything heavy is imported or started. A --module may
-# add backends and operations, whose names are checked after it ran.
+# add backends and operations. Their names are checked after it has run.
 
 
-def _known_ops(context: typer.Context, value: list[str]) -> list[str]:
-    for name in () if context.params.get("module") else words(value):
+def _check_ops(context: typer.Context, value: list[str]) -> list[str]:
+    for name in () if context.params.get("module") else split_words(value):
         registry.known_op(name)
     return value
 
 
-def _known_backends(context: typer.Context, value: list[str]) -> list[str]:
-    check_names("backend", () if context.params.get("module") else words(value), registry.backends())
+def _check_backends(context: typer.Context, value: list[str]) -> list[str]:
+    check_names("backend", () if context.params.get("module") else split_words(value), registry.backends())
     return value
 
 
 def _full_dtypes(value: list[str]) -> list[str]:
-    return [full_dtype(name) for name in words(value)]
+    return [full_dtype(name) for name in split_words(value)]
 
 
 def full_dtype(name: str) -> str:
-    """The full name of a dtype that may be abbreviated (fp16, bf16). Raises UnknownNameError."""
+    """Return the full name of a dtype, such as float16 for fp16. Raises UnknownNameError."""
     full, dtypes = operations.full_dtype(name), (*FLOATS, *INTEGERS)
     if full not in dtypes:
         raise UnknownNameError("dtype", name, dtypes)
     return full
 
 
-def _known_device(value: str) -> str:
+def _check_device(value: str) -> str:
     if not re.fullmatch(r"(cpu|cuda(:\d+)?)?", value):
         raise OptionError(f"no device {value!r}; allowed: cpu, cuda, cuda:1 and so on")
     return value
 
 
-def _several_shapes(value: list[str]) -> list[str]:
+def _check_shapes(value: list[str]) -> list[str]:
     for text in value:
         sizes = text.split(",")
         if len(sizes) > 1 and all(size.strip().isdigit() for size in sizes):
@@ -79,12 +79,12 @@ def _several_shapes(value: list[str]) -> list[str]:
                 f"--shape {text} names {len(sizes)} shapes of one axis each; did you mean --shape {meant}? "
                 "If not, repeat --shape"
             )
-        for one in words([text]):
+        for one in split_words([text]):
             shape(one)
     return value
 
 
-def _known_workloads(value: list[Path]) -> list[Path]:
+def _check_workloads(value: list[Path]) -> list[Path]:
     for path in value:
         if (kind := read(path)[0]) != "workloads":
             raise OptionError(f"{path} is a {kind}; name it with --{kind}")
@@ -99,25 +99,25 @@ def flag(flags: str, help: str) -> Any:
     return typer.Option(*flags.split(), help=help)
 
 
-def several(flags: str, metavar: str, help: str, **settings: Any) -> Any:
-    """An option that may be repeated. Without it, the list is empty."""
+def repeated(flags: str, metavar: str, help: str, **settings: Any) -> Any:
+    """Return an option that may be repeated. Its default is an empty list."""
     return option(flags, metavar, help, default_factory=list, show_default=False, **settings)
 
 
-# A shell completes values by these, without heavy imports.
+# Functions that complete values in a shell, without heavy imports.
 
 
 def known_ids() -> list[str]:
-    """Every id, whether or not it can run here."""
+    """Return every id, whether or not it can run here."""
     return [implementation.id for implementation in registry.implementations()]
 
 
-def some_ids(incomplete: str) -> list[str]:
+def complete_ids(incomplete: str) -> list[str]:
     return [id for id in known_ids() if id.startswith(incomplete)]
 
 
-def _last_word(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Completes a name, or the last of several with commas."""
+def _completer(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a completer for the last name of a comma-separated list."""
 
     def complete(incomplete: str) -> list[str]:
         before, comma, word = incomplete.rpartition(",")
@@ -126,10 +126,10 @@ def _last_word(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
     return complete
 
 
-some_ops = _last_word(lambda: OPERATIONS)
-some_dtypes = _last_word(lambda: (*FLOATS, *INTEGERS))
-_some_backends = _last_word(registry.backends)
-_some_variants = _last_word(lambda: sorted({id.split("/")[2] for id in known_ids()}))
+complete_ops = _completer(lambda: OPERATIONS)
+complete_dtypes = _completer(lambda: (*FLOATS, *INTEGERS))
+_complete_backends = _completer(registry.backends)
+_complete_variants = _completer(lambda: sorted({id.split("/")[2] for id in known_ids()}))
 
 _SOME = "comma-separated or repeated"
 _OPS_HELP = f"Operations, {_SOME}: {', '.join(CALLED)}."
@@ -138,24 +138,24 @@ _DTYPES_HELP = f"Dtypes, {_SOME}; short names such as fp16 and bf16 work too."
 Json = Annotated[bool, flag("--json", "Print one JSON document, and nothing else, on standard output.")]
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="Ids, or globs in quotes: 'triton/softmax/*'.", autocompletion=some_ids),
+    typer.Argument(metavar="ID", help="Ids, or globs in quotes: 'triton/softmax/*'.", autocompletion=complete_ids),
 ]
-Ops = Annotated[list[str], several("--op", "OP", _OPS_HELP, callback=_known_ops, autocompletion=some_ops)]
+Ops = Annotated[list[str], repeated("--op", "OP", _OPS_HELP, callback=_check_ops, autocompletion=complete_ops)]
 Backends = Annotated[
     list[str],
-    several("--backend", "NAME", f"Backends, {_SOME}.", callback=_known_backends, autocompletion=_some_backends),
+    repeated("--backend", "NAME", f"Backends, {_SOME}.", callback=_check_backends, autocompletion=_complete_backends),
 ]
-Variants = Annotated[list[str], several("--variant", "NAME", f"Variants, {_SOME}.", autocompletion=_some_variants)]
+Variants = Annotated[list[str], repeated("--variant", "NAME", f"Variants, {_SOME}.", autocompletion=_complete_variants)]
 Dtypes = Annotated[
-    list[str], several("--dtype", "DTYPE", _DTYPES_HELP, callback=_full_dtypes, autocompletion=some_dtypes)
+    list[str], repeated("--dtype", "DTYPE", _DTYPES_HELP, callback=_full_dtypes, autocompletion=complete_dtypes)
 ]
 Shapes = Annotated[
-    list[str], several("--shape", "4096x1024", "A shape of your own; may be repeated.", callback=_several_shapes)
+    list[str], repeated("--shape", "4096x1024", "A shape of your own; may be repeated.", callback=_check_shapes)
 ]
 Dim = Annotated[int, option("--dim", "AXIS", "The axis that is reduced.")]
 Axes = Annotated[
     list[str],
-    several(
+    repeated(
         "--axes",
         "M=4096,N=781",
         "A size for each axis, in place of --shape; may be repeated.",
@@ -164,16 +164,16 @@ Axes = Annotated[
 ]
 Workloads = Annotated[
     list[Path],
-    several(
+    repeated(
         "--workload",
         "FILE.jsonl",
         "flashinfer-bench's workloads: sizes and scalars, in place of --axes.",
-        callback=_known_workloads,
+        callback=_check_workloads,
     ),
 ]
 Modules = Annotated[
     list[Path],
-    several(
+    repeated(
         "--module --definition --solution --reference --submission",
         "FILE",
         "A file that registers kernels, flashinfer-bench's JSON as --definition and --solution, or KernelBench's files "
@@ -182,7 +182,7 @@ Modules = Annotated[
     ),
 ]
 Device = Annotated[
-    str, option("--device", "DEVICE", "cuda, cuda:1 or cpu; by default a GPU, if any.", callback=_known_device)
+    str, option("--device", "DEVICE", "cuda, cuda:1 or cpu; by default a GPU, if any.", callback=_check_device)
 ]
 Gpus = Annotated[str, option("--gpus", "all|0,1", "Spread the work over several GPUs, with a process to each.")]
 Rounds = Annotated[int, option("--rounds", "N", "Samples of each; take six or more.", min=1)]
@@ -192,7 +192,7 @@ Energy = Annotated[bool, flag("--energy", "Measure the energy of a launch too, o
 CrossCheck = Annotated[bool, flag("--cross-check/--no-cross-check", "Time with the profiler's clock too, on a GPU.")]
 Waive = Annotated[
     list[str],
-    several(
+    repeated(
         "--waive",
         "ID",
         "Ids or globs to time although they are wrong on special values (NaN, infinities); their rows say so.",
@@ -216,7 +216,7 @@ TheirTolerance = Annotated[
 
 
 def use_their_tolerance(asked: bool) -> None:
-    """Let the processes that judge use the tolerances of definitions, or not."""
+    """Set whether the judging processes use the tolerances that come with definitions."""
     os.environ[VARIABLE] = str(int(asked))
 
 
@@ -225,7 +225,7 @@ def op_of(id: str) -> str:
 
 
 def shape(text: str) -> tuple[int, ...]:
-    """``"4096x1024"`` as (4096, 1024). Raises OptionError."""
+    """Parse ``"4096x1024"`` into (4096, 1024). Raises OptionError."""
     sizes = text.lower().split("x")
     if not all(size.isascii() and size.isdigit() and int(size) for size in sizes):
         # Sizes with other separators, perhaps in brackets.
@@ -237,14 +237,14 @@ def shape(text: str) -> tuple[int, ...]:
 
 
 def shapes_of(texts: Sequence[str]) -> list[str]:
-    """Each shape in these texts. Raises OptionError."""
-    return list(words(_several_shapes(list(texts))))
+    """Split texts with comma-separated shapes into one text per shape. Raises OptionError."""
+    return list(split_words(_check_shapes(list(texts))))
 
 
 def axes(text: str) -> dict[str, int]:
-    """``"M=4096,N=781"`` as {"M": 4096, "N": 781}. Raises OptionError."""
+    """Parse ``"M=4096,N=781"`` into {"M": 4096, "N": 781}. Raises OptionError."""
     found = dict[str, int]()
-    for word in words([text]):
+    for word in split_words([text]):
         name, _, size = map(str.strip, word.partition("="))
         if name in found or not (name.isidentifier() and size.isdigit() and int(size)):
             raise OptionError(f"no axes {text!r}; write each axis once with its size, such as M=4096,N=781")
@@ -253,7 +253,7 @@ def axes(text: str) -> dict[str, int]:
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:
-    """The modules' paths as text, after printing what foreign code will run. Raises OptionError for a missing path."""
+    """Print which foreign code will run, and return the modules' paths. Raises OptionError for a missing path."""
     for module in modules:
         if not (module.is_file() or is_folder(module)):
             raise OptionError(f"no file {str(module)!r} for --module, or an option that names a file of kernels")
@@ -265,8 +265,8 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
     return [str(module) for module in modules]
 
 
-def again(command: str, id: str, modules: Sequence[Path], device: str, *words: str) -> str:
-    """The command that repeats one case."""
+def repeat_command(command: str, id: str, modules: Sequence[Path], device: str, *words: str) -> str:
+    """Return the command line that repeats one case."""
     named = [word for module in modules for word in ("--module", str(module))]
     return shlex.join(["kernelzoo", command, id, *named, *(["--device", device] if device else []), *words])
 
@@ -278,9 +278,10 @@ def select(
     backends: Sequence[str] = (),
     variants: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """The ids that match the patterns, operations, backends and variants. Empty ones match all.
+    """Return the ids that match the patterns, operations, backends and variants. An empty filter matches all.
 
-    ``auto`` matches an only form too. Raises UnknownNameError, or OptionError where nothing matches.
+    ``auto`` also matches the only form of a backend and operation. Raises UnknownNameError, or OptionError if no id
+    matches.
     """
     ids = sorted(known)
     count = Counter(id.rpartition("/")[0] for id in ids)
@@ -301,30 +302,30 @@ def select(
 
 
 def select_early(modules: Sequence[object], *named: Sequence[str]) -> tuple[str, ...]:
-    """As :func:`select` from the names known here, before any process starts. Modules may add names: nothing then."""
+    """Run :func:`select` on the ids known before any process starts. With modules, which may add ids, return ()."""
     return () if modules else select(known_ids(), *named)
 
 
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
-    """The ids that match the patterns, without duplicates, in the patterns' order.
+    """Return the ids that match the patterns, without duplicates, in the patterns' order.
 
-    A pattern is an id or a glob of ids, such as ``triton/softmax/*``, or one and ``+batch_invariant``. With ``ops`` it
-    may be ``backend/variant``, or ``backend`` for its ``auto``, else all. Raises OptionError for one without a match.
+    A pattern is an id or a glob of ids, such as ``triton/softmax/*``. It may end in ``+batch_invariant``. With ``ops``
+    it may be ``backend/variant``, or ``backend``: its ``auto`` if any, else all. Raises OptionError without a match.
     """
     ids, chosen = sorted(known), list[str]()
     for pattern in patterns:
         plain = pattern.removesuffix(registry.BATCH_INVARIANT)
-        found = [id for wanted in _full(plain, ids, ops) for id in ids if fnmatchcase(id, wanted)]
+        found = [id for wanted in _whole_patterns(plain, ids, ops) for id in ids if fnmatchcase(id, wanted)]
         if ops:
             found = [id for id in found if id.split("/")[1] in ops]
         if not found:
-            raise OptionError(_unknown(pattern, ids, ops))
+            raise OptionError(_no_match_message(pattern, ids, ops))
         chosen += [named for id in found if (named := id + pattern[len(plain) :]) not in chosen]
     return tuple(chosen)
 
 
-def _full(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
-    """The patterns of whole ids for a shorthand."""
+def _whole_patterns(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
+    """Expand a shorthand such as ``backend/variant`` into patterns of whole ids."""
     parts = pattern.split("/")
     if len(parts) == 3 or not ops:
         return [pattern]
@@ -335,8 +336,8 @@ def _full(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
     ]
 
 
-def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
-    """The message for a pattern without a match."""
+def _no_match_message(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
+    """Return the error message for a pattern without a match."""
     if pattern.count("/") == 2 and (now := current_id(pattern)) in ids and (not ops or now.split("/")[1] in ops):
         return f"no implementation {pattern!r} any more; {now} does its work"
     shorthands, meant = dict[str, str](), dict[str, str]()
@@ -354,13 +355,13 @@ def _unknown(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> str:
     )
 
 
-def missing(
+def why_missing(
     patterns: Sequence[str], backends: Sequence[str], unavailable: Mapping[str, str], chosen: Sequence[str]
 ) -> list[str]:
-    """Why what was named can't run here, each reason once.
+    """Return the reasons why named ids and backends can't run here, without duplicates.
 
-    Named means an id, or a backend of which nothing runs: in ``--backend`` or as a pattern's first word. Matches of a
-    glob such as ``*`` don't count. ``unavailable`` holds reasons by id, for the ids in ``chosen``.
+    ``--backend`` or a pattern's first word names a backend. It counts if nothing of it runs. Matches of a glob such as
+    ``*`` don't count. ``unavailable`` maps those of the ids in ``chosen`` that can't run to the reason.
     """
     named = {*backends, *(pattern.split("/")[0] for pattern in patterns)}
     absent = {id.split("/")[0] for id in chosen} - {id.split("/")[0] for id in chosen if id not in unavailable}

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 def console(*, errors: bool = False) -> Console:
-    """A console without markup. Only the terminal breaks lines, so that a printed command can be copied whole."""
+    """Return a console without markup. Only the terminal breaks lines, so that printed commands can be copied whole."""
     from rich.console import Console as RichConsole
 
     class Console(RichConsole):
         def render_str(self, text: str, **options: Any) -> Text:
-            """Texts of files and kernels lose their control characters here."""
+            """Remove control characters, which texts of files and kernels may hold."""
             return super().render_str("\n".join(map(_visible, text.split("\n"))), **options)
 
     plain: dict[str, Any] = {"stderr": errors, "markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
@@ -37,17 +37,17 @@ def console(*, errors: bool = False) -> Console:
 
 
 @contextmanager
-def ours_alone() -> Iterator[None]:
-    """A context in which only this thread prints to standard output; a library's threads print to standard error."""
+def only_this_thread_prints() -> Iterator[None]:
+    """A context in which only this thread prints to standard output. Other threads print to standard error."""
     before = sys.stdout
-    sys.stdout = cast(TextIO, _Ours(before, threading.current_thread()))
+    sys.stdout = cast(TextIO, _ThreadStream(before, threading.current_thread()))
     try:
         yield
     finally:
         sys.stdout = before
 
 
-class _Ours:
+class _ThreadStream:
     def __init__(self, stream: TextIO, thread: threading.Thread) -> None:
         self._stream, self._thread = stream, thread
 
@@ -76,7 +76,7 @@ class Table:
 
 
 def table(*columns: str, spare: Sequence[str] = ()) -> Table:
-    """An empty table. Without titles it has no heading."""
+    """Return an empty table. Without titles it has no heading."""
     return Table([_visible(column) for column in columns], spare)
 
 
@@ -87,7 +87,7 @@ def show(console: Console, table: Table) -> None:
     fitted = fit(titles, table.rows, console.width, right, table.spare)
     for line in fitted.head:
         console.print(line, style="bold")
-    # Rows of one style at a time, since each call takes a fifth of a millisecond.
+    # Print rows of one style together, since each call takes 0.2 ms.
     for style, rows in groupby(zip(fitted.rows, table.styles, strict=True), lambda row: row[1]):
         console.print("\n".join(line for lines, _ in rows for line in lines), style=style)
     for line in fitted.notes:
@@ -106,7 +106,7 @@ def emit(document: dict[str, Any]) -> None:
 
 
 def finite(value: Any) -> Any:
-    """A JSON value with null for infinity and NaN."""
+    """Return a JSON value with None for infinity and NaN."""
     if isinstance(value, dict):
         return {key: finite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -115,11 +115,11 @@ def finite(value: Any) -> Any:
 
 
 BRIEF = 400
-"""Characters of a reason to print. The JSON and the results file have all."""
+"""The most characters of a reason to print. The JSON and the results file have all."""
 
 
 def brief(text: str) -> str:
-    """A text on one line; for a long one, the beginning and the end."""
+    """Put a text on one line. Of a long text, keep only the beginning and the end."""
     line = printable(text)
     if len(line) <= BRIEF:
         return line
@@ -127,7 +127,7 @@ def brief(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number in significant digits, with an exponent for tiny and huge ones; a dash for None."""
+    """Format a number in significant digits: tiny and huge ones with an exponent, None as a dash."""
     if value is None:
         return "-"
     if not 1e-4 <= value < 1e8:
@@ -137,7 +137,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
-    """``[low, high]``; nothing for too few samples, or where it spans a factor of 10,000 and so says nothing."""
+    """Format ``[low, high]``. The text is empty for too few samples, or if high / low > 10,000, which says nothing."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or 0 < low < high / 1e4:
         return ""
     return f" [{number(low, digits)}, {number(high, digits)}]"
@@ -150,16 +150,16 @@ def interrupted(done: str, to: Path | None, *more: str) -> int:
     return 130
 
 
-def absent(unavailable: Mapping[str, str], missing: Sequence[str]) -> None:
-    """Print what can't run here, each reason once: an error for what was named (``missing``), else as skipped."""
+def print_unavailable(unavailable: Mapping[str, str], missing: Sequence[str]) -> None:
+    """Print each reason why ids can't run here: as an error if in ``missing``, else with the skipped ids."""
     for reason in dict.fromkeys(unavailable.values()):
         if reason in missing:
             console(errors=True).print(f"error: {brief(reason)}")
         else:
-            without = some([id for id, why in unavailable.items() if why == reason])
+            without = ids_or_count([id for id, why in unavailable.items() if why == reason])
             console().print(f"skipped {without}: {brief(reason)}", style="dim")
 
 
-def some(ids: Sequence[str]) -> str:
-    """Up to three ids by name, or their number."""
+def ids_or_count(ids: Sequence[str]) -> str:
+    """Name up to three ids, or give the number of more."""
     return ", ".join(ids) if len(ids) <= 3 else f"{len(ids)} implementations"

@@ -1,4 +1,4 @@
-"""Examines one part of this machine: ``python -m kernelzoo.cli.probe NAME`` prints JSON.
+"""Examination of one part of this machine: ``python -m kernelzoo.cli.probe NAME`` prints JSON.
 
 Each part has its own process, so that a crash, even at import, costs one answer; see :func:`look`.
 """
@@ -21,13 +21,13 @@ from kernelzoo.cli.availability import availability
 Facts = dict[str, Any]
 
 _ANSWER = "answer: "
-"""What a line with an answer begins with."""
+"""The prefix of a line with an answer."""
 
 _PATIENCE = 120  # seconds for all together: they import every language, perhaps from a cold disk
 
 
 def torch() -> Facts:
-    """Torch's build, and the devices that it sees."""
+    """Return torch's build, and the devices that it sees."""
     import torch
 
     devices = []
@@ -54,7 +54,7 @@ def torch() -> Facts:
 
 
 def driver() -> Facts:
-    """The newest CUDA that the driver supports."""
+    """Return the newest CUDA version that the driver supports."""
     library = ctypes.CDLL("libcuda.so.1")
     version = ctypes.c_int()
     status = library.cuDriverGetVersion(ctypes.byref(version))
@@ -64,7 +64,7 @@ def driver() -> Facts:
 
 
 def nvml() -> Facts:
-    """The devices by NVML: clocks, persistence mode, other processes."""
+    """Return what NVML says of the devices: clocks, persistence mode, other processes."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -94,18 +94,18 @@ def nvml() -> Facts:
 
 
 def nvrtc() -> Facts:
-    """The runtime compiler that CuPy uses."""
+    """Find the runtime compiler that CuPy uses."""
     return _library("nvrtc", "nvrtcVersion", 2)
 
 
 def nvvm() -> Facts:
-    """The compiler library that Numba uses."""
+    """Find the compiler library that Numba uses."""
     found = _library("nvvm", "nvvmIRVersion", 4)
     return found | {"version": f"IR {found['version']}"}
 
 
 def _library(name: str, function: str, count: int) -> Facts:
-    """A library's place, and its version: the first two of so many numbers that a function of it writes."""
+    """Return a library's path and version: the first two of the ``count`` integers that its ``function`` writes."""
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
     path, numbers = load_nvidia_dynamic_lib(name).abs_path, [ctypes.c_int() for _ in range(count)]
@@ -114,7 +114,7 @@ def _library(name: str, function: str, count: int) -> Facts:
 
 
 def ptxas() -> Facts:
-    """The assembler that Triton brings and uses."""
+    """Find the assembler that Triton brings and uses."""
     import triton
 
     tool = triton.knobs.nvidia.ptxas
@@ -125,9 +125,9 @@ LOOKS: dict[str, Callable[[], Facts]] = {look.__name__: look for look in (torch,
 
 
 def look(names: Sequence[str]) -> dict[str, Facts]:
-    """The answers of these parts, or ``backend:NAME``, examined in parallel processes. A failure is ``error``.
+    """Examine parts, or backends by ``backend:NAME``, in parallel processes. A part that fails has an ``error``.
 
-    One process is asked for all backends, and another for each that it has no answer for.
+    One process examines all backends. A backend that it has no answer for is examined again in a process of its own.
     """
     console, backends = output.console(errors=True), [name for name in names if ":" in name]
     with console.status("looking at this machine") if console.is_terminal else nullcontext():
@@ -145,7 +145,7 @@ def _start(names: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def _answers(process: subprocess.Popen[str]) -> tuple[dict[str, Facts], str]:
-    """What a process said of each part, and how it ended."""
+    """Return a process's answer for each part, and how the process ended."""
     try:
         said, complaints = process.communicate(timeout=_PATIENCE)
         code = process.returncode
@@ -157,7 +157,7 @@ def _answers(process: subprocess.Popen[str]) -> tuple[dict[str, Facts], str]:
     found: dict[str, Facts] = {}
     for line in said.splitlines():
         if line.startswith(_ANSWER):  # a library may print anything else
-            with suppress(ValueError):  # it may have been killed meanwhile
+            with suppress(ValueError):  # the process may have been killed within the line
                 found |= json.loads(line.removeprefix(_ANSWER))
     last = [line.strip() for line in complaints.splitlines() if line.strip()][-1:]
     return found, ": ".join([how, *last])

@@ -1,4 +1,4 @@
-"""One launch under a profiler: ``python -m kernelzoo.cli.profiling TOOL ID PROBLEM FILE...`` runs it there, warm."""
+"""The profile of a warm launch. The tool runs ``python -m kernelzoo.cli.profiling TOOL ID PROBLEM FILE...``."""
 
 import json
 import re
@@ -18,12 +18,12 @@ from kernelzoo.measure.problems import problem_of
 
 _NSYS = "nsys profile -c cudaProfilerApi --capture-range-end stop -t cuda -s none --stats true"
 _TOOLS = {"ncu": "ncu --profile-from-start off", "nsys": _NSYS, "proton": ""}
-"""The command that each tool puts before the process. Proton runs within it."""
+"""The start of each tool's command line. Proton runs within the process."""
 _FAILED = "can't be profiled: "
 
 
 def profiled(tool: str, id: str, problem: Problem, modules: Sequence[str]) -> str:
-    """What a tool prints of one launch. Raises OptionError for an unknown tool, InspectionError if it can't be used."""
+    """Return a tool's output on one launch. Raises OptionError for an unknown tool, InspectionError if it can't run."""
     if tool not in _TOOLS:
         raise options.OptionError(f"--profile takes {', '.join(_TOOLS)}, not {tool!r}")
     before = _TOOLS[tool].split()
@@ -46,12 +46,12 @@ def profiled(tool: str, id: str, problem: Problem, modules: Sequence[str]) -> st
 
 
 def _launch(tool: str, id: str, given: str, *modules: str) -> None:
-    """Launch an implementation until it is warm, and once more under the tool."""
+    """Launch an implementation until it is warm, then once more under the tool."""
     import torch
 
     for module in modules:
         definitions.load_reported(module)
-    generator = torch.Generator(worker.opened("cuda")).manual_seed(0)
+    generator = torch.Generator(worker.open_device("cuda")).manual_seed(0)
     proton: Any = None
     if tool == "proton":
         from triton import profiler

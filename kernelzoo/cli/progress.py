@@ -38,7 +38,7 @@ class Bar:
         self._task = self._bar.add_task("" if steps else "starting the measuring process", total=steps, count="")
         self._items = ""
         self._lock = threading.RLock()
-        """Several workers may report at once."""
+        """The lock for workers that report at the same time."""
         self._number = 0
         self._done = 0
         self._item = 0
@@ -57,7 +57,7 @@ class Bar:
         self._bar.reset(self._task, total=steps)
 
     def item(self, steps: int) -> None:
-        """Begin an item of that many steps, which ends the previous one."""
+        """End the previous item, and begin one of that many steps."""
         with self._lock:
             self._done += self._item
             self._item = steps
@@ -66,14 +66,14 @@ class Bar:
             self._bar.update(self._task, completed=self._done, count=count)
 
     def step(self, words: str, *, moves: bool = True) -> None:
-        """Show a step. Where it ``moves`` nothing, the bar waits for the next item."""
+        """Show the current step, and advance the bar if ``moves``. The bar never runs beyond the current item."""
         with self._lock:
             self._bar.update(self._task, description=printable(words))
             if moves and self._steps and self._bar.tasks[0].completed < self._done + self._item:
                 self._bar.advance(self._task)
 
     def say(self, words: str) -> None:
-        """Without a bar, print a line about the finished item, with the time left."""
+        """If no bar is shown, print a line about the finished item, with the time left."""
         done = self._done + self._item
         if not self._console.is_terminal and done:
             left = (time.monotonic() - self._started) / done * (self._steps - done)

@@ -12,11 +12,11 @@ SHAPES = {
     "cuda": ["256x4096,8192x4096,32x128256,32768x4096,8192x64,8x1048576"],
     "cpu": ["16x4096,256x4096,32x32000,8192x64"],
 }
-"""Of ``--shapes people``: a decode batch, a prefill, a vocabulary, attention scores, router logits, long rows."""
+"""Some of ``--shapes people``: a decode batch, a prefill, a vocabulary, attention scores, router logits, long rows."""
 DTYPE = {"cuda": "bfloat16", "cpu": "float32"}
 
 SECONDS = 300.0
-"""After these no shape begins."""
+"""The time after which no other shape begins."""
 
 To = Annotated[Path, options.option("--output -o", "FILE.json", "The results file; the picture stands beside it.")]
 
@@ -26,17 +26,17 @@ def race(
 ) -> int:
     """Race what runs on this machine, in about five minutes: softmax and minimum over shapes that people run.
 
-    The file holds every sample, the device and the versions. The picture beside it, FILE.svg, has a bar for each
-    implementation: how many times as fast as torch, in the geometric mean. It needs Matplotlib. No shape begins after
+    The file has every sample, the device and the versions. The picture beside it, FILE.svg, has a bar for each
+    implementation: its speed relative to torch, as a geometric mean. It needs Matplotlib. No shape begins after
     five minutes; --resume measures those left. kernelzoo merge A.json B.json -o cards.html lays the files of several
     cards side by side.
 
     Exit status: 0; 1 if a row is wrong or failed; 2 if nothing could be measured; 130 after Ctrl-C.
     """
-    here = listing.seen(registry.backends())
+    here = listing.probe_backends(registry.backends())
     kind = device.partition(":")[0] or ("cuda" if any("cuda" in found.devices for found in here.values()) else "cpu")
     names = [name for name, found in here.items() if kind in found.devices]
-    with measuring.within(SECONDS):
+    with measuring.time_limit(SECONDS):
         status = bench.bench(
             shape=SHAPES[kind],
             axes=[],
@@ -59,9 +59,9 @@ def race(
 
 
 def _tell(results: Path, console: Any) -> None:
-    """Say how fast each was, and draw it if Matplotlib is there."""
+    """Print the speed of each implementation, and draw the picture if Matplotlib is installed."""
     found, picture = load([results]), results.with_suffix(".svg")
-    for line in standing.speeds_said(found):
+    for line in standing.speed_lines(found):
         output.note(console, line)
     try:
         from kernelzoo.report import figure

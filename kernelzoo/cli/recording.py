@@ -14,7 +14,7 @@ from kernelzoo.measure.worker_process import About
 
 
 class Recording:
-    """A record whose time begins when it is created."""
+    """The record of a run. Its duration is counted from its creation."""
 
     def __init__(self, format: str) -> None:
         self._format = format
@@ -26,7 +26,7 @@ class Recording:
         return time.monotonic() - self._clock
 
     def document(self, about: About, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        """The whole record; its environment is as in a results file."""
+        """Return the whole record, with the environment as in a results file."""
         return {
             "format": self._format,
             "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
@@ -47,6 +47,6 @@ def check_output(path: Path | None) -> None:
 
 
 def write(path: Path | None, document: dict[str, Any]) -> None:
-    """Write the file, if one is named, completely or not at all."""
+    """Write the file completely or not at all. If ``path`` is None, do nothing."""
     if path is not None:
         write_whole(path, (json.dumps(output.finite(document), indent=1) + "\n").encode())

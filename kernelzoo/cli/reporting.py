@@ -1,4 +1,4 @@
-"""``kernelzoo report``: tables, a page, or a folder of results files; blocks in documents. ``kernelzoo merge``."""
+"""``kernelzoo report``: results as tables, a page, a folder, or blocks in documents. Also ``kernelzoo merge``."""
 
 import shlex
 import sys
@@ -26,7 +26,7 @@ Output = Annotated[
 ]
 Against = Annotated[
     list[Path],
-    options.several(
+    options.repeated(
         "--against", "OLD.json", "Older results: the page, or --markdown, says what has changed; may be repeated."
     ),
 ]
@@ -37,7 +37,7 @@ NoFigures = Annotated[bool, options.flag("--no-figures", "Write report.md withou
 Title = Annotated[str, options.option("--title", "TITLE", "Heading of the report.")]
 Insert = Annotated[
     list[Path],
-    options.several(
+    options.repeated(
         "--insert",
         "FILE.md",
         "Fill the blocks between <!-- results:NAME --> and <!-- /results --> in this file; may be repeated.",
@@ -106,7 +106,7 @@ def report(
         print(sections.terminal(results, terminal.width()))
     if to is not None:
         said.append(writing.write(results, to, against=older, title=title, figures=not no_figures))
-    written, outdated = _written(documents, check)
+    written, outdated = _write_changed(documents, check)
     said += written
     if json:
         output.emit({**rows.document(results), "written": said, "outdated": outdated})
@@ -123,13 +123,13 @@ def _report_checks(files: Sequence[Path], insert: Sequence[Path], check: bool) -
     documents = {path: writing.refreshed(path, text) for path in insert}
     if not documents:
         print(findings.terminal(files, terminal.width()))
-    said, outdated = _written(documents, check)
+    said, outdated = _write_changed(documents, check)
     print(*said, sep="\n", end="\n" * bool(said))
     return 1 if outdated else 0
 
 
-def _written(documents: Mapping[Path, tuple[str, list[str]]], check: bool) -> tuple[list[str], list[str]]:
-    """Write the documents that change, or only tell them. Returns what was written, and what is out of date."""
+def _write_changed(documents: Mapping[Path, tuple[str, list[str]]], check: bool) -> tuple[list[str], list[str]]:
+    """Write the documents that change, or none with ``check``. Returns lines on the written and the outdated ones."""
     said, outdated = list[str](), list[str]()
     for path, (text, changed) in documents.items():
         if changed and check:
@@ -152,9 +152,9 @@ def merge(files: Shards, *, to: Merged, json: options.Json = False) -> int:
     """
     if to.suffix == ".html":
         return report(files, to=to, against=[], insert=[], json=json)
-    with measuring.prepared(to):
+    with measuring.reserve_file(to):
         try:
-            document = shards.merged(files)
+            document = shards.merge_shards(files)
         except shards.ShardError as error:
             if "is no shard" not in str(error) or len({group.device for group in load(files).groups}) < 2:
                 raise

@@ -15,10 +15,10 @@ Row = dict[str, Any]
 
 
 def rows(entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> list[Row]:
-    """The rows of one problem, the fastest first, then those without a result.
+    """Return the rows of one problem, the fastest first, then those without a result.
 
-    entries, failed: as from :meth:`kernelzoo.measure.guard.Guard.race`. A ratio is the time over that of the id
-    ``baseline`` in the same race; below 1 is faster.
+    ``entries`` and ``failed`` come from :meth:`kernelzoo.measure.guard.Guard.race`. A ratio is a row's time / that of
+    the id ``baseline`` in the same race; below 1 is faster.
     """
     by_id = {entry["extra_info"]["id"]: entry for entry in entries}
     measured = [_measured(entry, by_id.get(baseline)) for entry in entries]
@@ -64,8 +64,8 @@ def _measured(entry: Row, baseline: Row | None) -> Row:
     return row
 
 
-def described(problem: Problem, entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> Row:
-    """One problem as JSON: its facts, how it was timed, and its :func:`rows`."""
+def describe_problem(problem: Problem, entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> Row:
+    """Return one problem as JSON: its facts, how it was timed, and its :func:`rows`."""
     found = rows(entries, failed, baseline)
     info = entries[0]["extra_info"] if entries else {}
     return {
@@ -79,7 +79,7 @@ def described(problem: Problem, entries: Sequence[Row], failed: Sequence[Row], b
 
 
 class Tables:
-    """Prints each problem of a run as a table. Facts common to several tables are printed once above the first."""
+    """A printer of one table per problem. Facts common to several tables are printed once above the first."""
 
     def __init__(self, *, full: bool = False) -> None:
         """full: also show the intervals of the medians and the host's times."""
@@ -132,18 +132,17 @@ class Tables:
         self._console.print()
 
     def _once(self, text: str, subject: str = "") -> None:
-        """Print a note, unless there was one on its subject; without a subject, the same one."""
+        """Print a note, unless one on its subject was printed before. By default the text is the subject."""
         if (subject or text) not in self._noted:
             output.note(self._console, text)
             self._noted.add(subject or text)
 
     def end(self) -> None:
-        """After several tables, print the notes of their marks, with the number of marked results."""
+        """If there were several tables, explain their marks once more, with the number of marked results."""
         for line in notes.lines(self._marks) if self._tables > 1 else ():
             output.note(self._console, line)
 
     def _cells(self, row: Row) -> dict[str, str]:
-
         full = self._full
         return {
             "implementation": notes.marked(row["id"], row["flags"]),
@@ -173,25 +172,25 @@ _STYLES = {"FASTER": "green", "SLOWER": "red"}
 
 
 def _form(row: Row) -> str:
-    """The form that ran, if it is not the implementation itself."""
+    """Return the form that ran, or "" if it is the implementation itself."""
     form: str = row["form"] or row["id"]
     return "" if form == row["id"] else form.rpartition("/")[2]
 
 
-def tell_without_result(problems: Sequence[Row]) -> None:
+def print_without_result(problems: Sequence[Row]) -> None:
     console = output.console()
-    for line in without_result(problems):
+    for line in without_result_lines(problems):
         console.print(line)
-    for line in not_taken(problems):
+    for line in not_taken_lines(problems):
         output.note(console, line)
 
 
 _NOT_TAKEN = re.compile(r"\S+ can't take this problem: (.*?)(?:; variant='auto' takes every legal input)?", re.DOTALL)
-"""The message of a form that refuses a problem; see UnsupportedProblemError."""
+"""A pattern of the message of a form that refuses a problem; see UnsupportedProblemError."""
 
 
-def not_taken(problems: Sequence[Row]) -> list[str]:
-    """A line for each reason why forms refuse problems. Reasons that differ only in numbers count as one."""
+def not_taken_lines(problems: Sequence[Row]) -> list[str]:
+    """Return a line for each reason why forms refuse problems. Reasons that differ only in numbers count as one."""
     told: dict[str, list[tuple[str, str]]] = {}
     for row in (row for described in problems for row in described["rows"] if row["outcome"] == "refused"):
         if found := _NOT_TAKEN.fullmatch(row["reason"]):
@@ -205,8 +204,8 @@ def not_taken(problems: Sequence[Row]) -> list[str]:
     return lines
 
 
-def without_result(problems: Sequence[Row]) -> list[str]:
-    """Lines for broken contracts, then for wrong or failed rows, then for refusals by reason."""
+def without_result_lines(problems: Sequence[Row]) -> list[str]:
+    """Return lines on broken contracts, then on wrong or failed rows, then on refusals by reason."""
     breaking, wrong, refusals = dict[str, str](), list[str](), dict[str, list[str]]()
     for described in problems:
         for row in described["rows"]:
@@ -227,5 +226,5 @@ def without_result(problems: Sequence[Row]) -> list[str]:
     for reason, ids in refusals.items():
         distinct = sorted(set(ids))
         times = "" if len(ids) == len(distinct) else f", {len(ids)} times"
-        lines.append(f"refused by {output.some(distinct)}{times}: {output.brief(reason)}")
+        lines.append(f"refused by {output.ids_or_count(distinct)}{times}: {output.brief(reason)}")
     return lines

@@ -13,11 +13,11 @@ from kernelzoo.cli.inspection import print_text
 from kernelzoo.report.reading import load
 
 Operation = Annotated[
-    str, typer.Argument(metavar="OP", help="The operation, such as rms_norm.", autocompletion=options.some_ops)
+    str, typer.Argument(metavar="OP", help="The operation, such as rms_norm.", autocompletion=options.complete_ops)
 ]
 Languages = Annotated[
     list[str],
-    options.several("--language", "NAME", "Languages, comma-separated or repeated: triton,cute. All by default."),
+    options.repeated("--language", "NAME", "Languages, comma-separated or repeated: triton,cute. All by default."),
 ]
 Results = Annotated[
     list[Path] | None, options.option("--results", "FILE.json", "Show the scores in this results file.")
@@ -35,13 +35,13 @@ def show(
 ) -> int:
     """Show an operation's plain form in each language: its source, its lines of code, and its score.
 
-    The source is read, and no language needs to be installed. A score is the limit's time divided by the form's, in the
-    geometric mean over the problems in --results. kernelzoo inspect --source prints every other form.
+    The source is read, and no language needs to be installed. A score is the geometric mean of limit / time over the
+    problems in --results. kernelzoo inspect --source prints every other form.
 
-    Exit status: 0; 2 for an unknown name, or a file that holds no results.
+    Exit status: 0; 2 for an unknown name, or a file without results.
     """
     options.check_names("operation", [op], operations.OPERATIONS)
-    chosen = options.words(language)
+    chosen = options.split_words(language)
     options.check_names("language", chosen, packages.LANGUAGES)
     scores = _scores(op, results or [])
     if markdown:
@@ -75,10 +75,9 @@ def _row(name: str, form: Any, scores: dict[str, float]) -> dict[str, Any]:
 
 
 def _scores(op: str, results: Sequence[Path]) -> dict[str, float]:
-    """The score of each implementation of an operation, by id."""
+    """Return the score of each implementation of an operation, by id."""
     if not results:
         return {}
-
     shares = dict[str, list[float]]()
     for row in (row for group in load(results).groups for row in group.rows):
         if row.op == op and row.of_limit:

@@ -17,8 +17,8 @@ from kernelzoo.operations.limits import broken
 SHAPE = "4096x4096"
 
 
-def usual(ops: Iterable[str], sized: bool) -> list[str]:
-    """The default shape of operations by rows."""
+def default_shapes(ops: Iterable[str], sized: bool) -> list[str]:
+    """Return the default shape in a list; [] if sizes are given, or if an operation is not by rows."""
     return [] if sized or not all(OPERATIONS[op].by_rows for op in ops) else [SHAPE]
 
 
@@ -33,9 +33,9 @@ def problems(
     workloads: Sequence[Path] = (),
     seed: int = 0,
 ) -> tuple[Problem, ...]:
-    """The problems of some shapes and ``--axes``, else of a named set of shapes.
+    """Return the problems of the given shapes, axes and workloads, or else of a named set of shapes.
 
-    ``dtypes``: by default those of ``usual`` that an operation takes, or else its first. ``seed``: of a random set.
+    ``dtypes``: by default those of ``usual`` that an operation takes, or else its first. ``seed``: for a random set.
     Raises UnknownNameError for an unknown operation, dtype or set, OptionError for a shape or an axis.
     """
     found: list[Problem] = []
@@ -45,7 +45,7 @@ def problems(
         plain = [dtype for dtype in usual if dtype in operation.dtypes] or operation.dtypes[:1]
         kinds = tuple(map(operations.full_dtype, dtypes)) or tuple(plain)
         if not operation.by_rows and not operation.free_axes and not sizes and not workloads:
-            found += [_sized(op, dtype, {}) for dtype in kinds]
+            found += [_sized_problem(op, dtype, {}) for dtype in kinds]
             continue
         if sizes or workloads or not operation.by_rows:
             if shapes or not (sizes or workloads):
@@ -54,8 +54,8 @@ def problems(
                 raise OptionError(f"{op} takes --axes{' in place of --shape' if shapes else ''}, such as {example}")
             for dtype in kinds:
                 measure.problems("quick", (op,), (dtype,))  # raises for unknown names
-            found += [_sized(op, dtype, axes(text)) for dtype in kinds for text in sizes]
-            found += [of_workload(op, dtype, one) for dtype in kinds for path in workloads for one in read(path)[1]]
+            found += [_sized_problem(op, dtype, axes(text)) for dtype in kinds for text in sizes]
+            found += [from_workload(op, dtype, one) for dtype in kinds for path in workloads for one in read(path)[1]]
             continue
         named = measure.problems(shape_set, (op,), kinds, seed)
         if not shapes:
@@ -67,7 +67,7 @@ def problems(
 
 
 def shapes_with(dim: int, shapes: Sequence[str]) -> list[tuple[int, ...]]:
-    """The sizes of shapes, after checking that all have the axis and fit into memory. Raises OptionError."""
+    """Parse shapes, and check that all have the axis ``dim`` and fit into memory. Raises OptionError."""
     sizes = [shape(text) for text in shapes_of(shapes)]
     for size in sizes:
         _check_room("x".join(map(str, size)), size)
@@ -77,25 +77,25 @@ def shapes_with(dim: int, shapes: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def _check_room(text: str, sizes: Iterable[int]) -> None:
-    """Raise OptionError for a problem that no memory can hold."""
+    """Raise OptionError for a problem that is too large for any memory."""
     if (elements := math.prod(sizes)) > ELEMENTS:
         raise OptionError(f"{text} has {elements:.3g} elements, more than memory has addresses for; take a smaller one")
 
 
-def of_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
-    """The problem of a workload. Values from a file are drawn anew. Raises OptionError."""
+def from_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
+    """Return the problem of a workload. Values that it reads from a file are random here. Raises OptionError."""
     operation = OPERATIONS[op]
     scalars = {own_name(name): one["value"] for name, one in workload["inputs"].items() if one["type"] == "scalar"}
     if strange := {*scalars} - {*operation.scalars}:
         raise OptionError(f"no scalar {', '.join(sorted(strange))}; {op} has {', '.join(operation.scalars) or 'none'}")
     named = {own_name(name): size for name, size in workload["axes"].items()}
     free, unbound = ({a: named[a] for a in axes if a in named} for axes in (operation.free_axes, operation.scalars))
-    made = _sized(op, dtype, free, unbound)
+    made = _sized_problem(op, dtype, free, unbound)
     return replace(made, scalars=tuple({**dict(made.scalars), **scalars}.items()))
 
 
-def _sized(op: str, dtype: str, given: Mapping[str, int], beside: Mapping[str, int] | None = None) -> Problem:
-    """The problem of such sizes, and scalars ``beside``. By rows only ``n`` is needed. Raises OptionError."""
+def _sized_problem(op: str, dtype: str, given: Mapping[str, int], beside: Mapping[str, int] | None = None) -> Problem:
+    """Return the problem of these sizes, and scalars ``beside``. By rows only ``n`` is needed. Raises OptionError."""
     operation, wanted = OPERATIONS[op], OPERATIONS[op].free_axes
     _check_room(",".join(f"{axis}={size}" for axis, size in given.items()), given.values())
     left = [axis for axis in wanted if axis not in given and not (operation.by_rows and axis != "n")]

@@ -14,7 +14,7 @@ from kernelzoo import operations, registry, tables
 from kernelzoo.cli import measuring, options, output, recording
 from kernelzoo.cli.guards import Guards, check_gpus
 from kernelzoo.cli.progress import Bar
-from kernelzoo.cli.tune_tables import Json, described, list_knobs, listed_knobs, rows, show, tuner_of
+from kernelzoo.cli.tune_tables import Json, list_knobs, listed_knobs, make_tuner, plan_knobs, rows, show
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import problems
@@ -59,22 +59,22 @@ def tune(
 ) -> int:
     """Measure the launch tables on this card, and store those that are faster than the shipped ones.
 
-    A launch table holds the numbers (knobs) that decide how a kernel is launched. The shipped tables were chosen on an
+    A launch table lists the numbers (knobs) that decide how a kernel is launched. The shipped tables were chosen on an
     H200. The command tries other values of each knob, on problems whose launches it changes. It keeps a change that is
-    faster at 95 % over all changes tried. It stores a table that is faster as a whole on other problems. No problem may
-    be slower by more than 3 %. Dtypes are float32 and bfloat16 by default. With KERNELZOO_TABLES=shipped in the
-    environment, stored tables are ignored.
+    faster, at 95 % confidence for all changes together. It stores a table that is faster as a whole on other problems.
+    No problem may be slower by more than 3 %. Dtypes are float32 and bfloat16 by default. With KERNELZOO_TABLES=shipped
+    in the environment, stored tables are ignored.
 
     Exit status: 0, whether or not anything faster was found; 1 if a kernel was wrong or failed with some value; 2 for
     bad usage, or if there is no GPU to tune for; 130 after Ctrl-C, which keeps finished tables.
     """
     usual = ("float32", "bfloat16")
-    dtypes = options.words(dtype) or usual
-    wanted = options.words(op) or tuple(
+    dtypes = options.split_words(dtype) or usual
+    wanted = options.split_words(op) or tuple(
         name for name, known in operations.OPERATIONS.items() if {*usual} <= {*known.dtypes}
     )
     problems("quick", wanted, dtypes)  # raises for unknown names
-    backends = options.words(backend) or registry.backends()
+    backends = options.split_words(backend) or registry.backends()
     options.check_names("backend", backends, registry.backends())
     if dry_run and (reset or to is not None):
         raise options.OptionError("--dry-run changes nothing and measures nothing: leave out --reset and -o")
@@ -87,7 +87,7 @@ def tune(
         with Bar() as bar:
             for name in backends:
                 bar.step(f"planning for {name}")
-                listed += described(name, arch, wanted, dtypes, rounds, absent)
+                listed += plan_knobs(name, arch, wanted, dtypes, rounds, absent)
         if not listed:
             without = [name for name in backends if name not in absent]
             none = [f"no launch table for {' or '.join(wanted)} in {', '.join(without)}"] if without else []
@@ -109,7 +109,7 @@ def tune(
         card = tables.Card(**found["card"])
         if reset:
             with bar.aside():
-                return _reset(card, backends, options.words(op), json)
+                return _reset(card, backends, options.split_words(op), json)
         if not found["declared"]:
             raise NothingToTuneError(
                 "; ".join(f"{name}: {why}" for name, why in found["unavailable"].items())
@@ -119,7 +119,7 @@ def tune(
             listed = []
             for one in found["declared"]:
                 bar.step(f"planning for {one['backend']}/{one['op']}")
-                listed += listed_knobs(one, tuner_of(one, guard, dtypes, card.multiprocessors, rounds))
+                listed += listed_knobs(one, make_tuner(one, guard, dtypes, card.multiprocessors, rounds))
             with bar.aside():
                 return list_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
         session = Session(guards, max(1, len(places)), bar, card, rounds, time_limit * 60, run)
@@ -128,20 +128,20 @@ def tune(
 
 @dataclass
 class Session:
-    """One run over all tables."""
+    """A tuning run over all tables."""
 
     guards: Guards
     processes: int
-    """One, or one for each GPU. Each tunes a table at a time."""
+    """The number of processes: 1, or the number of GPUs. Each tunes one table at a time."""
     bar: Bar
     card: Card
     rounds: int
     seconds: float
-    """For all tables together."""
+    """The time limit for all tables together."""
     record: recording.Recording
 
     def tune(self, found: Json, dtypes: Sequence[str], to: Path | None, *, json: bool) -> int:
-        """Tune, store and print; returns the exit status."""
+        """Tune the tables, store and print the results, and return the exit status."""
         _check_folder(self.card)
         console, errors = output.console(), output.console(errors=True)
         done: dict[int, tuple[Json, Outcome, Guard]] = {}
@@ -153,14 +153,14 @@ class Session:
         count = len(found["declared"])
         self.bar.expect(_STEPS * count)
 
-        def tuned(guard: Guard, numbered: tuple[int, Json]) -> Iterator[tuple[Outcome, _Teller]]:
+        def tuned(guard: Guard, numbered: tuple[int, Json]) -> Iterator[tuple[Outcome, _TableProgress]]:
             index, one = numbered
             share = (self.seconds - self.record.seconds) / math.ceil((count - index) / self.processes)
             self._check_card(guard)
             words = f"{one['backend']}/{one['op']}"
-            tell = _Teller(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.record)
+            tell = _TableProgress(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.record)
             processors = self.card.multiprocessors
-            tuner = tuner_of(one, guard, dtypes, processors, self.rounds, time_limit=share, tell=tell)
+            tuner = make_tuner(one, guard, dtypes, processors, self.rounds, time_limit=share, tell=tell)
             yield tuner.run(), tell
 
         try:
@@ -214,17 +214,16 @@ class Session:
             )
 
     def _store(self, one: Json, outcome: Outcome) -> Path:
-
         about = {"started": self.record.started, "versions": self.guards.first.about.versions, "rounds": self.rounds}
         evidence = [row for row in rows(one, outcome) if row["taken"]]
         return tables.store(self.card, one["backend"], one["op"], one["declared"], outcome.values, about, evidence)
 
 
-_STEPS = 100  # on the bar, for each table
+_STEPS = 100  # of the bar, for each table
 
 
-class _Teller:
-    """Shows the progress of one table on the bar."""
+class _TableProgress:
+    """The progress of one table on the bar."""
 
     def __init__(self, bar: Any, words: str, seconds: float, record: recording.Recording) -> None:
         self._bar, self._words, self._seconds, self._record, self._told = bar, words, seconds, record, 0
@@ -254,7 +253,6 @@ def _check_folder(card: Card) -> None:
 
 
 def _reset(card: Card, backends: Sequence[str], ops: Sequence[str], json: bool) -> int:
-
     removed = [str(file) for name in backends if (file := tables.reset(card, name, ops)) is not None]
     if json:
         output.emit({"card": asdict(card), "removed": removed})

@@ -1,4 +1,4 @@
-"""What ``kernelzoo tune`` measures and prints: tuners of launch tables, knobs, and trials as rows."""
+"""Helpers of ``kernelzoo tune``: tuners of launch tables, lists of knobs, and trials as rows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import planning
 from kernelzoo.measure.guard import Guard
+from kernelzoo.measure.planning import SimulatedPlanner
 from kernelzoo.measure.problems import Problem
 from kernelzoo.tables import Knob
 
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 
-def tuner_of(
-    one: Json, there: Guard | planning.Described, dtypes: Sequence[str], multiprocessors: int, rounds: int, **more: Any
+def make_tuner(
+    one: Json, there: Guard | SimulatedPlanner, dtypes: Sequence[str], multiprocessors: int, rounds: int, **more: Any
 ) -> Tuner:
-    """The tuner of a table, with ``more`` of its options. On a described device it only plans."""
+    """Return the tuner of a table; ``more`` are its options. For a simulated device it can only plan."""
     from kernelzoo.measure.tuning import Tuner
 
     def race(id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int) -> Any:
@@ -39,7 +40,7 @@ def tuner_of(
 
 
 def rows(one: Json, outcome: Outcome) -> list[Json]:
-    """Flat rows: every trial, then unmeasured knobs, then each verification."""
+    """Return flat rows: every trial, then unmeasured knobs, then each verification."""
     rows = []
     common = {"backend": one["backend"], "op": one["op"]}
     for trial in outcome.trials:
@@ -84,18 +85,18 @@ def show(one: Json, outcome: Outcome) -> None:
     console.print()
 
 
-def described(
+def plan_knobs(
     backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str], rounds: int, absent: dict[str, str]
 ) -> list[Json]:
-    """Knobs and their problems on a simulated device. ``absent`` gets the reason if the backend can't plan for it."""
+    """Return knobs and their problems on a simulated device. If the backend can't plan, ``absent`` gets the reason."""
     from kernelzoo.measure.tuning import TuningError
 
     options.check_names("architecture", [arch], ARCHITECTURES)
     rows = []
     try:
-        with planning.Described(backend, arch) as there:
+        with SimulatedPlanner(backend, arch) as there:
             for declared in there.tables([backend], ops)["declared"]:
-                tuner = tuner_of(declared, there, dtypes, ARCHITECTURES[arch].multiprocessors, rounds)
+                tuner = make_tuner(declared, there, dtypes, ARCHITECTURES[arch].multiprocessors, rounds)
                 rows += listed_knobs(declared, tuner)
     except TuningError:
         raise
@@ -105,7 +106,7 @@ def described(
 
 
 def listed_knobs(one: Json, tuner: Tuner) -> list[Json]:
-    """A row for each knob of a table: what it is, and where it would be measured."""
+    """Return a row for each knob of a table: what it is, and where it would be measured."""
     rows = []
     for knob, site in zip(tuner.knobs, tuner.surveys(tuner.knobs, {}), strict=True):
         problems = [problem.id for problem in site.problems] if site else []
@@ -117,7 +118,7 @@ def listed_knobs(one: Json, tuner: Tuner) -> list[Json]:
 def list_knobs(
     listed: Sequence[Json], where: str, rounds: int, minutes: float, absent: Mapping[str, str], json: bool
 ) -> int:
-    """Print what a run would measure; returns the exit status."""
+    """Print what a run would measure, and return the exit status."""
     from kernelzoo.measure import tuning
 
     if json:

@@ -20,17 +20,17 @@ from kernelzoo.operations import OPERATIONS
 Row = dict[str, Any]
 
 VERDICTS = ("wrong", "refused", UNDECIDABLE, "right")
-"""In the order of the table."""
+"""The verdicts, in the order of the table."""
 
 _STYLES = {"wrong": "red", "refused": "yellow", UNDECIDABLE: "yellow"}
 
 _CHEATS = ("false time", "not repeatable", "changes the process")
-"""Kinds of findings of turns that are timed."""
+"""Kinds of findings about timed runs."""
 
 
 @dataclass
 class Case:
-    """What was found of one solution."""
+    """The results of one solution so far."""
 
     file: str
     task: Task
@@ -41,16 +41,16 @@ class Case:
     undecided: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     failures: list[Row] = field(default_factory=list)
-    """What it raised, which is a fault only if it can run at all."""
+    """Workloads on which it raised an error. This makes it wrong only if it is right on another workload."""
     unjudged: str = ""
-    """Why a workload has no verdict, where its reference or the judge died or hung: it is not right then."""
+    """The reason why a workload has no verdict: its reference or the judge died or hung. No solution is right then."""
     wrong: Row | None = None
-    """The first workload on which it is wrong, crashes or hangs, which settles its verdict."""
+    """The first workload on which it is wrong, crashes or hangs. It settles the verdict."""
     times: list[tuple[float, float | None]] = field(default_factory=list)
-    """Seconds of a launch, and of the reference in the same rounds."""
+    """Seconds of its launch, and of the reference's in the same rounds."""
 
     def add(self, problem: Problem, failed: Row | None, seconds: float | None, reference: float | None) -> None:
-        """Note a workload: why it failed there, or its time where it has one."""
+        """Record a workload: why the solution failed on it, or else its time, if any."""
         if failed is None or failed.get("kind") == BUSY:
             self.right.append(problem)
             if seconds is not None:
@@ -67,7 +67,7 @@ class Case:
             self.wrong = failed
 
     def verdict(self, workloads: int, unmade: Sequence[str] = ()) -> Row:
-        """The verdict on workloads of so many. ``unmade``: why there are none of some."""
+        """Return the verdict. ``workloads``: their number. ``unmade``: reasons why some of them can't be made."""
         wrong = self.wrong or (self.failures[0] if self.failures and self.right else None)
         if wrong is not None:
             return self._told("wrong", kind_of(wrong), wrong["reason"], workloads) | {"case": _case(wrong)}
@@ -82,7 +82,7 @@ class Case:
         return self.refused(next(iter((*self.refusals, *unmade)), "it has no workload"), "", workloads)
 
     def refused(self, reason: str, kind: str = "", workloads: int = 0) -> Row:
-        """The verdict on a solution that can't be judged here."""
+        """Return the verdict on a solution that can't be judged here."""
         kind = kind or ("does not compile" if "can't be built" in reason else "can't run")
         return self._told("refused", kind, reason, workloads)
 
@@ -113,9 +113,9 @@ class Case:
 
 
 def problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
-    """The workloads of a definition by their bytes, and why some can't be made. Without any: the sizes that it means.
+    """Return a definition's workloads as problems, sorted by bytes, and the reasons why some can't be made.
 
-    An operation of a problem of KernelBench, or of a test of gpu-mode, has the sizes of its inputs.
+    Without workloads, as in KernelBench and gpu-mode, an operation has the sizes of its own inputs.
     """
     workloads = workloads_beside(task.path) if task.kind == "definition" else ()
     found, unmade = list[Any](), list[str]()
@@ -123,7 +123,7 @@ def problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
         dtype, meant = OPERATIONS[op].dtypes[0], OPERATIONS[op].hooks.get("sizes", ())
         for one in workloads or [{"axes": each, "inputs": {}} for each in meant]:
             try:
-                problem = sizes.of_workload(op, dtype, one)
+                problem = sizes.from_workload(op, dtype, one)
                 if problem not in found:
                     found.append(problem)
             except KernelZooError as error:
@@ -132,7 +132,7 @@ def problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
 
 
 def kind_of(failed: Row) -> str:
-    """The kind of a fault, by what the judge said of it."""
+    """Return the kind of a fault, taken from the judge's message."""
     reason, kind = failed["reason"], failed.get("kind", "")
     if failed["outcome"] == "failed":
         return "raises" if reason.startswith("raised") else "hangs" if reason.startswith("hung") else "crashes"
@@ -146,25 +146,24 @@ def kind_of(failed: Row) -> str:
 
 
 def _case(failed: Row) -> Row:
-    """A failing case in a few numbers."""
+    """Return the main facts of a failing case."""
     keys = ("dtype", "shape", "axes", "scalars", "place", "got", "expected")
     return {key: failed[key] for key in keys if key in failed}
 
 
-def unread(file: str, reason: str) -> Row:
-    """The verdict on a file that belongs to no definition."""
+def unread_verdict(file: str, reason: str) -> Row:
+    """Return the verdict on a file that belongs to no definition."""
     told = {"file": file, "solution": file, "definition": "", "verdict": "refused", "kind": "no solution"}
     return told | {"reason": reason}
 
 
-def counted(found: Iterable[Row]) -> str:
-    """How many there are of each verdict."""
+def count_text(found: Iterable[Row]) -> str:
     count = Counter(one["verdict"] for one in found)
     return ", ".join(f"{count[name]} {name}" for name in reversed(VERDICTS) if count[name]) or "none"
 
 
 def status(found: Iterable[Row]) -> int:
-    """The exit status: 1 if any is wrong, 2 if none could be judged."""
+    """Return the exit status: 1 if any verdict is wrong, else 0 if any is right, else 2."""
     said = {one["verdict"] for one in found}
     return 1 if "wrong" in said else 0 if "right" in said else 2
 
@@ -175,7 +174,7 @@ def show(found: Sequence[Row], judged: int, timed: int) -> None:
     sampled = any(one.get("workloads", 0) > judged for one in found)
     output.note(
         console,
-        f"{counted(found)}. Each is judged on {'a sample of ' if sampled else ''}at most {judged} workloads of its "
+        f"{count_text(found)}. Each is judged on {'a sample of ' if sampled else ''}at most {judged} workloads of its "
         f"definition, by size, and timed on at most {timed} of them; slow ones on these alone. µs: on the largest. "
         "speedup: the time of the reference, as it is written, over its own; the geometric mean. published: what its "
         "own set states.",
@@ -185,7 +184,7 @@ def show(found: Sequence[Row], judged: int, timed: int) -> None:
         speedup = output.number(1 / ratio) if (ratio := one.get("ratio")) else ""
         us = "" if one.get("median_us") is None else output.number(one["median_us"])
         published = output.number(stated) if (stated := one.get("published_speedup")) else ""
-        names = short(one["definition"]), short(one["solution"])
+        names = shorten(one["definition"]), shorten(one["solution"])
         rows.append([*names, one["verdict"], one["kind"], us, speedup, published])
     titles = "definition", "solution", "verdict", "kind", ">µs", ">speedup", ">published"
     kept = [place for place in range(len(titles)) if place < 4 or any(row[place] for row in rows)]
@@ -195,11 +194,11 @@ def show(found: Sequence[Row], judged: int, timed: int) -> None:
     output.show(console, made)
     for one, row in zip(order, rows, strict=True):
         if one["verdict"] != "right":
-            output.note(console, f"{'/'.join(filter(None, row[:2]))}: {told(one)}")
+            output.note(console, f"{'/'.join(filter(None, row[:2]))}: {verdict_text(one)}")
 
 
-def told(one: Row) -> str:
-    """A verdict in a sentence: the case in a few numbers, and why."""
+def verdict_text(one: Row) -> str:
+    """Return a verdict as a sentence with the failing case and the reason."""
     case = one.get("case") or {}
     axes = case.get("axes") or {}
     where = ",".join(f"{axis}={size}" for axis, size in axes.items()) or "x".join(map(str, case.get("shape", ())))
@@ -212,6 +211,6 @@ def told(one: Row) -> str:
     return f"{words}: {output.brief(re.sub(r' [(]gate seed [0-9]+[)]', '', one['reason']))}"
 
 
-def short(name: str, most: int = 30) -> str:
-    """A long name without its middle."""
+def shorten(name: str, most: int = 30) -> str:
+    """Shorten a long name by cutting out its middle."""
     return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-most // 2 :]}"

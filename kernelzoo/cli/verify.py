@@ -1,4 +1,4 @@
-"""``kernelzoo verify``: checks implementations against the contract, without timing."""
+"""``kernelzoo verify``: checks implementations against the contract, and times nothing."""
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,13 +22,13 @@ _DTYPES = ("float32", "bfloat16")
 """The dtypes of these shapes."""
 
 _SIZE = 300
-"""The size of each axis, or close to it, for operations that are not by rows."""
+"""The size of each axis, or close to it, for operations that do not work by rows."""
 
 _FEW = 5
-"""Cases of one kind of finding to print: one in full, the others by name. The JSON has all."""
+"""The most cases to print for one kind of finding: one in full, the others by name. The JSON has all."""
 
 Case = Annotated[
-    list[str], options.several("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated.")
+    list[str], options.repeated("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated.")
 ]
 
 
@@ -55,15 +55,15 @@ def verify(
     Exit status: 0; 1 for any finding; 2 for an unknown name, if what was asked for can't run here, or if an
     operation's own functions fail.
     """
-    patterns, ops, backends = ids or [], options.words(op), options.words(backend)
+    patterns, ops, backends = ids or [], options.split_words(op), options.split_words(backend)
     early = options.select_early(module, patterns, ops, backends)
-    if not module:  # it may add operations
+    if not module:  # a module may add operations
         _check_cases(case, dtype, dict.fromkeys(options.op_of(id) for id in early))
     seed = secrets.randbits(32) if seed is None else seed
     results, whole = dict[str, Any](), True
     console = output.console()
     options.use_their_tolerance(their_tolerance)
-    asked = processes.asked(module, device, gpus, patience, patterns, ops, backends)
+    asked = processes.guards_and_ids(module, device, gpus, patience, patterns, ops, backends)
     with asked as (guards, chosen), Bar(len(chosen)) as bar:
 
         def checked(guard: Guard, id: str) -> Iterator[dict[str, Any]]:
@@ -77,7 +77,7 @@ def verify(
                 seed=seed,
             )
             for finding in (*found["findings"], *found.get("beyond", ())):
-                finding["repeat"] = _again(finding, module, device, seed)
+                finding["repeat"] = _repeat_command(finding, module, device, seed)
             yield found | ({"gpu": guard.about.gpu} if guards.places else {})
 
         try:
@@ -93,13 +93,13 @@ def verify(
     wrong = [id for id, found in results.items() if found["findings"]]
     tried = [id for id, found in results.items() if found["passed"] or found["findings"]]
     unavailable = {id: found["unavailable"] for id, found in results.items() if found["unavailable"]}
-    missing = options.missing(patterns, backends, unavailable, chosen)
+    missing = options.why_missing(patterns, backends, unavailable, chosen)
     if json:
         told = {"device": guards.first.about.device_name, "seed": seed, "results": results, "wrong": wrong}
         told |= {} if whole else {"interrupted": True}
         output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:
-        output.absent(unavailable, missing)
+        output.print_unavailable(unavailable, missing)
         too_wide = {options.op_of(id): found["weak"] for id, found in results.items() if found["weak"]}
         for name, cases in faulty.items():
             _print_cases(f"{name} itself fails", cases, "red")
@@ -120,7 +120,7 @@ def verify(
 
 
 def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
-    """Cases that count for no implementation, and why, by operation."""
+    """Return by operation the cases that count against no implementation, each with the reason."""
     found: dict[str, dict[str, str]] = {}
     for id, result in results.items():
         if result[name]:
@@ -129,7 +129,7 @@ def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
 
 
 def _print_cases(what: str, cases: dict[str, str], style: str) -> None:
-    """Print once what is no kernel's fault."""
+    """Print an operation's own faults, which count against no kernel."""
     console = output.console()
     first, *others = cases
     also = f", also {', '.join(others[: _FEW - 1])}" if others else ""
@@ -140,7 +140,7 @@ def _print_cases(what: str, cases: dict[str, str], style: str) -> None:
 
 
 def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
-    """The large shapes in the dtypes that an operation takes, if this process knows it."""
+    """Return problems of real sizes, in those of the dtypes that the operation takes."""
     op = options.op_of(id)
     operation = OPERATIONS[op]
     known = [dtype for dtype in dtypes or _DTYPES if dtype in operation.dtypes]
@@ -174,11 +174,11 @@ def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[s
         raise options.OptionError("these options together leave no case")
 
 
-def _again(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: int) -> str:
+def _repeat_command(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: int) -> str:
     id, case = finding["id"], finding["case"]
     words = ["--case", case] if case else []
     words += ["--seed", str(seed)] if case.startswith(f"{options.op_of(id)}-") else []
-    return options.again("verify", id, modules, device, *words)
+    return options.repeat_command("verify", id, modules, device, *words)
 
 
 def _print(id: str, found: dict[str, Any]) -> None:
@@ -206,7 +206,7 @@ def _print_findings(findings: Sequence[dict[str, Any]]) -> None:
             continue
         first, *others = alike
         console.print(f"  {kind}{f' in {len(alike)} cases' if others else ''}:", style="bold")
-        for label, words in _told(first):
+        for label, words in _finding_lines(first):
             console.print(f"    {label:8} {words}")
         if others:
             names = ", ".join(finding["case"] for finding in others[: _FEW - 1])
@@ -214,8 +214,8 @@ def _print_findings(findings: Sequence[dict[str, Any]]) -> None:
             console.print(f"    also     {names}{more}")
 
 
-def _told(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The lines of a finding, each with its label."""
+def _finding_lines(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a finding, each with its label."""
     if finding["case"]:
         yield "case", finding["case"]
     if finding["shape"] is not None:

@@ -19,9 +19,9 @@ class Axes:
     where: str
     data: Json
     derived: dict[str, str] = field(default_factory=dict)
-    """Axes with an expression of free axes."""
+    """Derived axes, each with its expression of free axes."""
     rules: dict[str, str] = field(default_factory=dict)
-    """Variable axes that a constraint of the definition makes an expression."""
+    """Variable axes that a constraint of the definition defines, each with its expression."""
 
     def __post_init__(self) -> None:
         axes = self.data["axes"]
@@ -32,14 +32,14 @@ class Axes:
                         self.rules.setdefault(name, ast.unparse(right))
 
     def text(self, name: str, shape: Sequence[Any]) -> str:
-        """The axes of a tensor, as an operation declares them. Raises DefinitionError."""
+        """Return the axes of a tensor, as an operation declares them. Raises DefinitionError."""
         try:
             return " ".join(self.size(axis) for axis in shape)
         except ValueError as error:
             raise DefinitionError(f"{self.where}: {name} has {error}") from None
 
     def size(self, said: Any) -> str:
-        """A size: a number as text, a free axis, or a derived one. Raises ValueError."""
+        """Return a size: a number as text, a free axis, or a derived one. Raises ValueError."""
         said = str(said).strip()
         axis = self.data["axes"].get(said, {})
         if said.isdigit() or (axis.get("type") == "var" and said not in self.rules):
@@ -58,7 +58,7 @@ class Axes:
         return name
 
     def values(self, sizes: dict[str, Any]) -> dict[str, int]:
-        """The size of each axis by the definition's own name, from those of the operation's axes."""
+        """Return the size of each axis by the definition's own name, from those of the operation's axes."""
         known = {}
         for name in self.data["axes"]:
             size = self.size(name)
@@ -69,7 +69,7 @@ class Axes:
         return known
 
     def _inlined(self, said: str, within: tuple[str, ...]) -> str:
-        """An expression of free axes alone. Raises ValueError."""
+        """Return the expression in terms of free axes only. Raises ValueError."""
         axes = self.data["axes"]
         if said in axes:
             kind = axes[said]
@@ -96,7 +96,7 @@ class Axes:
         return ast.unparse(Inlined().visit(parsed))
 
     def _is_sized(self, node: ast.expr, name: str) -> bool:
-        """Whether an expression of a constraint has only numbers and other axes."""
+        """Whether an expression in a constraint has only numbers and other axes."""
         try:
             names = variables(ast.unparse(node))
         except ValueError:
@@ -105,7 +105,7 @@ class Axes:
 
 
 def constraints(data: Json) -> list[ast.expr]:
-    """The constraints that a definition lists, and those that its reference asserts."""
+    """Return the constraints that a definition lists, and those that its reference asserts."""
     texts, found = [text for text in data.get("constraints") or () if isinstance(text, str)], list[ast.expr]()
     for text in texts:
         with suppress(SyntaxError):
@@ -119,7 +119,7 @@ def constraints(data: Json) -> list[ast.expr]:
 
 
 def last_entries(data: Json) -> dict[str, str]:
-    """The axis that equals an input's last entry, by the input's name, as constraints say it."""
+    """Return the axis that equals an input's last entry, by the input's name, as constraints state it."""
     found = {}
     for node in constraints(data):
         match ast.parse(ast.unparse(node).replace(".item()", ""), mode="eval").body:

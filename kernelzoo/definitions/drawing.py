@@ -1,4 +1,4 @@
-"""How a definition's inputs are drawn: by its own function, a stated range, or the usual meaning of a name."""
+"""Draws a definition's inputs: by its own function, from a stated range, or by the usual meaning of a name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelzoo.operations import INTEGERS, Input
 from kernelzoo.operations.sampling import as_declared
 
 RANDOM = {"int8": (-128, 128), "uint8": (0, 256)}
-"""The range of an integer input that a workload calls random, as both sets say it."""
+"""The range of an integer input that a workload marks as random, by dtype, as both problem sets state it."""
 _RANDOM = (-1024, 1024)
 
 MEANT = (
@@ -31,26 +31,26 @@ MEANT = (
     (r"topk_ids", "distinct", ("num_experts",)),
     (r"\w*state\w*_indices", "distinct", ("pool_size", "state_cache_size", "num_states")),
 )
-"""What inputs hold, by name: lengths from 1 to a size, indices below it, or such that are distinct along the last axis.
-Then the sizes to look for."""
+"""Patterns of input names, the kind of their values, and the sizes to look for. Lengths go from 1 to a size. Indices
+are below it, and may be distinct along the last axis."""
 
 _BOUNDARIES = (
     (r"kv_indptr", ("num_kv_indices", "total_kv", "num_pages")),
     (r"qo_indptr", ("total_q", "batch_size")),
     (r"\w*indptr|cu_seq\w*", ("total_seq_len", "total_tokens")),
 )
-"""Offsets from 0, by name, and the size at which they end if no constraint says one."""
+"""Patterns of names of offsets from 0, and the sizes at which they end if no constraint states one."""
 
 Draw = Callable[[tuple[int, ...], str, Mapping[str, Any], "torch.Generator"], "torch.Tensor"]
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """How the inputs of a definition are drawn."""
+    """The way in which the inputs of a definition are drawn."""
 
     inputs: dict[str, Input]
     draws: Callable[..., Any] | None = None
-    """Draws all inputs, where they belong together."""
+    """A function that draws all inputs together, if they depend on each other."""
     scalars: Callable[..., dict[str, Any]] | None = None
     """The scalars that belong to drawn inputs."""
     least: dict[str, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Drawn:
 
 
 def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Drawn:
-    """How the inputs are drawn. Raises DefinitionError for integers of which nothing says which are legal."""
+    """Return how the inputs are drawn. Raises DefinitionError for integers whose range nothing states."""
     data = axes.data
     tensors = {key: tensor for key, tensor in data["inputs"].items() if tensor["shape"] is not None}
     text = {key: axes.text(key, tensor["shape"]) for key, tensor in tensors.items()}
@@ -74,7 +74,7 @@ def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Dr
     for key, tensor in tensors.items():
         low, high = tensor.get("low"), tensor.get("high")
         if tensor["dtype"] in INTEGERS and tensor["dtype"] != "bool" and low is None and high is None:
-            found = _meant(key, tensor, axes, ends) or _stated(key, tensor, workloads)
+            found = _usual_values(key, tensor, axes, ends) or _random_range(key, tensor, workloads)
             if found is None:
                 raise DefinitionError(
                     f"{axes.where}: nothing says which integers {key!r} may hold; "
@@ -86,7 +86,7 @@ def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Dr
             low, high = found
         inputs[own_name(key)] = Input(text[key], tensor["dtype"], low=_bound(axes, low), high=_bound(axes, high))
     least = {text[key]: 2 for key in tensors if _end(key, data, ends)}
-    return Drawn(inputs, _together(inputs, own) if own else None, least=least)
+    return Drawn(inputs, _draw_all(inputs, own) if own else None, least=least)
 
 
 def _bound(axes: Axes, said: Any) -> Any:
@@ -99,8 +99,8 @@ def _bound(axes: Axes, said: Any) -> Any:
     return int(size) if size.isdigit() else size
 
 
-def _meant(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -> Any:
-    """A range, or a function that draws, for an input whose name has a usual meaning; None for another."""
+def _usual_values(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -> Any:
+    """Return the range, or a function that draws, for an input whose name has a usual meaning; else None."""
     data = axes.data
     if end := _end(key, data, ends):
         first = next(found for one in data["inputs"] if (found := _end(one, data, ends)))
@@ -115,7 +115,7 @@ def _meant(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -> Any:
 
 
 def _end(key: str, data: Json, ends: Mapping[str, str]) -> str:
-    """The size at which the offsets in an input end; "" if it holds none."""
+    """Return the size at which the offsets in an input end; "" if it has no offsets."""
     for pattern, candidates in _BOUNDARIES:
         if re.fullmatch(pattern, key) and data["inputs"][key]["dtype"] in INTEGERS:
             return ends.get(key) or _first_known(candidates, data)
@@ -126,13 +126,13 @@ def _first_known(candidates: Sequence[str], data: Json) -> str:
     return next((one for one in candidates if all(name in data["axes"] for name in re.findall(r"\w+", one))), "")
 
 
-def _stated(key: str, tensor: Json, workloads: Sequence[Json]) -> tuple[int, int] | None:
-    """The range of an input that a workload calls random."""
+def _random_range(key: str, tensor: Json, workloads: Sequence[Json]) -> tuple[int, int] | None:
+    """Return the range of an input that a workload marks as random; None for other inputs."""
     said = {one["inputs"].get(key, {}).get("type") for one in workloads}
     return RANDOM.get(tensor["dtype"], _RANDOM) if "random" in said else None
 
 
-def _together(inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[..., Any]:
+def _draw_all(inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[..., Any]:
     def draws(sizes: Mapping[str, Any], generator: torch.Generator) -> Any:
         found = []
         for key, declared in inputs.items():
@@ -146,7 +146,7 @@ def _together(inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[...
 
 
 def _boundaries(end: str, first: str) -> Draw:
-    """Non-decreasing offsets from 0 to a size. Several inputs are cut alike: no part of a longer one is shorter."""
+    """Return a function that draws ascending offsets from 0 to a size. A longer input's parts are nowhere shorter."""
 
     def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
         last, least = (int(size) if size.isdigit() else int(sizes[size]) for size in (end, first))
@@ -161,7 +161,7 @@ def _boundaries(end: str, first: str) -> Draw:
 
 
 def _distinct(size: str) -> Draw:
-    """Indices that are distinct along the last axis, as far as there are enough."""
+    """Return a function that draws indices, distinct along the last axis if there are enough."""
 
     def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
         count = int(size) if size.isdigit() else int(sizes[size])
@@ -194,7 +194,7 @@ class _Custom:
         return tuple(found)
 
     def scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """The scalars for such sizes, found once: of tensors without memory, if the function takes such."""
+        """Return the scalars for these sizes, cached. The function gets tensors without memory if it works on them."""
         values = tuple(sorted(self._axes.values(dict(sizes)).items()))
         if values not in self._scalars:
             try:

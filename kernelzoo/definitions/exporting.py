@@ -19,11 +19,11 @@ from kernelzoo.operations.signature import wide_name
 
 
 def export_definition(name: str, dtype: str = "float32", path: str | Path | None = None) -> Json:
-    """An operation as a definition of flashinfer-bench, for one dtype of its first input.
+    """Return an operation as a definition of flashinfer-bench, for one dtype of its first input.
 
-    With ``path`` it is also written there. By rows, tensors have the axes (outer, n, inner). The reference is the
-    source of the operation's own, with what it uses of its module. Else it may only use math and torch. It computes in
-    float64. An operation loaded from a definition is that definition again.
+    With ``path`` it is also written there. Tensors of an operation by rows have the axes (outer, n, inner). The
+    reference is the source of the operation's own, with the names of its module that it uses. Other than these it may
+    only use math and torch. It computes in float64. An operation loaded from a definition gives that definition again.
 
     >>> from kernelzoo.definitions import export_definition
     >>> export_definition("min", "bfloat16")["axes"]
@@ -75,7 +75,7 @@ def _kind(value: object) -> str:
 
 
 def _code(name: str, outs: list[str]) -> str:
-    """Python code with a function ``run``."""
+    """Return Python code with a function ``run``."""
     op = OPERATIONS[name]
     function, first = op.hooks["reference"], next(iter(op.inputs))
     source = "\n\n\n".join(_sources(function, {}).values())
@@ -98,7 +98,7 @@ def _code(name: str, outs: list[str]) -> str:
 
 
 def _sources(function: FunctionType, found: dict[str, str]) -> dict[str, str]:
-    """The sources of a function and, before it, of what it uses of its module, by name."""
+    """Return the sources, by name, of a function and, before it, of the names of its module that it uses."""
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, FunctionType) and name not in found:

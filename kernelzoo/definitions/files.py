@@ -1,4 +1,4 @@
-"""Reads the files: their kind, and whether they are complete."""
+"""Reads definitions, solutions and workloads, and checks that they are complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DefinitionError(KernelZooError, ValueError):
 
 
 def read(path: str | Path) -> tuple[str, Any]:
-    """The kind of a file, ``"definition"``, ``"solution"`` or ``"workloads"``, and its contents.
+    """Return the kind of a file, ``"definition"``, ``"solution"`` or ``"workloads"``, and its contents.
 
     Nothing of it is run. Raises DefinitionError.
     """
@@ -48,7 +48,7 @@ _DEFINED = re.compile(r"^(?:def +|class +)?(\w+)(?= *[=(:])", re.MULTILINE)
 
 
 def names_in(path: str | Path) -> set[str]:
-    """The functions, classes and variables that a Python file defines at its top, also one that is no whole Python.
+    """Return the functions, classes and variables that a Python file defines at top level, even with syntax errors.
 
     Nothing of it is run.
     """
@@ -64,13 +64,13 @@ def names_in(path: str | Path) -> set[str]:
 
 
 def identifier(name: str) -> str:
-    """A name as an identifier: ``gpt_5_2`` for ``gpt-5.2``."""
+    """Return a name as an identifier: ``gpt_5_2`` for ``gpt-5.2``."""
     plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
     return f"_{plain}" if not plain or plain[0].isdigit() else plain
 
 
 def own_name(name: str) -> str:
-    """The name of a definition's input, output or axis in its operation: with ``_`` where it is taken."""
+    """Return the name of a definition's input, output or axis in its operation, with ``_`` added if it is reserved."""
     return f"{name}_" if name in (*ROW, *TAKEN, *HOOKS) and name != "out" else name
 
 
@@ -138,7 +138,7 @@ _DRAWS = re.compile(
 
 
 def drawing_calls(code: ast.Module, start: str) -> str:
-    """The random functions that a function of a module reaches, by name; "" if none."""
+    """Return the names of the random functions that a function of a module reaches; "" if none."""
     known = {node.name: node for node in code.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     left, seen, found = [start], {start}, list[str]()
     while left:
@@ -161,7 +161,7 @@ def _is_off(call: ast.Call) -> bool:
 
 
 def _check_solution(where: str | Path, data: Json) -> None:
-    """Check a solution, and complete it: files that lie beside, and what older forms leave out."""
+    """Check a solution, and complete it by the files beside it and by fields that older formats leave out."""
     spec = data["spec"]
     spec["languages"] = [language.lower() for language in spec.get("languages") or [spec["language"]]]
     if "::" not in spec["entry_point"]:

@@ -17,7 +17,7 @@ from kernelzoo.definitions.gpumode import is_folder, is_kernel
 from kernelzoo.definitions.kernelbench import is_problem, is_submission
 
 _NUMBERED = re.compile(r"level_?(\d+)_problem_?(\d+)_")
-"""How KernelBench names what it generates."""
+"""The names that KernelBench gives to generated files."""
 
 _LINKS = ("url", "link", "source_url", "homepage")
 """Keys of a solution that may hold an address."""
@@ -29,7 +29,7 @@ class Solution:
 
     path: Path
     name: str
-    """As its file says it, else the file's own."""
+    """The name that its file states, else the file's own name."""
     author: str = ""
     link: str = ""
     published: float | None = None
@@ -47,7 +47,7 @@ class Task:
     solutions: list[Solution] = field(default_factory=list)
 
     def digest(self, solution: Solution) -> str:
-        """Changes with any byte of the definition or the solution."""
+        """Return a hash of all bytes of the definition and the solution."""
         found = hashlib.sha256()
         paths = sorted(self.path.glob("*.*")) if self.path.is_dir() else [self.path]
         for path in (*paths, solution.path):
@@ -57,21 +57,21 @@ class Task:
 
 @dataclass(frozen=True)
 class Found:
-    """What lies in folders."""
+    """The definitions and solutions that were found in folders."""
 
     tasks: tuple[Task, ...]
     """Definitions that have solutions, by name."""
     refused: tuple[tuple[Path, str], ...]
-    """Files of solutions that can't be judged, and why."""
+    """Files of solutions that can't be judged, and the reason for each."""
     alone: int
     """Definitions without a solution."""
 
 
 def paired(definitions: Path, solutions: Path) -> Found:
-    """The definitions below one folder, each with its solutions below another. Either may be a single file.
+    """Return the definitions below one folder, each with its solutions below another. Either may be a single file.
 
     A solution of flashinfer-bench and SOL-ExecBench names its definition. A submission to KernelBench is named after
-    its problem, or lies in a folder named after it; so does one of gpu-mode.
+    its problem, or lies in a folder named after it. A submission to gpu-mode lies in such a folder.
 
     Raises DefinitionError if there is no definition or no solution.
     """
@@ -109,14 +109,14 @@ def paired(definitions: Path, solutions: Path) -> Found:
 
 
 def _below(folder: Path, pattern: str) -> Iterator[Path]:
-    """The files of a pattern, or the one that is named. Raises DefinitionError for a path without anything."""
+    """Yield the folder's files of a pattern, or the path itself if it is a file. Raises DefinitionError if neither."""
     if not folder.exists():
         raise DefinitionError(f"no file or folder {str(folder)!r}")
     yield from [folder] if folder.is_file() else sorted(folder.rglob(pattern))
 
 
 def _tasks(folder: Path, refused: dict[Path, str]) -> list[Task]:
-    """The definitions, also those that lack a part, as loading them will say."""
+    """Return the definitions, also those that lack a part. Loading these will raise an error."""
     found = list[Task]()
     for path in _below(folder, "*.json"):
         data = _json(path, refused)
@@ -130,7 +130,7 @@ def _tasks(folder: Path, refused: dict[Path, str]) -> list[Task]:
 
 
 def _json(path: Path, refused: dict[Path, str]) -> Json:
-    """What a file holds. One that is no JSON is refused."""
+    """Return a file's JSON object. A file that is no JSON is refused."""
     try:
         data = json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else {}
     except (OSError, ValueError) as error:
@@ -140,8 +140,8 @@ def _json(path: Path, refused: dict[Path, str]) -> Json:
 
 
 def _solutions(folder: Path, tasks: Sequence[Task], refused: dict[Path, str]) -> Iterator[tuple[Path, Any]]:
-    """Each file of a solution, with its data; None for a submission in Python. What is none, and should be, is refused:
-    what has a part of a solution, or lies in a folder that is named after a problem."""
+    """Yield each file of a solution with its data, which is None for a Python submission. JSON with only a part of a
+    solution is refused, and so is a Python file in a folder named after a problem that is no submission."""
     for path in _below(folder, "*.json"):
         data = _json(path, refused)
         if {"sources", "spec", "definition"} & data.keys() and not {"workload", "uuid"} & data.keys():
@@ -158,7 +158,7 @@ def _solutions(folder: Path, tasks: Sequence[Task], refused: dict[Path, str]) ->
 
 
 def _lacking(path: Path) -> str:
-    """Why a Python file is no submission."""
+    """Return why a Python file is no submission."""
     try:
         ast.parse(path.read_bytes())
     except SyntaxError as error:
@@ -169,7 +169,7 @@ def _lacking(path: Path) -> str:
 
 
 def _problem_of(path: Path, tasks: Sequence[Task]) -> Task:
-    """The problem of a submission. Raises LookupError."""
+    """Return the problem of a submission. Raises LookupError."""
     kernel = is_kernel(path)
     fitting = [task for task in tasks if task.kind == ("folder" if kernel else "problem")]
     named = [task for task in fitting if task.name in path.parts[:-1]]
@@ -188,7 +188,7 @@ def _problem_of(path: Path, tasks: Sequence[Task]) -> Task:
 
 
 def _common(problem: Path, path: Path) -> int:
-    """How many folders above a problem's own name also lie above a submission, innermost first."""
+    """Return the number of parent folders that a problem and a submission share by name, the innermost first."""
     above = list(reversed(path.resolve().parts))
     names = list(reversed(problem.resolve().parts))
     if names[0] not in above:
@@ -198,7 +198,7 @@ def _common(problem: Path, path: Path) -> int:
 
 
 def _published(folders: Iterable[Path]) -> dict[tuple[str, str], float]:
-    """The speedup that traces state, by definition and solution: the geometric mean of the workloads that passed."""
+    """Return the speedup that traces state, by definition and solution: the geometric mean of passed workloads."""
     stated = dict[tuple[str, str], list[float]]()
     for path in sorted({path for folder in folders if folder.is_dir() for path in folder.rglob("*.jsonl")}):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -28,7 +28,7 @@ _CODE = "def run(*tensors):\n    return _kernelzoo_run(tensors)\n"
 _DEVICE = "_kernelzoo_device"
 
 _folders: list[Folder] = []
-"""The problems that are loaded."""
+"""The problems that are loaded, the last one at the end."""
 
 
 class Folder:
@@ -38,7 +38,7 @@ class Folder:
         self.path, self.task = path, _read(path / "task.yml")
         self.operations: dict[str, Entry] = {}
         self.stage = children.scratch()
-        """With the files that it names."""
+        """A temporary folder with the files that the task names."""
         for file in self.task["files"]:
             if not file["source"].startswith("@") and (path / file["source"]).is_file():
                 shutil.copyfile(path / file["source"], self.stage / Path(file["name"]).name)
@@ -86,21 +86,21 @@ class Entry:
         if strange := [type(x).__name__ for x in several if not isinstance(x, torch.Tensor)]:
             raise TypeError(f"ref_kernel returned {strange[0]}, must return tensors")
         self.results = [x.to(unset.get(tuple(x.shape), x.dtype)) for x in several]
-        """In the dtype of memory that is left for them: a reference may return a wider one."""
+        """The reference's results, in the dtypes of the buffers for them. A reference may return a wider dtype."""
 
     def drawn(self, device: torch.device, seed: int) -> Any:
-        """New data, as the problem draws it."""
+        """Draw new data by the problem's own function."""
         self.folder.space[_DEVICE] = str(device)
         given = {**self.given, **({"seed": seed} if "seed" in self.given else {})}
         return self.folder.space["generate_input"](**given)
 
     def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
-        """The inputs by name, drawn anew by the global generator's seed."""
+        """Draw the inputs anew, by the global generator's seed, and return them by name."""
         tensors = list(leaves(self.drawn(device, int(torch.randint(2**30, (1,))))))
         return {f"x{place}": x for place, x in enumerate(x for n, x in enumerate(tensors) if n not in self.buffers)}
 
     def filled(self, tensors: Sequence[torch.Tensor], outs: Sequence[torch.Tensor] = ()) -> Any:
-        """The data with these inputs; outputs, or new memory, are in the place of buffers."""
+        """Return the data with these inputs. Its buffers are replaced by the outputs, or by new memory."""
         left, spare, every = list(tensors), list(outs), []
         wide = any(x.dtype == torch.float64 for x in tensors)
         for number, (shape, dtype) in enumerate(self.shapes):
@@ -114,27 +114,27 @@ class Entry:
         return rebuilt(self.data, iter(every))
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Any:
-        """The reference's results."""
+        """Return the reference's results."""
         self.folder.space[_DEVICE] = tensors[0].device.type
         return self.folder.space["ref_kernel"](self.filled(tensors))
 
     def calling(self, function: Callable[[Any], Any]) -> Callable[..., Any]:
-        """What makes the call of a submission, for :func:`bind_returning`."""
+        """Return the function that makes calls of a submission, for :func:`bind_returning`."""
         return lambda arguments, outs: partial(function, self.filled(arguments, outs))
 
     def expects(self, args: Arguments) -> Checked:
-        """The problem's own check for a call."""
+        """Return the problem's own check for a call."""
         return Checked(self, tuple(x.clone() for x in args.inputs))
 
 
 class Checked:
-    """What ``check_implementation`` accepts for these inputs."""
+    """The problem's own check by ``check_implementation``, for these inputs."""
 
     def __init__(self, entry: Entry, inputs: tuple[torch.Tensor, ...]) -> None:
         self._entry, self._inputs = entry, inputs
 
     def check(self, outs: Sequence[torch.Tensor]) -> None:
-        """Raise ContractError, with the words of the problem, for results that its check rejects."""
+        """Raise ContractError, with the check's own message, for results that it rejects."""
         entry, copies = self._entry, [out.clone() for out in outs]
         data = entry.filled([x.clone() for x in self._inputs])
         entry.folder.space[_DEVICE] = self._inputs[0].device.type
@@ -154,9 +154,9 @@ def is_folder(path: str | Path) -> bool:
 def load_folder(path: str | Path) -> tuple[Operation, ...]:
     """Read a problem of gpu-mode, and declare an operation for each of its tests. **This runs its code.**
 
-    On a GPU its benchmarks become operations too. Inputs are drawn by ``generate_input``, which gets a seed. Memory
-    that it leaves unset is where a kernel may put results, in its dtype. ``ref_kernel`` is the reference, judged as a
-    definition's. Where ``check_implementation`` does not ask it, that check decides, as it is.
+    On a GPU its benchmarks become operations too. Inputs are drawn by ``generate_input``, which gets a seed. A tensor
+    that it leaves unset is a buffer for results, in its dtype. ``ref_kernel`` is the reference, judged as a
+    definition's. If ``check_implementation`` does not use it, that check decides alone.
 
     Raises DefinitionError for a problem that fails.
     """
@@ -206,7 +206,7 @@ def load_kernel(path: str | Path) -> None:
 
 
 def leaves(data: Any) -> Iterator[torch.Tensor]:
-    """The tensors in nested tuples, lists and dicts, in order."""
+    """Yield the tensors in nested tuples, lists and dicts, in order."""
     if isinstance(data, torch.Tensor):
         yield data
     elif isinstance(data, list | tuple | dict):
@@ -215,7 +215,7 @@ def leaves(data: Any) -> Iterator[torch.Tensor]:
 
 
 def rebuilt(data: Any, tensors: Iterator[torch.Tensor]) -> Any:
-    """The same nested data with these tensors in place of its own."""
+    """Return the same nested data with these tensors in place of its own."""
     if isinstance(data, torch.Tensor):
         return next(tensors)
     if isinstance(data, dict):
@@ -234,7 +234,7 @@ class _Placed(ast.NodeTransformer):
 
 
 def _read(path: Path) -> Json:
-    """The files, tests and benchmarks of a task: lists of mappings, each in a line of its own."""
+    """Return a task's files, tests and benchmarks: lists of mappings, each in a line of its own."""
     found: dict[str, list[Any]] = {"files": [], "tests": [], "benchmarks": []}
     part = ""
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -255,7 +255,7 @@ def _read(path: Path) -> Json:
 
 
 def _mentions(code: ast.Module, function: str, name: str) -> bool:
-    """Whether the definition of a function, or what it is assigned, uses a name."""
+    """Whether a function's definition, or the expression assigned to it, uses a name."""
     for node in code.body:
         named = isinstance(node, ast.FunctionDef) and node.name == function
         named |= isinstance(node, ast.Assign) and any(getattr(one, "id", "") == function for one in node.targets)

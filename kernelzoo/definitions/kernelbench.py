@@ -27,7 +27,7 @@ def run(*tensors):
     with torch.no_grad():
         return _kernelzoo_models[str(device), wide](*_kernelzoo_arguments(tensors))
 """
-"""What is added to a problem's code. Weights are float64 where an input is, and made before anything is widened."""
+"""The reference's code for a problem. Weights are float64 if an input is, and are made before anything is widened."""
 
 _problems: dict[str, Problem] = {}
 """The problems that are loaded, by the name of the operation."""
@@ -47,17 +47,17 @@ class Problem:
             self.results = model(*self.made)
 
     def arguments(self, device: torch.device) -> list[Any]:
-        """What a call of the model gets, on a device."""
+        """Return the arguments of a call of the model, on a device."""
         with torch.device(device):
             return list(self.space["get_inputs"]())
 
     def filled(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
-        """The arguments of the model, with these tensors in place of its own."""
+        """Return the arguments of the model, with these tensors in place of its own."""
         left = list(tensors)
         return [left.pop(0) if isinstance(x, torch.Tensor) else x for x in self.made]
 
     def prepare(self, device: torch.device) -> None:
-        """Make the model on a device, and its copy in float64, unless there are such."""
+        """Make the model on a device, and its copy in float64, unless they exist."""
         import copy
 
         if (str(device), False) not in self.models:
@@ -66,19 +66,19 @@ class Problem:
             self.models[str(device), True] = copy.deepcopy(model).double()
 
     def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
-        """The tensors among the arguments, drawn anew."""
+        """Draw the arguments anew, and return the tensors among them by name."""
         tensors = [x for x in self.arguments(device) if isinstance(x, torch.Tensor)]
         return {f"x{number}": x for number, x in enumerate(tensors)}
 
 
 def built(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
-    """A model on the host. The seed of its weights is KernelBench's own."""
+    """Make a model on the host. The seed of its weights is KernelBench's own."""
     with seeded(42, torch.device("cpu")):
         return model(*init())
 
 
 def is_problem(path: str | Path) -> bool:
-    """Whether a file is a problem of KernelBench, if maybe an incomplete one. Nothing of it is run."""
+    """Whether a file is a problem of KernelBench, perhaps an incomplete one. Nothing of it is run."""
     names = names_in(path)
     return "Model" in names and len({"get_inputs", "get_init_inputs"} & names) > ("ModelNew" in names)
 
@@ -91,7 +91,7 @@ def is_submission(path: str | Path) -> bool:
 def load_problem(path: str | Path) -> Operation:
     """Read a problem of KernelBench, and declare its operation. **This runs its code.**
 
-    Its inputs are the tensors that ``get_inputs`` returns, drawn anew by it each time, in its sizes. Its ``__init__``
+    Its inputs are the tensors that ``get_inputs`` returns, which draws new values each time. The model's ``__init__``
     makes the weights from a seed that a submission shares. It is judged as :func:`kernelzoo.load_definition` says.
 
     Raises DefinitionError for a problem that fails, or one that draws random numbers.

@@ -26,7 +26,7 @@ REFERENCE = "reference"
 """The backend, and its only variant, that runs a definition's reference unchanged."""
 
 EXPECTS = "_kernelzoo_expects"
-"""Among the names given to a reference: what a problem's own check accepts for a call."""
+"""A name given to a reference: the function that returns the problem's own check for a call."""
 
 _LARGEST = 1e15
 """The largest finite input: most references square their inputs in float32."""
@@ -50,18 +50,18 @@ loaded: dict[str, Loaded] = {}
 def load_definition(path: str | Path) -> Operation:
     """Read a definition of flashinfer-bench or SOL-ExecBench, and declare its operation. **This runs its reference.**
 
-    Axes become named axes. An expression becomes a derived size, and so does an axis that a constraint says. Inputs
+    Axes become named axes. An expression becomes a derived size, and so does an axis that a constraint defines. Inputs
     without a shape become scalars: of the workloads beside the file, else 1. An axis that no input has is a scalar too.
     Inputs are drawn by ``custom_inputs_entrypoint``, if there is one. Integers need a range: keys ``low`` and ``high``,
-    a usual name such as ``kv_indptr``, or a workload that calls them random.
+    a usual name such as ``kv_indptr``, or a workload that marks them as random.
 
     The right result is the reference in float64, whatever dtypes its code converts to. The allowed error is two
     roundings of the first input's dtype, plus float32 arithmetic by the longest axis. It applies to the result and to
-    each input; six nearby inputs show the effect. Four times the error that the reference itself makes there, as it is
-    written, is allowed beside. For one element in 1000 the worst of its row, or of nine elements of its size, counts.
-    The output's rounding comes on top. A case in which the reference breaks its bounds is undecidable, and counts for
-    nobody. Finite values are at most 1e15, since most references square them in float32. The reference itself is
-    registered as ``reference/NAME/reference``.
+    each input; six nearby inputs show the effect. On these, four times the error of the reference as it is written is
+    allowed in addition. For one element in 1000, the worst error of its row or of nine elements of similar magnitude
+    counts. The output's rounding comes on top. If the reference itself exceeds its bounds, the case is undecidable, and
+    no kernel is judged by it. Finite values are at most 1e15, since most references square them in float32. The
+    reference itself is registered as ``reference/NAME/reference``.
 
     Raises DefinitionError for a file that is no definition, or one that can't be judged; the message says why.
     """
@@ -81,7 +81,7 @@ def declare(
         raise DefinitionError(f"{path}: it takes no tensor")
     if scalars := [key for key, tensor in data["outputs"].items() if tensor["shape"] is None]:
         raise DefinitionError(f"{path}: its output {', '.join(scalars)} is no tensor")
-    if data.get("custom_inputs_entrypoint"):  # whose function may ask for what workloads alone say
+    if data.get("custom_inputs_entrypoint"):  # its function may ask for axes that only workloads state
         said = {axis: {"type": "var"} for one in workloads for axis in one["axes"]}
         data = {**data, "axes": {**said, **data["axes"]}}
     run, axes = Reference(data, where, given or {}), Axes(where, data)
@@ -128,7 +128,7 @@ def declare(
     operation(dtypes=(first,), name=name)(type(name, (), body))
     loaded[name] = Loaded(order, data, workloads)
     if known is None:
-        registry.register(REFERENCE, name, REFERENCE)(_plainly(name, run, order))
+        registry.register(REFERENCE, name, REFERENCE)(_bind_reference(name, run, order))
     return OPERATIONS[name]
 
 
@@ -165,7 +165,7 @@ def declare_drawn(
 
 
 def _tolerated(name: str, run: Reference, args: Arguments) -> Tolerated:
-    """What the set's own tolerance accepts. SOL-ExecBench's default, where no workload states one."""
+    """Return the check by the set's own tolerance, or by SOL-ExecBench's default if no workload states one."""
     op = OPERATIONS[name]
     given, _ = arguments_of(name, args.inputs, zip_dict(op.scalars, args.scalars))
     results = [result.to(dtype) for result, dtype in zip(run.copied(given), op.out_dtypes(args), strict=True)]
@@ -174,7 +174,7 @@ def _tolerated(name: str, run: Reference, args: Arguments) -> Tolerated:
 
 
 def workloads_beside(path: Path) -> tuple[Json, ...]:
-    """The workloads of a definition: ``workload.jsonl`` in its folder, or where flashinfer-bench has them.
+    """Return a definition's workloads: ``workload.jsonl`` in its folder, or the file where flashinfer-bench has them.
 
     Raises DefinitionError for a file that holds something else.
     """
@@ -193,7 +193,7 @@ def workloads_beside(path: Path) -> tuple[Json, ...]:
 
 
 def _unbound(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *, every: bool) -> list[str]:
-    """Free axes that no input has, so that a call must say their size. ``every``: also those that no tensor has."""
+    """Return the free axes that no input has, whose size a call must state. ``every``: also those without a tensor."""
     from kernelzoo.operations.derived import variables
 
     bound = {name for one in inputs.values() for name in one.names}
@@ -205,7 +205,7 @@ def _unbound(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, Any], 
 
 
 def _scalar(key: str, axes: Axes, workloads: Sequence[Json]) -> Scalar:
-    """A scalar input: the values that workloads give it, the first as default; the axis of its name; else 1."""
+    """Return a scalar input: its axis's value, else those of workloads, the first as default, else 1."""
     tensor, axis = axes.data["inputs"][key], axes.data["axes"].get(key, {})
     if axis.get("type") == "const":
         return Scalar(axis["value"])
@@ -220,7 +220,7 @@ def _scalar(key: str, axes: Axes, workloads: Sequence[Json]) -> Scalar:
     return Scalar(1.0, also=(0.375,)) if "float" in tensor["dtype"] else Scalar(1)
 
 
-def _plainly(name: str, run: Reference, order: Sequence[str]) -> Callable[..., Launch]:
+def _bind_reference(name: str, run: Reference, order: Sequence[str]) -> Callable[..., Launch]:
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(name, tensors, scalars)
 
@@ -242,7 +242,7 @@ def _plainly(name: str, run: Reference, order: Sequence[str]) -> Callable[..., L
 def arguments_of(
     name: str, tensors: tuple[torch.Tensor, ...], scalars: Mapping[str, Any]
 ) -> tuple[list[Any], tuple[torch.Tensor, ...]]:
-    """A call's arguments in the definition's own order, and the outputs."""
+    """Return a call's arguments in the definition's own order, and the outputs."""
     op, order = OPERATIONS[name], loaded[name].names
     given = {**dict(zip(op.inputs, tensors, strict=False)), **scalars}
     return [given[key] for key in order], tensors[len(op.inputs) :]

@@ -1,4 +1,4 @@
-"""Sizes that a definition means: those of its workloads, and smaller ones that keep what holds in all of them."""
+"""Sizes for a definition: those of its workloads, and smaller ones with the properties that all workloads share."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from kernelzoo.definitions.files import Json, own_name
 from kernelzoo.operations.derived import variables
 
 _STARTS = ((3, 2, 5, 4, 7), (1, 1, 2, 3, 1), (2, 4, 8, 16, 2), (17, 9, 33, 5, 6))
-"""Sizes to begin with where no workload says any."""
+"""Sizes to begin with if no workload states any."""
 
 _MOST = 2**16
-"""Elements of the largest tensor of a small case, where the definition's constants allow so few."""
+"""The most elements of a small case's largest tensor, if the definition's constants allow so few."""
 
 
 _PLAIN = (
     ast.Compare | ast.BinOp | ast.UnaryOp | ast.Name | ast.Constant | ast.Load | ast.cmpop | ast.operator | ast.unaryop
 )
-"""The parts of a constraint of sizes alone."""
+"""The syntax nodes of a constraint that has only sizes."""
 
 
 def meant_sizes(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json], least: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """A few small sizes of the free axes, smallest first. ``texts``: each tensor's axes; ``least``: least sizes."""
+    """Return a few small sizes of the free axes, smallest first. ``texts``: each tensor's axes; ``least``: minima."""
     found = list[dict[str, int]]()
     known = _known(axes, free, texts, workloads)
     starts = (dict(zip(free, cycle(start), strict=False)) for start in _STARTS)
@@ -41,7 +41,7 @@ def meant_sizes(
 def workload_sizes(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json]
 ) -> list[dict[str, int]]:
-    """The sizes of the smallest, the middle and the largest workload that says every free axis."""
+    """Return the sizes of the smallest, the middle and the largest workload that states every free axis."""
     order = sorted(_known(axes, free, texts, workloads), key=lambda sizes: _elements(sizes, texts, axes))
     found = [order[place] for place in (0, len(order) // 2, -1)] if order else []
     return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
@@ -50,7 +50,7 @@ def workload_sizes(
 def _known(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json]
 ) -> list[dict[str, int]]:
-    """The sizes of free axes in each workload that says all. None is empty, but an axis that no tensor has may be 0."""
+    """Return the free axes' sizes in each workload that states all. Only an axis that no tensor has may be 0."""
     said = [{own_name(axis): size for axis, size in one["axes"].items()} for one in workloads]
     used = {name for names in (*texts, *map(variables, axes.derived.values())) for name in names}
     least = {axis: int(axis in used) for axis in free}
@@ -60,7 +60,7 @@ def _known(
 def _scaled(
     free: Sequence[str], texts: Sequence[Sequence[str]], known: Sequence[Mapping[str, int]], axes: Axes
 ) -> Iterator[dict[str, int]]:
-    """The smallest workloads, scaled down: multiples stay multiples, and equal axes or those one apart stay so."""
+    """Yield the smallest workloads, scaled down. Multiples stay multiples; equal axes, or those one apart, stay so."""
     steps = {axis: _step([one[axis] for one in known]) for axis in free}
     divisors = {axis: math.gcd(math.gcd(*(one[axis] for one in known)), 128) for axis in free}
     fixed = {axis for axis in free if len({one[axis] for one in known}) == 1 and len(known) > 2}
@@ -81,12 +81,12 @@ def _scaled(
 
 
 def _step(sizes: Sequence[int]) -> int:
-    """What divides all sizes, up to 128; else the least of them, if it is small."""
+    """Return the greatest common divisor of all sizes and 128. A least size of at most 4 is used if it is larger."""
     return max(math.gcd(math.gcd(*sizes), 128), min(sizes) if min(sizes) <= 4 else 1)
 
 
 def _elements(sizes: Mapping[str, int], texts: Sequence[Sequence[str]], axes: Axes) -> int:
-    """The elements of the largest tensor."""
+    """Return the number of elements of the largest tensor."""
     from kernelzoo.operations.derived import completed_sizes
 
     found = completed_sizes(axes.derived, sizes)
@@ -94,7 +94,7 @@ def _elements(sizes: Mapping[str, int], texts: Sequence[Sequence[str]], axes: Ax
 
 
 def _fitted(sizes: dict[str, int], axes: Axes) -> dict[str, int] | None:
-    """The sizes, enlarged until the constraints of the definition hold; None if they don't in a few steps."""
+    """Return the sizes, enlarged until the constraints of the definition hold; None if they don't in a few steps."""
     tests = [node for node in constraints(axes.data) if isinstance(node, ast.Compare)]
     sizes = dict(sizes)
     for _ in range(40):
@@ -105,15 +105,15 @@ def _fitted(sizes: dict[str, int], axes: Axes) -> dict[str, int] | None:
         wrong = next((node for node in tests if _holds(node, values) is False), None)
         if wrong is None:
             return sizes
-        raised = _raised(wrong, sizes)
-        if raised == sizes:
+        closer = _closer_sizes(wrong, sizes)
+        if closer == sizes:
             return None
-        sizes = raised
+        sizes = closer
     return None
 
 
 def _holds(node: ast.Compare, values: Mapping[str, int]) -> bool | None:
-    """Whether a constraint of sizes alone holds; None for one of other things."""
+    """Whether a constraint that has only sizes holds; None for any other constraint."""
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     if not names <= {*values} or not all(isinstance(each, _PLAIN) for each in ast.walk(node)):
         return None
@@ -123,8 +123,8 @@ def _holds(node: ast.Compare, values: Mapping[str, int]) -> bool | None:
         return None
 
 
-def _raised(node: ast.Compare, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Sizes closer to what a constraint asks: a multiple, or a larger one on the side that must be larger."""
+def _closer_sizes(node: ast.Compare, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return sizes closer to a constraint: a multiple, the value asked for, or twice the side that must be larger."""
     found, right = dict(sizes), node.comparators[0]
     match node.left, node.ops[0], right:
         case ast.BinOp(left=ast.Name(id=name), op=ast.Mod(), right=ast.Constant(value=int(step))), ast.Eq(), _:

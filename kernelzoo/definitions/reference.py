@@ -18,32 +18,32 @@ from kernelzoo.operations.expected import Rare
 from kernelzoo.operations.meaning import is_number
 
 _TRIES, _STEP = 6, 2.0**-12
-"""How often inputs are changed at random to learn the effect of rounding, and by what share at least."""
+"""The number of random changes of the inputs that show the effect of rounding, and their least relative size."""
 
 _LEARNT = (1, 3, _TRIES)
-"""Tries after which a check asks whether the error that was learnt is enough for a result. First it asks before any."""
+"""The numbers of tries after which ``errors`` yields a bound. It yields a first bound before any try."""
 
 CHANGES = "its reference changes its input"
-"""How the reason begins where one changes an input and returns it: of an input changed already, nothing is right."""
+"""The start of the reason for a reference that changes an input. Its second run would have another right result."""
 
 RANDOM = "its reference draws random numbers"
-"""How the reason begins where results differ for the same inputs."""
+"""The start of the reason for a reference whose results differ for the same inputs."""
 
 ONE_OF_SEVERAL = "_kernelzoo_one_of_several"
-"""Among the names given to a reference: that its result is one of several right ones, so that it may draw it."""
+"""A name given to a reference if several results are right, so that it may draw random numbers."""
 
 PREPARE = "_kernelzoo_prepare"
 """A function of a reference's code that is called with a device before the reference runs in float64."""
 
 _WINDOW = 9
-"""Elements of about the same size whose errors count for each other."""
+"""The number of elements of similar magnitude whose errors are pooled."""
 
 _PIECE = 2**24
-"""Elements that are sorted by their size at once."""
+"""The most elements that are sorted by magnitude at once."""
 
 _OWN, _SHARE = 4.0, 1e-3
-"""How many times the error of the reference, as it is written, is allowed; and the share of elements for which that of
-the worst neighbour counts. A right kernel that adds up in another order is off by more than fourfold now and then."""
+"""The allowed multiple of the reference's own error, and the share of elements for which the worst neighbour's error
+counts. A right kernel that adds in another order exceeds four times that error now and then."""
 
 
 class Reference:
@@ -58,7 +58,7 @@ class Reference:
         self._keywords = _keywords(data, where)
 
     def right(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """The results in float64. Raises UndecidableError where the reference as it is written fails too."""
+        """Return the results in float64. Raises UndecidableError if the reference as it is written fails too."""
         try:
             return self.wide([_copied(x) for x in arguments])
         except (KernelZooError, MemoryError, torch.OutOfMemoryError):
@@ -72,7 +72,7 @@ class Reference:
             raise
 
     def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """The results for inputs in the definition's order, in the order of its outputs."""
+        """Return the results for inputs in the definition's order, in the order of its outputs."""
         with torch.no_grad():
             if self._keywords is None:
                 found = self._function(*arguments)
@@ -81,9 +81,9 @@ class Reference:
         return in_order(found, self._outputs)
 
     def copied(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """The results for copies of the inputs. Raises UndecidableError if it changes a copy and returns it, or draws
-        random numbers. One that leaves the global generators as they are draws none; else the same results must come
-        again, as of one that seeds itself."""
+        """Return the results for copies of the inputs. Raises UndecidableError if the reference changes a copy and
+        returns it, or draws random numbers. It draws them if the global generators' states change and a second run
+        gives other results. A reference that seeds itself gives the same."""
         copies, before = [_copied(x) for x in arguments], _generators(arguments)
         found = self(copies)
         for name, x in zip(self._inputs, copies, strict=True):
@@ -97,7 +97,7 @@ class Reference:
         return found
 
     def wide(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """The results in float64. Conversions to narrower floats convert to float64."""
+        """Return the results in float64. Conversions to narrower floats convert to float64."""
         from kernelzoo.torch_private import dispatch_mode
 
         narrow = {torch.float32, torch.float16, torch.bfloat16}
@@ -125,9 +125,9 @@ class Reference:
 
 
 def in_order(found: Any, outputs: Iterable[str]) -> tuple[Any, ...]:
-    """What a function returned, in the order of the outputs. It is a tensor, several, or a dict by name.
+    """Return a function's results in the order of the outputs. ``found`` is a tensor, several, or a dict by name.
 
-    No method of a class of its own is called, which could do the work after the clock.
+    No method of a subclass is called, since it could do the work after the timing.
     """
     if isinstance(found, dict):
         plain = dict(dict.items(found))
@@ -137,14 +137,14 @@ def in_order(found: Any, outputs: Iterable[str]) -> tuple[Any, ...]:
 
 
 def hook_of(results: Callable[[Sequence[Any]], tuple[Any, ...]], order: tuple[str, ...]) -> Callable[..., Any]:
-    """A hook of the operation: results for inputs in this order."""
+    """Return a hook of the operation that gives the results for inputs in this order."""
     return named(lambda **given: _one(results([given[name] for name in order])), order)
 
 
 def errors_of(
     run: Reference, order: tuple[str, ...], dtypes: Mapping[str, str], outs: Sequence[str]
 ) -> Callable[..., Iterator[Any]]:
-    """The hook ``errors``, learnt from the reference on nearby inputs. ``dtypes``: of the inputs but scalars."""
+    """Return the hook ``errors``, learnt from the reference on nearby inputs. ``dtypes``: those of tensor inputs."""
     floats = [dtype for dtype in dtypes.values() if dtype in FLOATS]
 
     def errors(unit: float, tiny: float, ref: Any, **given: Any) -> Iterator[Any]:
@@ -189,7 +189,7 @@ def errors_of(
 
 
 def error_of(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Callable[..., Any]:
-    """The hook ``error``: the last of ``errors`` that all elements may have."""
+    """Return the hook ``error``: the last bound of ``errors`` that holds for all elements."""
 
     def error(**given: Any) -> Any:
         *_, last, _ = errors(**given)
@@ -199,7 +199,7 @@ def error_of(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Ca
 
 
 def _smoothed(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch.Tensor:
-    """The mean, or the worst, of neighbours in that order."""
+    """Return each element's mean over its neighbours in that order, or if ``worst``, their maximum."""
     some, places = own[order].view(1, 1, -1), (_WINDOW, 1, _WINDOW // 2)
     if worst:
         around = torch.nn.functional.max_pool1d(some, *places)
@@ -209,8 +209,8 @@ def _smoothed(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch.Tens
 
 
 def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tensor:
-    """At least the mean error of elements of about the same size. ``worst``: or the worst of those, and of a row. Few
-    tries may show none, and beside the kink of a ReLU few elements do."""
+    """Raise each error to the mean of elements of similar magnitude; if ``worst``, to their and the row's maximum. Few
+    tries may show no error, and near the kink of a ReLU few elements do."""
     if own.numel() < _WINDOW:
         return own
     pieces = -(-own.numel() // _PIECE)  # of large tensors, to save memory
@@ -222,7 +222,7 @@ def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tenso
 
 
 def _near(x: Any, dtype: str, generator: torch.Generator) -> Any:
-    """An input in its own dtype. Floats that torch computes in are a few units in the last place away."""
+    """Return an input in its own dtype. Floats that torch computes in are moved by a few units in the last place."""
     if dtype not in FLOATS:
         return _narrowed(x, dtype) if dtype else x
     signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
@@ -230,7 +230,7 @@ def _near(x: Any, dtype: str, generator: torch.Generator) -> Any:
 
 
 def _narrowed(x: Any, dtype: str) -> Any:
-    """An input in its own dtype."""
+    """Return an input in its own dtype."""
     return x.to(getattr(torch, dtype)) if isinstance(x, torch.Tensor) and x.dtype == torch.float64 else _copied(x)
 
 
@@ -243,12 +243,12 @@ def _widened(x: Any) -> Any:
 
 
 def _copied(x: Any) -> Any:
-    """A copy that a reference may change."""
+    """Return a copy that a reference may change."""
     return x.clone() if isinstance(x, torch.Tensor) else x
 
 
 def _generators(arguments: Sequence[Any]) -> tuple[Any, ...]:
-    """The states of the global generators that a reference may draw from."""
+    """Return the states of the global generators that a reference may draw from."""
     devices = {x.device for x in arguments if isinstance(x, torch.Tensor) and x.is_cuda}
     states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, devices)]
     own = sys.modules["numpy"].random.get_state(legacy=False) if "numpy" in sys.modules else {}
@@ -257,7 +257,7 @@ def _generators(arguments: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _bytes(x: torch.Tensor) -> torch.Tensor:
-    """A copy of a result's bytes, by which NaN equals NaN."""
+    """Return a copy of a result's bytes, for which NaN equals NaN."""
     return x.contiguous().flatten().view(torch.uint8).clone()
 
 
@@ -272,12 +272,12 @@ def _finite(x: torch.Tensor) -> torch.Tensor:
 
 
 def _rounding(dtype: str) -> float:
-    """The share by which rounding to an output's dtype is off, which the bounds allow beside this error."""
+    """Return the relative error of rounding to an output's dtype, which the bounds allow separately."""
     return torch.finfo(getattr(torch, dtype)).eps / 2 if dtype in FLOATS[:2] else 0.0
 
 
 def named(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
-    """A function with these parameters, as those of an operation's class have."""
+    """Return the function with these parameters, as functions of an operation's class have them."""
 
     def call(**given: Any) -> Any:
         return function(**given)
@@ -287,7 +287,7 @@ def named(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[...,
 
 
 def _run(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The names that a reference defines, and those that it is given."""
+    """Run a reference's code, and return the names that it defines and those that it is given."""
     file = f"<reference of {where}>"
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "reference", **given}
@@ -299,13 +299,13 @@ def _run(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keywords(data: Json, where: str) -> dict[str, int] | None:
-    """The place of each parameter among the inputs; None where they are all in order."""
+    """Return the index of each parameter among the inputs; None if they are all in order."""
     code = ast.parse(data["reference"])
     run = next(node for node in code.body if isinstance(node, ast.FunctionDef) and node.name == "run")
     names = [word.arg for word in (*run.args.posonlyargs, *run.args.args, *run.args.kwonlyargs)]
     inputs = list(data["inputs"])
     if len(names) == len(inputs) and names != inputs and not {*names} <= {*inputs}:
-        return None  # called by place, so other names mean the same
+        return None  # called by position, so other names mean the same
     if names == inputs or run.args.vararg:
         return None
     optional = names[len(names) - len(run.args.defaults) - len(run.args.kw_defaults) :]

@@ -23,10 +23,10 @@ from kernelzoo.operations.expected import unlike
 from kernelzoo.packages import load_module, packages
 
 _COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh")
-"""Files with a compiled entry point. In others it is a function of a Python module."""
+"""Suffixes of files with a compiled entry point. In other files it is a function of a Python module."""
 
 _FLAGS = {"cflags": [], "cuda_cflags": ["-O3", "--use_fast_math"], "ld_flags": ["-lcuda"]}
-"""SOL-ExecBench's own flags of C++ that says no other."""
+"""SOL-ExecBench's own compiler flags for C++ that states no others."""
 
 _KIND = "wrong kind of result"
 
@@ -36,7 +36,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
 
     **This runs its code**, and compiles CUDA C++. Its id is ``AUTHOR/DEFINITION/NAME``. In the destination-passing
     style it writes into the outputs. Otherwise it returns results of the right shape, dtype and device. They are copied
-    to be checked, and the copy is not timed.
+    into the outputs, which is not timed.
 
     Raises DefinitionError for a file that is no solution, an unknown definition, or a solution that can't be built.
     """
@@ -67,7 +67,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
 
 
 def registered(author: str, op: str, name: str, bind: Callable[..., Launch], doc: str) -> registry.Implementation:
-    """Register a bind under its author's name, or ``by_`` and the name where a backend has it."""
+    """Register a bind under its author's name, with ``by_`` before it if a backend has that name."""
     backend, variant = identifier(author), identifier(name)
     backend = f"by_{backend}" if backend in packages() else backend
     bind.__doc__ = doc
@@ -76,7 +76,7 @@ def registered(author: str, op: str, name: str, bind: Callable[..., Launch], doc
 
 
 def _built(data: Json, folder: Path) -> Any:
-    """The entry point, compiled if necessary."""
+    """Return the entry point, compiled if necessary."""
     spec = data["spec"]
     entry, _, symbol = spec["entry_point"].partition("::")
     if not entry.endswith(_COMPILED):
@@ -106,7 +106,7 @@ def _built(data: Json, folder: Path) -> Any:
 
 
 def _module(folder: Path, entry: str) -> Any:
-    """A module of the folder, which may import other files there."""
+    """Load a module of the folder, which may import other files there."""
     sys.path.insert(0, str(folder))
     try:
         return load_module(folder / entry)
@@ -115,7 +115,7 @@ def _module(folder: Path, entry: str) -> Any:
 
 
 def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
-    """Whether the function takes the outputs last. Older files don't say; the number of parameters decides."""
+    """Whether the function takes the outputs as its last arguments. If the file doesn't say, its parameters decide."""
     said = data["spec"].get("destination_passing_style")
     if said is not None:
         return bool(said)
@@ -128,9 +128,9 @@ def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
 
 
 def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-    """The results that a function returned, if they are of the kind that the definition says.
+    """Check a function's results against the definition, and return them.
 
-    Raises ContractError for another number of them, shape, dtype or device, or for what is no plain tensor.
+    Raises ContractError for a wrong number, shape, dtype or device, or for something that is no plain tensor.
     """
     names = list(loaded[op].data["outputs"])
     try:
@@ -149,7 +149,7 @@ def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ..
 
 
 def _writing(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
-    """A bind for a function that writes into the outputs."""
+    """Return a bind for a function that writes into the outputs."""
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(op, tensors, scalars)
@@ -161,7 +161,7 @@ def _writing(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
 def bind_returning(
     op: str, made: Callable[[list[Any], tuple[torch.Tensor, ...]], Callable[[], Any]]
 ) -> Callable[..., Launch]:
-    """A bind for what returns new results. ``made``: the call of it for arguments and outputs."""
+    """Return a bind for a function that returns new results. ``made`` returns its call for arguments and outputs."""
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(op, tensors, scalars)

@@ -17,7 +17,7 @@ VARIABLE = "KERNELZOO_THEIR_TOLERANCE"
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far off a set's own check allows a result to be. The defaults are SOL-ExecBench's."""
+    """The error that a set's own check allows. The defaults are SOL-ExecBench's."""
 
     max_atol: float = 1e-2
     max_rtol: float = 1e-2
@@ -37,7 +37,7 @@ def asked() -> bool:
 
 
 def tolerance_of(workloads: Sequence[Json], sizes: dict[str, int]) -> Tolerance | None:
-    """The tolerance of the workload with these sizes, else of the first that states one; None if none does."""
+    """Return the tolerance of the workload with these sizes, else of the first that states one; None if none does."""
     stated = [one for one in workloads if one.get("tolerance")]
     for one in stated:
         if all(sizes.get(own_name(axis), size) == size for axis, size in one["axes"].items()):
@@ -52,7 +52,7 @@ def _read(said: Json) -> Tolerance:
 
 @dataclass(frozen=True)
 class Tolerated(Expected):
-    """What a set's own check accepts: most elements close to the reference as it is written."""
+    """The results that a set's own check accepts: most elements are close to the reference as it is written."""
 
     tolerance: Tolerance = Tolerance()
 

@@ -80,12 +80,12 @@ class _Min(torch.autograd.Function):
 
 
 def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, keepdim: bool = False) -> tuple[int, str]:
-    """The non-negative axis and the backend's name of a call on dense tensors. Fast for a call like the last one.
+    """Return the non-negative axis and the backend's name of a call on dense tensors. A call like the last one is fast.
 
     Raises InputTypeError, ShapeError, AxisError, DeviceError, UnknownNameError, BackendUnavailableError.
     """
     before = _last.get(op)
-    # State that the tensors do not show.
+    # State of torch that the tensors do not show.
     seen = carries_tangents() or count_modes() or is_jit_traced()
     # The test would end the process for a nested tensor.
     if before is not None and not seen and all(isinstance(x, torch.Tensor) and not x.is_nested for x in inputs):

@@ -16,7 +16,7 @@ from kernelzoo.operations.arguments import axes_of
 
 def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
     """Softmax of a DTensor, with its placements."""
-    x, groups, (at,) = _settled(x, dim)
+    x, groups, (at,) = _without_partials(x, dim)
     local = x.to_local()
     _, name = calls.checked("softmax", (local.detach(),), at, backend)
     result = calls.softmax(local, at, groups, name, exchange)
@@ -24,8 +24,8 @@ def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
 
 
 def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
-    """Minimum of a DTensor: replicated where the axis was sharded, other shards as they are."""
-    x, groups, (at,) = _settled(x, dim)
+    """Minimum of a DTensor. It is replicated where the axis was sharded, and keeps other placements."""
+    x, groups, (at,) = _without_partials(x, dim)
     local = x.to_local()
     _, name = calls.checked("min", (local.detach(),), at, backend, keepdim)
     result = calls.minimum(local, at, keepdim, groups, name)
@@ -39,8 +39,8 @@ def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
     return _as(x, result, tuple(placements), shape)
 
 
-def _settled(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
-    """The DTensor without partial sums, which are not linear here, the groups (mesh axes) of the axis, and the axis."""
+def _without_partials(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
+    """Return the DTensor with partial sums added up (the operations aren't linear), the axis's groups, and the axis."""
     if any(isinstance(placed, Partial) for placed in x.placements):
         whole = [Replicate() if isinstance(placed, Partial) else placed for placed in x.placements]
         x = x.redistribute(placements=whole)

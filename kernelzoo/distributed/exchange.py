@@ -19,7 +19,7 @@ Groups: TypeAlias = "tuple[ProcessGroup, ...]"
 
 
 def groups_of(group: object) -> Groups:
-    """The given group, or the default one for None. Raises PeerError if there is none, or this rank is not in it."""
+    """Return the given group, or for None the default one. Raises PeerError if this rank is in no such group."""
     if group is None:
         if not dist.is_available() or not dist.is_initialized():
             raise PeerError("there are no ranks yet; call torch.distributed.init_process_group first, or give a group")
@@ -30,7 +30,7 @@ def groups_of(group: object) -> Groups:
 
 
 def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """``sent`` of every rank along a new first axis. All ranks send the same shape and dtype.
+    """Return ``sent`` of every rank along a new first axis. All ranks send the same shape and dtype.
 
     Raises PeerError where a rank fails, after the group's timeout at the latest. With NCCL this needs
     ``TORCH_NCCL_BLOCKING_WAIT=1``; otherwise NCCL's watchdog ends the process. On the host, ranks with other rows also

@@ -31,7 +31,7 @@ def capturing(x: torch.Tensor) -> bool:
 
 
 def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[torch.Tensor] = ()) -> T:
-    """``make(x, *rest)``, cached for similar tensors, including those beside x, by stream and thread.
+    """Return ``make(x, *rest)``, cached by stream and thread for tensors of the same layout as x and ``beside``.
 
     Nothing is cached in a CUDA graph's capture, whose memory is the graph's, or while a launch table is tried.
     """
@@ -54,7 +54,7 @@ registry.on_change.append(lambda _: _kept.clear())
 
 
 def implementation_of(op: str, backend: str, x: torch.Tensor) -> registry.Implementation:
-    """The backend's implementation, else that of Triton on a GPU, of torch elsewhere. Raises DeviceError."""
+    """Return the backend's implementation, else Triton's on a GPU and torch's on the host. Raises DeviceError."""
     found = registry.implementations(backend, op)
     if not found:
         found = registry.implementations(backends.best(op, x).name, op)
@@ -82,9 +82,9 @@ class Step:
                 self._at = launch.at
             launch()
 
-    def moved(self, *addresses: int) -> bool:
-        """Run it on other addresses, inputs first; False if it is not bound. The tensors are on the current device,
-        with the first ones' layout and 16-byte alignment."""
+    def run_at(self, *addresses: int) -> bool:
+        """Run the step on other addresses, inputs first, or return False if it is not bound. The tensors are on the
+        current device, with the layout and 16-byte alignment of the bound ones."""
         if self._at is None:
             return False
         self._at(*addresses)

@@ -1,4 +1,4 @@
-"""How a rank splits its shard of each row into parts, so that few long rows keep it busy.
+"""Splits a rank's shard of each row into parts, so that few long rows keep the rank busy.
 
 A kernel treats a part as a row. The parts' (max, sum) states are merged with those of other ranks. All ranks have the
 same number of parts a row.
@@ -26,7 +26,7 @@ UNIT = 64
 
 
 class Cut(NamedTuple):
-    """The split of a shard with n elements a row: ``whole`` parts of ``span`` elements, and a ``rest``."""
+    """The split of a shard's rows: ``whole`` parts of ``span`` elements, then a part of ``rest`` elements."""
 
     whole: int
     span: int
@@ -64,19 +64,19 @@ class Pass:
     def numbers(
         self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], found: Sequence[torch.Tensor]
     ) -> None:
-        """Write each part's numbers for each row into tensors of (parts, rows). shards, rows: the operation's inputs,
-        first those of x's shape, then those of one number a row."""
+        """Write each part's numbers for each row into the tensors ``found`` of (parts, rows). shards: the inputs of x's
+        shape. rows: the inputs of one number a row."""
         whole, span, rest = self._cut
         places = [one.data_ptr() for one in (*shards, *rows, *found)]
         if self._cut.filled == 1:
-            if not self._first.moved(*places):
+            if not self._first.run_at(*places):
                 self._first((*shards, *rows), [one[0].view(self._kept_shape) for one in found], self._dim)
             return
-        if whole and not self._first.moved(*places):
+        if whole and not self._first.run_at(*places):
             self._first(self._whole(shards, rows), [one[:whole].t() for one in found], 2)
         if rest:
             behind = *(whole * span,) * len(shards), *(0,) * len(rows), *(whole * one.stride(0) for one in found)
-            if not self._last.moved(*_further(places, behind, (*shards, *rows, *found))):
+            if not self._last.run_at(*_further(places, behind, (*shards, *rows, *found))):
                 self._last(self._rest(shards, rows), [one[whole] for one in found], 1)
 
     def elements(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], out: torch.Tensor) -> None:
@@ -84,30 +84,30 @@ class Pass:
         whole, span, rest = self._cut
         places = [one.data_ptr() for one in (*shards, *rows, out)]
         if self._cut.filled == 1:
-            if not self._first.moved(*places):
+            if not self._first.run_at(*places):
                 self._first((*shards, *rows), (out,), self._dim)
             return
-        if whole and not self._first.moved(*places):
+        if whole and not self._first.run_at(*places):
             self._first(self._whole(shards, rows), self._whole((out,), ()), 2)
         if rest:
             behind = *(whole * span,) * len(shards), *(0,) * len(rows), whole * span
-            if not self._last.moved(*_further(places, behind, (*shards, *rows, out))):
+            if not self._last.run_at(*_further(places, behind, (*shards, *rows, out))):
                 self._last(self._rest(shards, rows), self._rest((out,), ()), 1)
 
     def _whole(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The whole parts, as (rows, parts, elements) and (rows, parts)."""
+        """Return the whole parts of the inputs, as (rows, parts, elements) and (rows, parts)."""
         whole, span, _ = self._cut
         total = math.prod(self._kept_shape)
         taken = [one.view(total, -1)[:, : whole * span].view(total, whole, span) for one in shards]
         return taken + [one.view(total, 1).expand(-1, whole) for one in rows]
 
     def _rest(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The remaining part, as (rows, elements) and (rows)."""
+        """Return the remaining part of the inputs, as (rows, elements) and (rows)."""
         whole, span, _ = self._cut
         total = math.prod(self._kept_shape)
         return [one.view(total, -1)[:, whole * span :] for one in shards] + [one.view(total) for one in rows]
 
 
 def _further(places: Sequence[int], elements: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Addresses advanced by elements of their tensors."""
+    """Return the addresses, each advanced by that many elements of its tensor."""
     return [place + n * one.itemsize for place, n, one in zip(places, elements, tensors, strict=True)]

@@ -19,29 +19,29 @@ from kernelzoo.layout import identity, plain
 from kernelzoo.operations.tensors import check_storage
 
 EXCHANGES = ("group", "symmetric")
-"""How (max, sum) states reach other ranks: by the group's collective, or by symmetric memory in one launch."""
+"""The ways to exchange (max, sum) states: by the group's collective, or by symmetric memory in one launch."""
 
 PASSES = {
     "softmax": ("softmax_pairs", "softmax_merge", "softmax_finish", (-math.inf, 0.0)),
     "softmax_backward": ("vecdot", "vecdot", "softmax_backward_finish", (0.0,)),
     "min_backward": ("min_backward_counts", "vecdot", "min_backward_finish", (0.0,)),
 }
-"""For each operation: what gives a part's numbers for each row, merges those of parts, and finishes with the row's; the
-numbers of an empty part. A vecdot with ones merges by adding in order."""
+"""For each operation: three passes, and the numbers of an empty part. The passes compute a part's numbers for each row,
+merge the parts' numbers, and finish with the row's numbers. A vecdot with ones merges by adding in order."""
 
 
 class Plan:
     """A rank's steps for shards of one layout and groups of given sizes, with the memory of their numbers.
 
-    It serves one call at a time. Numbers are stored as (parts, numbers, rows), so that those of all ranks are one axis,
-    merged in order.
+    It serves one call at a time. Numbers are stored as (parts, numbers, rows). So the parts of all ranks form one axis,
+    which is merged in order.
     """
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str, op: str, dense: bool) -> None:
         first, merge, last, empty = PASSES[op]
         self._kept_shape = x.shape[:dim] + x.shape[dim + 1 :]
         rows = math.prod(self._kept_shape)
-        # Not from n or the shard's layout, so that all ranks agree.
+        # It does not depend on n or the shard's layout, so that all ranks agree.
         count = parts.parts_of(rows, x.is_cuda)
         lined = dense and math.prod(x.shape[dim + 1 :]) == 1  # a row's elements are contiguous
         cut = parts.cut(x.size(dim), count if lined else 1)
@@ -72,7 +72,7 @@ class Plan:
         for group, merged, merge in zip(groups, self._merged, self._merge, strict=True):
             received = gathered(sent, group)
             place, into, ones = received.data_ptr(), merged.data_ptr(), [one.data_ptr() for one in self._ones]
-            if not merge.moved(
+            if not merge.run_at(
                 *(place + step for step in self._further), *ones, *(into + step for step in self._further)
             ):
                 of_all = received.flatten(0, 1).unbind(1)
@@ -83,7 +83,7 @@ class Plan:
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
-    """Softmax of a shard, from checked arguments. Raises UnknownNameError for an unknown exchange."""
+    """Return the softmax of a shard, from checked arguments. Raises UnknownNameError for an unknown exchange."""
     if exchange not in EXCHANGES:
         raise UnknownNameError("exchange", exchange, EXCHANGES)
     if exchange == "symmetric" and len(groups) == 1 and groups[0].size() > 1:
@@ -100,7 +100,7 @@ def run(
     groups: Groups,
     backend: str,
 ) -> torch.Tensor:
-    """An operation's result in this rank's shard, with the same bits on each run, from checked arguments.
+    """Return an operation's result for this rank's shard, with the same bits on each run, from checked arguments.
 
     asked: tensors of one number a row for both passes. also: those for the second only.
     """
@@ -139,13 +139,13 @@ class MinimumPlan:
     def run(self, x: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
         """Write the minimum of each whole row, with the same bits on each rank. Raises EmptyReductionError."""
         sent = self._sent[0]
-        if x.numel() and not self._local.moved(x.data_ptr(), sent.data_ptr()):
+        if x.numel() and not self._local.run_at(x.data_ptr(), sent.data_ptr()):
             self._local((x,), (sent[:-1].view(self.kept_shape),), self.dim)
         for i, (group, reduce) in enumerate(zip(groups, self._reduce, strict=True)):
             received = gathered(sent, group)
             last = i + 1 == len(groups)
             into = out if last else self._sent[i + 1]
-            if not reduce.moved(received.data_ptr(), into.data_ptr()):
+            if not reduce.run_at(received.data_ptr(), into.data_ptr()):
                 reduce((received[:, :-1],), (into.view(-1)[: self.rows],), 0)
             if not last:
                 sent = self._sent[i + 1]
@@ -157,7 +157,7 @@ class MinimumPlan:
 
 
 def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
-    """The minimum along the axis of all ranks' shards, from checked arguments."""
+    """Return the minimum along the axis over all ranks' shards, from checked arguments."""
     kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape) if keepdim or d != dim]
     out = torch.empty(kept_shape, dtype=x.dtype, device=x.device)
     if out.numel():

@@ -40,7 +40,7 @@ def _without_multicast() -> Iterator[None]:
 
 
 class Workspace:
-    """Words of a group for a number of rows, made by all ranks together. One launch at a time uses them."""
+    """A group's words in symmetric memory for a number of rows, made by all ranks together. One launch uses them."""
 
     def __init__(self, group: ProcessGroup, rows: int, device: torch.device) -> None:
         self.group = weakref.ref(group)
@@ -60,8 +60,7 @@ class Workspace:
         self.late = torch.zeros(1, dtype=torch.int64).pin_memory()
         self.came_late = ctypes.c_int64.from_address(self.late.data_ptr())
         self.limit = int(group._get_backend(device).options._timeout.total_seconds() * 1e9)
-        # Each rank's words lie anywhere in its allocation. Once the others' offsets have arrived, their words are
-        # clear.
+        # Each rank's words have another offset in its allocation. A rank sends its offset after it has cleared them.
         offset = self.words.data_ptr() - int(bases[self.rank])
         self.peers = bases + gathered(bases.new_tensor([offset]), group).view(-1)
         torch.cuda.synchronize(device)
@@ -91,7 +90,7 @@ _lock = threading.Lock()
 
 
 def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
-    """The group's only workspace for so many rows. Ranks may call on different streams."""
+    """Return the group's only workspace for that many rows. Ranks may call on different streams."""
     key = group.group_name, rows, x.device
     found = _workspaces.get(key)
     if found is None or found.group() is not group:  # a destroyed group leaves its name to another
@@ -102,12 +101,12 @@ def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
 
 
 def _follow(device: torch.device) -> None:
-    """Wait for the last launch on any stream: two at once could hold each other's SMs."""
+    """Wait for the last launch on any stream. Two at once could block each other by occupying SMs."""
     from kernelzoo.torch_private import current_stream
 
     handle = current_stream(device.index)
     known, last = _last.get(device, (None, None))
-    if known == handle or torch.cuda.is_current_stream_capturing():  # a graph follows what it is replayed behind
+    if known == handle or torch.cuda.is_current_stream_capturing():  # a graph's replay is ordered by its stream
         return
     stream = torch.cuda.current_stream(device)
     if last is not None:
@@ -120,7 +119,7 @@ def _follow(device: torch.device) -> None:
 
 @functools.cache
 def _form(backend: str) -> Any:
-    """A backend's form that exchanges states by symmetric memory, or None."""
+    """Return a backend's form that exchanges states by symmetric memory, or None."""
     package = packages().get(backend, "")
     name = f"{package}.softmax.split_ranks"
     known = package and importlib.util.find_spec(name) is not None
@@ -128,7 +127,7 @@ def _form(backend: str) -> Any:
 
 
 def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> torch.Tensor:
-    """Softmax of a shard in one launch, from checked arguments.
+    """Return the softmax of a shard, computed in one launch, from checked arguments.
 
     Raises BackendUnavailableError where the backend has no such form. Raises PeerError after a call in which a rank
     exceeded the group's timeout, whose results are NaN.
@@ -138,7 +137,7 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
         reason = "its kernels exchange no states by symmetric memory for this tensor"
         raise BackendUnavailableError(backend, reason, "leave out exchange='symmetric'")
     n, rows = x.size(dim), x.numel() // max(x.size(dim), 1)
-    if not n:  # it takes part with -inf
+    if not n:  # an empty shard takes part with -inf
         kept_shape = [1 if d == dim else size for d, size in enumerate(x.shape)]
         softmax(x.new_full(kept_shape, float("-inf")), dim, group, backend)
         return torch.empty_like(x)

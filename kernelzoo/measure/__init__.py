@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kernelzoo.measure.judge.gate import Gate
     from kernelzoo.measure.judge.memory import Sets
     from kernelzoo.measure.judge.race import race
-else:  # they import torch, which a report does without
+else:  # importing these imports torch, which a report does not need
 
     def __getattr__(name: str) -> Any:
         if name not in __all__:

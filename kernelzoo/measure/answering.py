@@ -1,4 +1,4 @@
-"""The child's side of a measuring process: reads requests, and answers them.
+"""The child's side of a measuring process: it reads requests and answers them.
 
 Requests are lines of JSON on standard input; replies, with the request's number, go to the given file descriptor.
 """
@@ -22,23 +22,23 @@ from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
 
 
 class Answering:
-    """Answers requests, with a method for each: ``on_open`` and so on."""
+    """A server for requests. Its method ``on_open`` answers the request ``open``, and so on."""
 
     def __init__(self, replies: IO[str]) -> None:
         self._replies, self._process = replies, os.getpid()
         self.number = 0
-        """The request's number, which its replies repeat."""
+        """The number of the current request, which its replies repeat."""
         self.in_hand = False
-        """Whether this request is running an implementation."""
+        """Whether the current request is running an implementation."""
 
     def on_confirm(self) -> dict[str, Any]:
-        """An empty reply, which confirms that the previous request is finished."""
+        """Return an empty reply, which confirms that the previous request is finished."""
         return {}
 
     def warn(
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
     ) -> None:
-        """Pass a warning for the user on; print any other."""
+        """Send a CacheWarning to the parent, which shows it to the user. Print any other warning."""
         if issubclass(category, CacheWarning):
             self.say(warning=str(message))
         else:
@@ -49,7 +49,7 @@ class Answering:
         self.say(stage=stage, id=id, **more)
 
     def say(self, **reply: Any) -> None:
-        """Send a reply. A forked process, perhaps from C, ends here."""
+        """Send a reply. In a forked child of this process, perhaps forked from C, end the child instead."""
         if os.getpid() != self._process:
             os._exit(1)
         print(json.dumps({**reply, "number": self.number}), file=self._replies, flush=True)
@@ -57,7 +57,7 @@ class Answering:
 
 def serve(make: Callable[[IO[str]], Answering], descriptor: int, lifeline: int) -> None:
     """Answer requests until the parent ends."""
-    _end_with(lifeline)
+    _end_with_guard(lifeline)
     with contextlib.suppress(OSError):  # if memory runs out, Linux ends this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
     faulthandler.enable()
@@ -77,17 +77,17 @@ def serve(make: Callable[[IO[str]], Answering], descriptor: int, lifeline: int) 
         worker.say(**reply)
 
 
-def _end_with(lifeline: int) -> None:
-    """End this process and its children when the guard ends. A second process waits: kernels may hold the lock."""
+def _end_with_guard(lifeline: int) -> None:
+    """End this process and its children when the guard ends. A second process waits: kernels may hold the GIL here."""
     if child := os.fork():
         os.waitpid(child, 0)
         os.close(lifeline)
         return
-    if os.fork() == 0:  # reparented, so that a kernel that waits for its children never meets it
+    if os.fork() == 0:  # an orphan, so that a kernel that waits for its children does not wait for it
         with contextlib.suppress(BaseException):
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_IGN)
-            group = os.getpgrp()  # numbered as its first process
+            group = os.getpgrp()  # its number is that of its first process
             os.setpgid(0, 0)  # the group may be stopped, and this process must not be
             os.closerange(0, lifeline)
             os.closerange(lifeline + 1, 4096)

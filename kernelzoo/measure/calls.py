@@ -1,6 +1,6 @@
 """The clock of whole calls as a user makes them: ``kernelzoo.get(backend).softmax(x, dim)``, and torch's own.
 
-Looking up the launch and allocating outputs count. On a GPU only the host's time does, without waiting.
+The time includes looking up the launch and allocating outputs. On a GPU it is the host's time, without waiting.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernelzoo.measure.problems import Problem
 
 
 class Call:
-    """A whole call on one set. As a launch it copies the results to the set; when timed it does not."""
+    """A whole call on one set. As a launch it also copies the results to the set; the clock times only ``call``."""
 
     __slots__ = ("call", "outs")
 
@@ -31,7 +31,7 @@ class Call:
         self.deliver(self.call())
 
     def deliver(self, result: Any) -> None:
-        """Copy a call's result to the set. Raises ContractError for another shape or dtype, which a copy would hide."""
+        """Copy a call's result to the set. Raises ContractError for a wrong shape or dtype, which a copy would hide."""
         made = result if isinstance(result, tuple) else (result,)
         for out, one in zip(self.outs, made, strict=True):
             if (one.shape, one.dtype) != (out.shape, out.dtype):
@@ -42,22 +42,22 @@ class Call:
 def call_on(
     one: registry.Implementation, problem: Problem, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
 ) -> Call:
-    """A whole call of an implementation. The baseline is torch's function, if it has one."""
+    """Return a whole call of an implementation. For the baseline, call torch's own function if there is one."""
     named = {"variant": one.variant, **dict(problem.scalars)}
     axis = (problem.dim,) if problem.operation.by_rows else ()
-    own = function_of(problem.operation, one.id)
+    own = torch_function(problem.operation, one.id)
     if own:
         return Call(lambda: getattr(torch, own)(*inputs, *axis), outs)
     return Call(lambda: getattr(backends.get(one.backend), one.op)(*inputs, *axis, **named), outs)
 
 
-def function_of(operation: operations.Operation, id: str) -> str:
-    """The name of torch's function to call for an id; "" unless it is the baseline and torch has one."""
+def torch_function(operation: operations.Operation, id: str) -> str:
+    """Return the name of torch's function if the id is the operation's baseline; "" otherwise, or if torch has none."""
     return operation.in_torch if id == registry.baseline(operation.name) else ""
 
 
 class CallClock:
-    """``time.perf_counter`` around whole calls; ``base`` is the same device's clock of launches.
+    """A clock of whole calls by ``time.perf_counter``. ``base`` is the clock of launches on the same device.
 
     On a GPU a turn holds fewer calls than a stream can queue, and starts on an idle device.
     """
@@ -66,7 +66,7 @@ class CallClock:
 
     def __init__(self, base: Clock, device: torch.device, op: str) -> None:
         self.base, self._device = base, device
-        own = function_of(operations.OPERATIONS[op], registry.baseline(op))
+        own = torch_function(operations.OPERATIONS[op], registry.baseline(op))
         self.detail = f"time.perf_counter around kernelzoo.get(BACKEND).{op}" + (f", or torch.{own} itself" * bool(own))
         self.detail += ", not waited for" * (device.type == "cuda")
 
@@ -96,6 +96,6 @@ class CallClock:
 
 
 def clock_for(device: torch.device, timed: str, op: str) -> Clock | CallClock:
-    """The clock of launches on a device, or that of whole calls."""
+    """Return the clock of launches on a device; if ``timed`` is "call", the clock of whole calls."""
     clock = DeviceClock(device) if device.type == "cuda" else WallClock()
     return CallClock(clock, device, op) if timed == "call" else clock

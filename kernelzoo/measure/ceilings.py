@@ -21,30 +21,30 @@ from kernelzoo.measure.judge.memory import Set, Sets
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bytes per second of device memory, and seconds of the smallest kernel in a CUDA graph."""
+    """A device's limits. ``copy``, ``read``: bytes per second. ``floor``: seconds of the smallest kernel in a graph."""
 
     copy: float
     read: float
     floor: float
 
     def bandwidth(self, op: str) -> float:
-        """The bandwidth that limits an operation: that of a copy, or of reading only."""
+        """Return the bandwidth that limits an operation: that of a copy, or of reading only."""
         return self.copy if operations.OPERATIONS[op].writes_all else self.read
 
     def limit(self, op: str, bytes_moved: int) -> float:
-        """Seconds of the best possible implementation: launch floor + bytes / bandwidth."""
+        """Return the seconds of the best possible implementation: launch floor + bytes / bandwidth."""
         return self.floor + bytes_moved / self.bandwidth(op)
 
 
 _ENOUGH = 2
-"""Backends whose kernels tell how fast the memory is."""
+"""The number of backends whose kernels are run to measure the memory bandwidth."""
 
 
 def ceilings(device: torch.device) -> Ceilings:
     """Measure a GPU's ceilings: the best of several kernels that copy, that read, and that do nothing.
 
-    A contiguous ``copy_`` is left out: in a CUDA graph it runs on the copy engine, at two thirds of the speed. The
-    choice of two preferred backends takes part if its result is right, since none of torch's sums reads as fast.
+    A contiguous ``copy_`` is left out. In a CUDA graph it runs on the copy engine, at two thirds of the speed. Kernels
+    of two preferred backends take part if their results are right. None of torch's sums reads as fast.
     """
     clock = DeviceClock(device)
     ours = [operations.OPERATIONS[name] for name in operations.MAPPED]
@@ -91,16 +91,16 @@ def ceilings(device: torch.device) -> Ceilings:
 
 
 HOST_BYTES = 128 * 2**20
-"""Bytes that exceed the last-level cache of a desktop processor."""
+"""A number of bytes that exceeds the last-level cache of a desktop processor."""
 
 _FASTER = 4.0
-"""A host kernel may exceed the copy bandwidth so many times: one that only reads moves less, and caches hold a part."""
+"""The most times that a host kernel may exceed the copy bandwidth. It may read only, or data may be cached."""
 
 
 def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
-    """Why the host can't have moved so many bytes in that time; or "". ``volume``: bytes of all data in rotation.
+    """Return why the host can't have moved so many bytes in that time; "" if it can. ``volume``: bytes of all sets.
 
-    The bound is a copy measured now, by all processors and by one in turns, at most 50 times: a busy host varies.
+    The bound is the best of up to 50 copies measured now, alternately on all processors and on one.
     """
     half = max(2**16, min(volume, HOST_BYTES)) // 2
     x = torch.ones(half, dtype=torch.uint8)
@@ -126,13 +126,13 @@ def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
 
 
 def has_copy(sets: Sets) -> bool:
-    """Whether a copy moves the same bytes: one input, and one output of its size."""
+    """Whether a plain copy moves the same bytes: there is one input, and one output of its size."""
     inputs, outs = sets[0]
     return len(inputs) == len(outs) == 1 and inputs[0].nbytes == outs[0].nbytes
 
 
 def copies(sets: Sequence[Set]) -> list[Launch]:
-    """A launch for each set that only copies its input to its output, as words of 4 or 2 bytes.
+    """Return a launch for each set that copies its input to its output, as words of 4 or 2 bytes.
 
     ``copy_`` would run on the copy engine.
     """
@@ -148,7 +148,7 @@ def copies(sets: Sequence[Set]) -> list[Launch]:
 
 
 def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
-    """The ``auto`` launches of the best two GPU backends for each operation on rows. Wrong ones are left out."""
+    """Yield ``auto`` launches of the two most preferred GPU backends for each operation on rows, if they are right."""
     ids = [f"{backend}/{op.name}/auto" for op in operations for backend in registry.PREFERENCE["cuda"]]
     made = Counter[str]()
     for implementation in map(registry.implementation, ids):

@@ -1,6 +1,6 @@
-"""The clocks of turns. Each describes itself, and no table mixes two.
+"""The clocks of turns. Each describes itself, and no table mixes two clocks.
 
-A *turn* is a queue of launches, each on another set of data, with nothing before or between them that is not timed.
+A *turn* is a queue of launches, each on another set of data. Nothing untimed runs before or between them.
 Whole calls have their own clock: :mod:`kernelzoo.measure.calls`.
 """
 
@@ -15,40 +15,40 @@ import torch
 
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Launch
-from kernelzoo.measure.graph_nodes import Nodes, alike, nodes_of
+from kernelzoo.measure.graph_nodes import Nodes, check_same_nodes, nodes_of
 from kernelzoo.torch_private import spin
 
 Turn = Callable[[int], float]
-"""Runs a turn so often in a row; returns the mean seconds of one."""
+"""A function that runs a turn a number of times in a row. It returns the mean seconds of one run."""
 
 TURN = 2e-3
-"""Least seconds of a turn: 2000 times a host clock's resolution and cost, 20 times what cold code costs."""
+"""The least seconds of a turn: 2000 times a host clock's resolution and cost, 20 times that of cold code."""
 
 Link = tuple[int, Callable[[], object]]
-"""A place in a turn, and what changes an input right before the launch there."""
+"""The index of a launch in a turn, and a function that changes its input right before it."""
 
 
-def linked(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], object]]:
-    """The launches of a turn, with its link among them."""
+def with_link(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], object]]:
+    """Return the launches of a turn, with the link's function among them."""
     place, change = link or (0, None)
     return [*launches[:place], *([change] if change else []), *launches[place:]]
 
 
 class DeviceClock:
-    """CUDA events around a CUDA graph with one launch for every set of a turn.
+    """A clock by CUDA events around a CUDA graph with one launch for every set of a turn.
 
-    They are queued behind a spinning kernel, so the host's time does not count. The launch of each kernel within the
-    graph does: about a microsecond on an H200. What the start of a graph costs is taken off.
+    The graph is queued behind a spinning kernel, so the host's time does not count. The start of each kernel within
+    the graph counts: about a microsecond on an H200. The cost of starting the graph is subtracted.
     """
 
     name = "device"
     detail = "CUDA graph between events"
-    """What is timed, and how. The caller adds the state of the cache."""
+    """A description of what is timed, and how. The caller adds the state of the cache."""
     SPIN = 200_000  # clock cycles (0.1 ms) that hide the submission of a replay
     _CYCLES = 2e9  # most clock cycles per second
     _SUBMITS = 200  # most launches to average the host's time over: fewer than the 1024 that a stream queues
     _QUEUE = 20e-3  # most seconds of queued work
-    _FILLS = 100  # launches by which the start of a graph is told from its work
+    _FILLS = 100  # launches of a second graph, to separate the cost of starting a graph from that of its launches
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -57,12 +57,12 @@ class DeviceClock:
         self._counts = torch.version.cuda is not None  # ROCm's graph nodes are not read
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
-        """A turn of these launches in this order, and of the link. What it runs to get ready, it runs now."""
-        graph, found = self._captured(linked(launches, link))
+        """Return a turn of these launches in this order, with the link. Warm-up runs happen now."""
+        graph, found = self._capture(with_link(launches, link))
         if self._counts and not found:
             raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
-        alike(found, self._captured([link[1]])[1] if link else Nodes(), len(launches))
-        start, cycles = self.start, self._warmed(graph)
+        check_same_nodes(found, self._capture([link[1]])[1] if link else Nodes(), len(launches))
+        start, cycles = self.start, self._warm_up(graph)
 
         def turn(times: int, _alive: Sequence[Launch] = tuple(launches)) -> float:
             # A graph holds addresses: the launches must live on, since they own workspaces.
@@ -73,13 +73,13 @@ class DeviceClock:
 
     @cached_property
     def start(self) -> float:
-        """Seconds between the events that belong to the start of a graph, not to its launches."""
+        """The seconds between the events that starting a graph costs, without its launches."""
         one = torch.zeros(1, device=self.device)
-        short, long = (self._captured([one.zero_] * count)[0] for count in (1, 1 + self._FILLS))
+        short, long = (self._capture([one.zero_] * count)[0] for count in (1, 1 + self._FILLS))
         once, many = (min(self._replay(graph) for _ in range(5)) for graph in (short, long))
         return max(0.0, once - (many - once) / self._FILLS)
 
-    def _captured(self, launches: Sequence[Callable[[], object]]) -> tuple[Any, Nodes]:
+    def _capture(self, launches: Sequence[Callable[[], object]]) -> tuple[Any, Nodes]:
         graph = torch.cuda.CUDAGraph()
         # The outer context restores the stream where a capture fails. "Relaxed" allows other threads, such as a
         # compiler's, to call the driver.
@@ -90,7 +90,7 @@ class DeviceClock:
             nodes = nodes_of(torch.cuda.current_stream().cuda_stream) if self._counts else Nodes()
         return graph, nodes
 
-    def _warmed(self, graph: Any) -> int:
+    def _warm_up(self, graph: Any) -> int:
         """Replay a new graph, whose first launches take longer. Returns the clock cycles that hide its submission."""
         seconds = 0.0
         for _ in range(2):
@@ -115,7 +115,7 @@ class DeviceClock:
         return float(start.elapsed_time(end)) * 1e-3 / times
 
     def submit(self, launches: Sequence[Launch]) -> float:
-        """Seconds the host takes to submit one launch."""
+        """Return the seconds that the host takes to submit one launch."""
         started = perf_counter()
         for launch in launches[:2]:
             launch()
@@ -132,13 +132,13 @@ class DeviceClock:
 
 
 class WallClock:
-    """``time.perf_counter`` around launches that return when they are done."""
+    """A clock by ``time.perf_counter``, for launches that return when they are done."""
 
     name = "wall"
     detail = "time.perf_counter around the launch"
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
-        chosen = linked(launches, link)
+        chosen = with_link(launches, link)
 
         def turn(times: int) -> float:
             started = perf_counter()
@@ -150,7 +150,7 @@ class WallClock:
         return turn
 
     def submit(self, launches: Sequence[Launch]) -> float | None:
-        """None, since that is the launch itself."""
+        """Return None: on a host, submitting a launch is the launch itself."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Watches the device while samples are taken, for other work or a change of clock.
+"""Watches of the device while samples are taken. They notice other work and changed clocks.
 
 A GPU is read through NVML, a host through Linux's scheduler. Without either, measuring goes on unwatched.
 """
@@ -18,7 +18,7 @@ DISTURBED = "disturbed"
 """The flag of a result with samples from a disturbed device."""
 
 MOVED = 0.02
-"""The share by which a clock moves, or of the time that a thread waits, that counts as a disturbance."""
+"""The relative change of a clock, or share of time that a thread waits, above which samples count as disturbed."""
 
 # Clock event reasons (nvml.h) that slow a GPU down. Idle and user-set limits are left out: they affect all samples
 # alike.
@@ -34,35 +34,35 @@ _CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # constants of nvml.h
 _TASKS = "/proc/{}/task"
 
 _BUSY, _TICKS = 0.2, 0.03
-"""Processors, and seconds of work, that others may take from torch's threads."""
+"""The processors, as a mean number, and the seconds of work that other processes may take from torch's threads."""
 
 
 @dataclass(frozen=True)
 class Condition:
-    """The state of a device at one moment; None is unknown."""
+    """The state of a device at one moment. None means unknown."""
 
     sm_mhz: int | None = None
     memory_mhz: int | None = None
     temperature_c: int | None = None
     power_w: float | None = None
-    """Averaged by the device, over a second on recent ones."""
+    """Watts, averaged by the device; recent GPUs average over a second."""
     throttled: tuple[str, ...] = ()
-    """What holds the clocks down at this moment."""
+    """The reasons that hold the clocks down at this moment."""
     processes: int | None = None
     """Processes with a compute context on the device, this one included; in a container often unknown."""
     waited_s: float | None = None
-    """Host: seconds that this process's threads waited for a processor since the watch began (see :class:`Watch`)."""
+    """On a host: seconds that threads have waited for a processor since the watch began; see :class:`HostWatch`."""
     others_s: float | None = None
-    """Host: seconds that the processors have worked for other processes since then."""
+    """On a host: seconds that the processors have worked for other processes since the watch began."""
     at_s: float = 0.0
     """Seconds since the watch began."""
 
 
-class _Gpu:
-    """A GPU. Samples are disturbed by throttling at either reading, a changed SM or memory clock, or a new process.
+class GpuWatch:
+    """A watch on a GPU. Throttling, a changed SM or memory clock, or a new process disturbs samples.
 
-    A GPU at rest lowers its clock, so give it some milliseconds of work before the first reading. Not seen are a
-    disturbance between two readings, and a process that was there before.
+    A GPU at rest lowers its clock, so give it some milliseconds of work before the first reading. The watch does not
+    see a disturbance between two readings, or a process that was there before.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -73,7 +73,7 @@ class _Gpu:
             self._reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
 
     def read(self) -> Condition:
-        """The condition now. It takes well under a millisecond, and never raises."""
+        """Return the condition now. It takes well under a millisecond, and never raises."""
         nvml = self._nvml
         reasons = self._ask(self._reasons) or 0
         milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage)
@@ -89,7 +89,7 @@ class _Gpu:
         )
 
     def disturbed(self, before: Condition, after: Condition) -> str:
-        """Why samples between two readings can't be trusted, or ""."""
+        """Return why samples between two readings can't be trusted; "" if they can."""
         slowing = [name for name in _SLOWING.values() if name in before.throttled + after.throttled]
         if slowing:
             return f"the GPU held its clocks down: {', '.join(slowing)}"
@@ -102,13 +102,13 @@ class _Gpu:
         return ""
 
     def others(self, ours: Collection[int]) -> str:
-        """What other processes than these use the device; "" where NVML does not know them by our numbers."""
+        """Return, as text, how many processes but ``ours`` use the GPU. "" if none do, or if NVML uses other ids."""
         processes = {one.pid for one in self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses) or ()}
         left = processes - {*ours} if os.getpid() in processes else ()
         return f"{len(left)} other processes use the device" if left else ""
 
     def _ask(self, function: Callable[..., Any], *arguments: int) -> Any:
-        """NVML's answer about the device; None if the device or driver has none."""
+        """Return NVML's answer about the device; None if the device or driver has none."""
         try:
             return function(self._handle, *arguments)
         except self._nvml.NVMLError:
@@ -116,19 +116,19 @@ class _Gpu:
 
 
 class HostWatch:
-    """A host. Samples are disturbed if a ready thread of these processes waited for a processor over 2 % of the time.
-    They are, too, if others left too few processors for torch's threads.
+    """A watch on a host. Samples are disturbed if a ready thread of these processes waits over 2 % of the time for a
+    processor. They are disturbed too if other processes leave too few processors for torch's threads.
 
-    Linux counts this wait in nanoseconds for each thread, and the work of others in ticks of 10 ms. Not seen are a
-    changed clock, and work on the core's other thread. ``waited_s`` sums the longest wait of any thread, since that
-    delays a kernel on all threads."""
+    Linux counts waits in nanoseconds for each thread, and other work in ticks of 10 ms. The watch does not see a
+    changed clock, or work on the core's other hardware thread. ``waited_s`` adds up the longest wait of any thread
+    between readings, since that delays a kernel on all threads."""
 
     def __init__(self, processes: Sequence[int | str]) -> None:
         self._processes, self._began = processes, time.perf_counter()
         self._waits, self._waited, self._used = _waits(processes), 0.0, _used(processes)
 
     def skip(self) -> None:
-        """Leave out what threads have waited since the last reading, while nothing was timed."""
+        """Ignore the waits since the last reading. Nothing was timed meanwhile."""
         self._waits = _waits(self._processes)
 
     def read(self) -> Condition:
@@ -153,23 +153,23 @@ class HostWatch:
         return ""
 
     def others(self, ours: Collection[int]) -> str:
-        """Other work on a host is seen by the wait for processors."""
+        """Return "": on a host, other work shows as waits for processors."""
         return ""
 
 
-Watch = _Gpu | HostWatch
+Watch = GpuWatch | HostWatch
 
 
 def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | None:
-    """A watch on the device, or None if it can't be watched. ``processes``: those that work on the host."""
+    """Return a watch on the device; None if it can't be watched. ``processes``: those to watch on a host."""
     if device.type == "cuda":
         found = nvml_of(device)
-        return None if isinstance(found, str) else _Gpu(*found)
+        return None if isinstance(found, str) else GpuWatch(*found)
     return HostWatch(processes) if device.type == "cpu" and _waits(processes) else None
 
 
 def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
-    """The module pynvml and its handle of the GPU, or why there is none."""
+    """Return the module pynvml and its handle of the GPU, or the reason why there is none."""
     try:
         import pynvml
     except ImportError:
@@ -184,10 +184,10 @@ def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
 
 
 def _handle(nvml: Any, properties: Any) -> Any:
-    """NVML's handle of the device that torch describes, by the UUID or the bus address. Raises NVMLError.
+    """Return NVML's handle of the device that torch describes, found by UUID or bus address. Raises NVMLError.
 
     NVML numbers all devices, torch only visible ones. A slice of a GPU (MIG) has its own UUID, which NVML takes in
-    another form; it shares the bus address and clocks of the whole GPU.
+    another form. It shares the bus address and clocks of the whole GPU.
     """
     try:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
@@ -199,7 +199,7 @@ def _handle(nvml: Any, properties: Any) -> Any:
 
 
 def _waits(processes: Sequence[int | str]) -> dict[str, int]:
-    """Nanoseconds that each ready thread of these processes has waited for a processor."""
+    """Return the nanoseconds that each thread of these processes has been ready but waited for a processor."""
     waits = {}
     for process in processes:
         place = Path(_TASKS.format(process))
@@ -220,7 +220,7 @@ def _processors() -> int:
 
 
 def _used(processes: Sequence[int | str]) -> tuple[float, float] | None:
-    """Seconds that this process's processors were idle, and that it and these processes have used; None if unknown."""
+    """Return the idle seconds of this process's processors, and the seconds that it and ``processes`` ran, if known."""
     tick = 1 / os.sysconf("SC_CLK_TCK")
     try:
         lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()

@@ -1,6 +1,6 @@
 """The energy of a launch, from NVML's energy counter while the timed work runs again without a pause.
 
-The counter covers the whole GPU, and moves in steps of up to a tenth of a second. So a span begins and ends at a step.
+The counter covers the whole GPU. It moves in steps of up to 0.1 s, so the measured span begins and ends at a step.
 A launch's energy is the span's mean power times the launch's seconds.
 """
 
@@ -21,7 +21,7 @@ from kernelzoo.lazy import torch
 from kernelzoo.measure.condition import nvml_of
 
 STILL = 1.0
-"""Seconds of launches in which a counter must move."""
+"""The seconds of launches within which the counter must move."""
 
 _PAUSE = 0.5e-3  # seconds between readings: a 400th of a span
 _AHEAD = 20e-3  # seconds of work queued on the device, so that it stays busy if the host is delayed
@@ -39,19 +39,19 @@ class Energy:
     launches: int = 0
     """Launches in the span."""
     span_ms: float = 0.0
-    """Length of the span in which it was read."""
+    """Length of the span."""
     launch_us: float = 0.0
-    """A launch's time in that span; heat may make it longer than in a sample."""
+    """A launch's time in the span; heat may make it longer than in a sample."""
     step_ms: float = 0.0
     """Median time between moves of the counter."""
     step_mj: float = 0.0
-    """Median energy by which it moves."""
+    """Median energy by which the counter moves."""
     unknown: str = ""
-    """Why the energy is unknown; not in a results file."""
+    """The reason why the energy is unknown. It is not written to a results file."""
 
     @property
     def facts(self) -> dict[str, float]:
-        """Its numbers by name, with five digits, as in a results file."""
+        """The numbers by name, rounded to five digits, as in a results file."""
         known = {name: value for name, value in vars(self).items() if name != "unknown"}
         return {name: value if isinstance(value, int) else float(f"{value:.5g}") for name, value in known.items()}
 
@@ -62,7 +62,7 @@ class Energy:
 
 
 def joules(nvml: Any, handle: Any) -> float:
-    """What the energy counter of a GPU says: joules since the driver was loaded. Raises EnergyError."""
+    """Return the energy counter of a GPU: joules since the driver was loaded. Raises EnergyError."""
     try:
         return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
     except nvml.NVMLError as error:
@@ -70,7 +70,7 @@ def joules(nvml: Any, handle: Any) -> float:
 
 
 def meter(device: torch.device) -> Callable[[], float]:
-    """The energy counter of the device. Raises EnergyError, which says what is missing."""
+    """Return a function that reads the device's energy counter. Raises EnergyError, which says what is missing."""
     found: Any = f"it is read from a GPU's counter, and {device.type!r} has none"
     if device.type == "cuda":
         found = nvml_of(device)
@@ -81,7 +81,7 @@ def meter(device: torch.device) -> Callable[[], float]:
 
 
 class Replays:
-    """Runs of a queue back to back, which take about ``seconds`` each."""
+    """Runs of the same queue of launches, back to back. Each takes about ``seconds``."""
 
     def __init__(self, queue: Callable[[], None], seconds: float, device: torch.device) -> None:
         self._queue, self._device = queue, device
@@ -99,7 +99,7 @@ class Replays:
             self._waiting.append(self._event())
 
     def end(self) -> float:
-        """Wait for all runs; returns the mean seconds of one."""
+        """Wait for all runs. Returns the mean seconds of one."""
         last = self._waiting[-1]
         last.synchronize()
         return float(self._first.elapsed_time(last)) * 1e-3 / self._runs
@@ -110,15 +110,15 @@ class Replays:
         return event
 
 
-def of(more: Callable[[], object], end: Callable[[], float], launches: int, meter: Callable[[], float]) -> Energy:
-    """The energy of a launch. ``more`` queues enough runs of so many ``launches``; ``end`` waits for all of them."""
+def measure(more: Callable[[], object], end: Callable[[], float], launches: int, meter: Callable[[], float]) -> Energy:
+    """Measure the energy of a launch. A run has ``launches``. ``more`` queues runs; ``end`` waits for all of them."""
     more()
     began = moved = perf_counter()
     moves: list[tuple[float, float]] = []
     unknown = ""
     try:
         last = meter()
-        # A span has 0.2 s of launches, and four steps, since the delay at which a step is seen varies.
+        # A span has at least 0.2 s of launches, and four steps, since the delay until a step is seen varies.
         while not unknown and not (len(moves) > 4 and moves[-1][0] - moves[0][0] >= 0.2):
             sleep(_PAUSE)
             more()
@@ -127,7 +127,7 @@ def of(more: Callable[[], object], end: Callable[[], float], launches: int, mete
                 unknown = "the counter went back"
             elif counted > last:
                 last, moved = counted, now
-                moves += [(now, counted)] if now - began >= 0.05 else []  # the clock is up
+                moves += [(now, counted)] if now - began >= 0.05 else []  # the GPU's clock has risen by then
             elif now - moved > STILL:
                 unknown = f"the counter did not move in {STILL:g} s"
     except EnergyError as error:

@@ -1,4 +1,4 @@
-"""What a result was measured on: the device's name, and the versions of everything involved."""
+"""The environment of a result: the device's name, and the versions of everything involved."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The cost of compiling: the first call in a new process, with empty or filled disk caches.
 
-Each figure is a single call by the host's clock: seconds against milliseconds, and no small differences.
+Each figure is a single call by the host's clock. It tells seconds from milliseconds, but no small differences.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLASSES: dict[str, tuple[tuple[Shape, int], tuple[Shape, int]]] = {
     "few very long rows": (((16, 262144), -1), ((12, 250000), -1)),
     "columns": (((4096, 1024), 0), ((3072, 1536), 0)),
 }
-"""Two shapes for each class of problems, and the reduced axis. The second should reuse the first one's kernels."""
+"""Two shapes for each class of problems, with the reduced axis. The second should reuse the first one's kernels."""
 
 # Where languages, torch and the driver cache compiled code.
 _CACHES = (
@@ -44,7 +44,7 @@ _CACHES = (
 
 @dataclass(frozen=True)
 class FirstCall:
-    """First-call times in milliseconds of an implementation on one class of problems; None if not reached."""
+    """First-call times in milliseconds of an implementation on one class of problems; None if not measured."""
 
     id: str
     problem_class: str
@@ -57,7 +57,7 @@ class FirstCall:
     device: str = ""
     table: str | None = None
     load_ms: float | None = None
-    """To import the language and look for a device, after torch and its context."""
+    """Import of the language and search for a device, once torch and its context are there."""
     empty_ms: float | None = None
     """First call in a process with empty disk caches."""
     stored_ms: float | None = None
@@ -78,7 +78,7 @@ def first_calls(
     *,
     patience: float,
 ) -> Iterator[FirstCall]:
-    """Measure each class of problems in two new processes. A backend that can't run here gets one row."""
+    """Yield the times of each class of problems, from two new processes. A backend that can't run here gets one row."""
     unavailable = set[str]()
     for id, dtype, name in product(ids, dtypes, CLASSES):
         backend = id.partition("/")[0]
@@ -115,8 +115,8 @@ def first_call(
         return FirstCall(id, problem_class, dtype, first, second, **found)
 
 
-def measured(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folder: str, device: Any) -> Json:
-    """Call each shape once, and the first again, in the new process; returns fields of :class:`FirstCall`."""
+def time_calls(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folder: str, device: Any) -> Json:
+    """Time a call of each shape, and a second one of the first. Returns fields of :class:`FirstCall`."""
     found: Json = {"outcome": "measured", "device": device_name(str(device))}
     backend_name, op, variant = id.split("/")
     torch.ones(1, device=device).add_(1).cpu()  # the device's context is torch's cost
@@ -133,13 +133,13 @@ def measured(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folder:
     results = []
     for key, number in (("empty_ms", 0), ("call_ms", 0), ("second_ms", 1)):
         problem, inputs = made[number], given[number]
-        files = _files(folder)
+        files = _count_files(folder)
         named = {"dim": problem.dim} if problem.operation.by_rows else {}
         call = partial(getattr(backend, op), *inputs, variant=variant, **named)
         result, found[key] = _timed(call, device)
         results.append((result, inputs, problem))
         if key == "second_ms":
-            found["second_files"] = _files(folder) - files
+            found["second_files"] = _count_files(folder) - files
     for result, inputs, problem in results:
         try:
             problem.operation.assert_close(result, inputs, problem.dim)
@@ -149,7 +149,7 @@ def measured(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folder:
 
 
 def _timed(run: Any, device: Any) -> tuple[Any, float]:
-    """A function's result, and the milliseconds until the device is done."""
+    """Return a function's result, and the milliseconds until the device is done."""
     started = time.perf_counter()
     result = run()
     if device.type == "cuda":
@@ -157,5 +157,5 @@ def _timed(run: Any, device: Any) -> tuple[Any, float]:
     return result, round((time.perf_counter() - started) * 1e3, 3)
 
 
-def _files(folder: str) -> int:
+def _count_files(folder: str) -> int:
     return sum(path.is_file() for path in Path(folder).rglob("*"))

@@ -15,7 +15,7 @@ class GpusError(KernelZooError, ValueError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU for the lifetime of a measuring process."""
+    """One GPU that a measuring process has for its lifetime."""
 
     index: int
     """Its index, as in ``cuda:INDEX``."""
@@ -23,8 +23,8 @@ class Gpu:
     """The ``CUDA_VISIBLE_DEVICES`` of a process that sees only this GPU."""
 
 
-def chosen(text: str) -> list[Gpu]:
-    """The GPUs of ``"all"`` or a list such as ``"0,1"``; none for "".
+def parse_gpus(text: str) -> list[Gpu]:
+    """Return the GPUs that an option names: ``"all"``, a list such as ``"0,1"``, or "" for none.
 
     The numbers are torch's: positions in ``CUDA_VISIBLE_DEVICES`` where it is set. Raises GpusError.
     """
@@ -33,7 +33,7 @@ def chosen(text: str) -> list[Gpu]:
     given = os.environ.get("CUDA_VISIBLE_DEVICES")
     words = [] if given is None else [word.strip() for word in given.split(",")]
     entries = None if given is None else list(takewhile(lambda word: word not in ("", "-1"), words))
-    known = _count() if entries is None else len(entries)
+    known = _gpu_count() if entries is None else len(entries)
     if text == "all":
         if not known:
             raise GpusError("--gpus all: there is no GPU here; kernelzoo doctor says what is missing")
@@ -49,8 +49,8 @@ def chosen(text: str) -> list[Gpu]:
     return [Gpu(index, str(index) if entries is None else entries[index]) for index in wanted]
 
 
-def _count() -> int:
-    """The number of GPUs by NVML, which takes far less than torch's seconds; 0 if it can't be asked."""
+def _gpu_count() -> int:
+    """The number of GPUs by NVML, which is far faster than importing torch; 0 without NVML."""
     try:
         import pynvml
 

@@ -1,4 +1,4 @@
-"""The nodes of a CUDA graph: whether all captured launches do the same work."""
+"""The nodes of a CUDA graph, which show whether all captured launches do the same work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Nodes = Counter[tuple[int, ...]]
 
 
 class _Kernel(ctypes.Structure):
-    """CUDA_KERNEL_NODE_PARAMS_v2. A kernel is identified by its function or handle, and its sizes."""
+    """The struct CUDA_KERNEL_NODE_PARAMS_v2. A kernel is identified by its function or handle, and its sizes."""
 
     _fields_ = (
         ("function", ctypes.c_void_p),
@@ -27,7 +27,7 @@ class _Kernel(ctypes.Structure):
 
 
 def nodes_of(stream: int) -> Nodes:
-    """The nodes of the graph that this stream, a CUDA handle, is captured into."""
+    """Count the nodes of the graph that this stream, a CUDA handle, is captured into."""
     driver = ctypes.CDLL("libcuda.so.1")  # loaded once, since a graph has thousands of nodes
     state, number, graph, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()
     outputs = map(ctypes.byref, (state, number, graph))
@@ -46,8 +46,8 @@ def nodes_of(stream: int) -> Nodes:
     return found
 
 
-def alike(found: Nodes, apart: Nodes, launches: int) -> None:
-    """Raise ContractError unless all launches can be the same nodes. Those in ``apart`` belong to no launch."""
+def check_same_nodes(found: Nodes, apart: Nodes, launches: int) -> None:
+    """Raise ContractError if launches must have different nodes. Nodes in ``apart`` belong to no launch."""
     uneven = [count for count in (found - apart).values() if count % launches]
     if uneven:
         raise ContractError(

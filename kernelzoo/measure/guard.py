@@ -1,4 +1,4 @@
-"""Measuring in a guarded process. If it crashes, hangs or loses its device, one row is lost."""
+"""Measuring in a guarded process. If it crashes, hangs or loses its device, only one row is lost."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from kernelzoo.measure.measurement import UNJUDGED
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import WAITING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
 
-_DEATHS = 4
-"""Processes that one implementation may break in one batch of cases, since a new one takes seconds."""
+_MOST_DEATHS = 4
+"""The most processes that one implementation may kill in one batch of cases, since a new one takes seconds."""
 
 
 class Guard(WorkerProcess):
-    """Has implementations measured by a judge in a process of its own, and replaces it when it ends.
+    """The parent of a judge, a process that measures implementations. It replaces the process when that ends.
 
     ``modules``: Python files that register implementations, loaded only there. ``patience``: seconds that one step may
-    take before it counts as hung. ``needs``: the files of operations that each file of kernels needs; without it, all.
-    With it a file that can't be loaded costs only itself, and ``about.refused`` says why. Use it as a context manager.
-    Raises GuardError if the process can't start.
+    take before it counts as hung. ``needs``: the files of operations that each file of kernels needs; by default all.
+    If given, a file that can't be loaded loses only its own kernels, and ``about.refused`` says why. Use it as a
+    context manager. Raises GuardError if the process can't start.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Guard(WorkerProcess):
         opening: Json = {"patience": patience, "ceilings": None}
         if needs is not None:
             opening["needs"] = {os.path.abspath(own): list(map(os.path.abspath, of)) for own, of in needs.items()}
-        # Else threads of the judge wait for work by spinning, for milliseconds in which a runner has its turn.
+        # By default the judge's idle threads would spin for milliseconds, and so disturb a runner's turn.
         opening["waiting"] = os.environ.get(WAITING)
         # A runner that hangs is ended by the judge, before the judge counts as hung.
         super().__init__(
@@ -75,29 +75,29 @@ class Guard(WorkerProcess):
         waive: Sequence[str] = (),
         progress: Progress = quiet,
     ) -> tuple[list[Json], list[Json]]:
-        """Measure implementations as :func:`kernelzoo.measure.race`; returns entries of a results file, and failures.
+        """Measure implementations by :func:`kernelzoo.measure.race`. Returns entries of a results file, and failures.
 
-        An id ``backend/op/variant@label`` is a lane bound with the knobs in ``tables``. One that kills the process,
-        hangs or breaks its device is a failure, and the others are measured again. With ``cross_check``, cold GPU
-        results are timed by the profiler too. With 0 ``rounds``, what is right is in neither list.
+        ``backend/op/variant@label`` is an implementation with the knobs that ``tables`` has for this id. If one kills
+        the process, hangs or breaks its device, it fails, and the others are measured again. With ``cross_check``, the
+        profiler times cold GPU results too. With 0 ``rounds``, right implementations are in neither list.
         """
         request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
         request |= {"energy": energy, "label": label, "waive": list(waive)}
         request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
-        judge = partial(_unlike, problem, cache, rounds)
-        done, failed = self._outlived(request, ids, partial(record.failure, problem, outcome="failed"), progress, judge)
-        entries, failed = done.get("entries", []), failed + done.get("failed", [])
-        self._opening["ceilings"] = done.get("ceilings") or self._opening["ceilings"]  # for a process in its place
+        judge = partial(_mismatch, problem, cache, rounds)
+        done, lost = self._ask_retry(request, ids, partial(record.failure, problem, outcome="failed"), progress, judge)
+        entries, failed = done.get("entries", []), lost + done.get("failed", [])
+        self._opening["ceilings"] = done.get("ceilings") or self._opening["ceilings"]  # for the process after this
         if cross_check and cache == "cold":
             twice = {e["extra_info"]["id"]: e for e in entries if e["extra_info"]["clock"] == "device"}
             for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
                 if id in twice:
-                    record.cross_checked(twice[id], seconds)
+                    record.add_cross_check(twice[id], seconds)
         for facts in (*(entry["extra_info"] for entry in entries), *failed):
             facts["gpu"] = self.about.gpu
         return entries, failed
 
-    def _outlived(
+    def _ask_retry(
         self,
         request: Json,
         ids: Sequence[str],
@@ -105,14 +105,14 @@ class Guard(WorkerProcess):
         progress: Progress = quiet,
         judge: Callable[[Sequence[str], Json], str] = lambda ids, done: "",
     ) -> tuple[Json, list[Json]]:
-        """The answer for ids, without those that kill the process or hang, and a ``failure`` for each of these."""
+        """Ask about ids until the process survives. Returns the answer, and a ``failure`` for each id that ended it."""
         left, lost = list(ids), list[Json]()
         while left:
             try:
                 return self._ask({**request, "ids": left}, progress, judge=partial(judge, left)), lost
             except DiedError as error:
                 self.restart()
-                # Nobody was running, or this process raised: none can be blamed, and none has a result.
+                # If no id was running, or no signal killed the process, the kernels may be right: "unjudged".
                 known = error.id in left
                 blamed, unjudged = [error.id] if known else left, not known or worker_process.ENDED in error.reason
                 lost += [
@@ -122,7 +122,7 @@ class Guard(WorkerProcess):
         return {}, lost
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
-        """Seconds per launch by the profiler's clock, by id, from a second process. Ids without a time are left out."""
+        """Time launches by the profiler in a second process. Returns seconds by id, without ids that it can't time."""
         try:
             if self._checker is None:
                 self._checker = WorkerProcess(self._device, self._modules, patience=self._patience, gpu=self._gpu)
@@ -146,8 +146,8 @@ class Guard(WorkerProcess):
     ) -> Json:
         """Check one implementation against the contract, and by the gate on some problems.
 
-        Returns a :class:`kernelzoo.check.verifying.Found` as JSON. ``cases`` are names or globs; none means all, as of
-        ``dtypes``. ``seed`` chooses the gate's values. A case that kills the process or hangs ends the check.
+        Returns a :class:`kernelzoo.check.verifying.Found` as JSON. ``cases`` are names or globs. Empty ``cases`` or
+        ``dtypes`` mean all. ``seed`` chooses the gate's values. A case that kills the process or hangs ends the check.
         """
         request = {"do": "verify", "id": id, "problems": [asdict(p) for p in problems], "seed": seed}
         try:
@@ -161,7 +161,7 @@ class Guard(WorkerProcess):
             return Found(findings=[Finding(id, case, kind, reason, **known)]).document()
 
     def largest(self, id: str) -> Json:
-        """What fuzzing needs: why it is ``unavailable`` here, ``elements`` of the largest case, ``emulator``."""
+        """Return facts for fuzzing: why it is ``unavailable`` here, ``elements`` of the largest case, ``emulator``."""
         try:
             return self._ask({"do": "largest", "id": id}, quiet, at_least=worker_process.IMPORTING)
         except DiedError as error:
@@ -171,12 +171,12 @@ class Guard(WorkerProcess):
     def fuzz(self, id: str, cases: Sequence[str]) -> Json:
         """Run fuzzing cases through one implementation; see :class:`kernelzoo.check.fuzz.running.Found`.
 
-        A case that kills the process or hangs counts as ``wrong``. After _DEATHS such cases the rest is skipped.
+        A case that kills the process or hangs counts as ``wrong``. After _MOST_DEATHS such cases the rest is skipped.
         """
         total: Json = {"wrong": [], "unavailable": ""}
         deaths = 0
-        spans = [(0, len(cases), "")]  # first, one past the last, and the reason for a suspect, which runs alone
-        while spans and deaths < _DEATHS and not total["unavailable"]:
+        spans = [(0, len(cases), "")]  # first, one past the last, and why the last is suspected; then each runs alone
+        while spans and deaths < _MOST_DEATHS and not total["unavailable"]:
             start, stop, suspicion = spans.pop(0)
             if start == stop:
                 continue
@@ -212,20 +212,20 @@ class Guard(WorkerProcess):
         return total
 
     def accuracy(self, op: str, dtype: str, ids: Sequence[str], values: int, seed: int) -> list[Json]:
-        """Rows of accuracy; see :func:`kernelzoo.check.accuracy.measure`.
+        """Return rows of accuracy; see :func:`kernelzoo.check.accuracy.measure`.
 
-        One that kills the process or hangs gets a row with ``failed``. The others are measured again without it.
+        If an id kills the process or hangs, its row has ``failed``. The others are measured again without it.
         """
         request = {"do": "accuracy", "op": op, "dtype": dtype, "values": values, "seed": seed}
         row = {"op": op, "dtype": dtype}
-        done, lost = self._outlived(request, ids, lambda id, reason: {"id": id, **row, "failed": reason})
+        done, lost = self._ask_retry(request, ids, lambda id, reason: {"id": id, **row, "failed": reason})
         return [*done.get("rows", []), *lost]
 
 
-def _unlike(problem: Problem, cache: str, rounds: int, ids: Sequence[str], done: Json) -> str:
-    """How the answer to a race differs from the request; or "". Each id must occur once, with possible times."""
+def _mismatch(problem: Problem, cache: str, rounds: int, ids: Sequence[str], done: Json) -> str:
+    """Return how the answer to a race differs from the request; "" if it fits. Each id must occur once, with times."""
     facts = {"op": problem.op, **record.described(problem)}
-    scalars = facts.pop("scalars", {})  # those that are drawn with the inputs come on top
+    scalars = facts.pop("scalars", {})  # the answer may have more, which were drawn with the inputs
     asked = json.dumps(facts, sort_keys=True)
     try:
         infos, failed = [entry["extra_info"] for entry in done["entries"]], done["failed"]

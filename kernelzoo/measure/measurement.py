@@ -20,18 +20,18 @@ BREAKS = "breaks the contract"
 """The flag of an implementation that is right only on ordinary values, and was timed on request."""
 
 UNDECIDABLE, BUSY, FULL, UNJUDGED = "undecidable", "busy", "out of memory", "unjudged"
-"""Kinds of refusals: the operation's own reference is wrong; other work may have spoilt the time of a right kernel; and
-how the words of one begin for which there was no memory."""
+"""Kinds of refusals. The operation's own reference is wrong. Other work may have disturbed a right kernel's time.
+Memory ran out; the text begins so. The process ended, perhaps by no fault of this kernel."""
 
 APART, ABOVE = 0.03, 10e-6
 """Two clocks disagree if they differ by more than this share, on times above so many seconds."""
 
 BETWEEN = 1e-6
-"""Seconds between kernels that only the device clock counts: on an H200 0.3 to 0.8 us, of two kernels 1.4."""
+"""Seconds between kernels, which only the device clock counts. On an H200: 0.3 to 0.8 us; 1.4 us for two kernels."""
 
 
 def disagree(device_seconds: float, cupti_seconds: float) -> bool:
-    """Whether two clocks differ by more than 3 % on a kernel above 10 us, and the gap between kernels."""
+    """Whether two clocks differ by over 3 % on a kernel above 10 us. Gaps between kernels are subtracted first."""
     more = device_seconds - cupti_seconds
     apart = -more if more < 0 else max(0.0, more - BETWEEN)
     return max(device_seconds, cupti_seconds) > ABOVE and apart > APART * device_seconds
@@ -39,7 +39,7 @@ def disagree(device_seconds: float, cupti_seconds: float) -> bool:
 
 @dataclass
 class Measurement:
-    """One implementation on one problem: samples, or why there are none."""
+    """The measurement of one implementation on one problem: samples, or why there are none."""
 
     implementation: registry.Implementation
     problem: Problem
@@ -55,21 +55,21 @@ class Measurement:
     samples: list[float] = field(default_factory=list)
     """Seconds per launch, one per round, in the order of the rounds."""
     submit: float | None = None
-    """Seconds of the host to submit one bound launch; None on the host, where that is the launch."""
+    """Host seconds to submit one bound launch to a GPU; None on a host, where submitting is the launch itself."""
     first_call: float | None = None
     """Seconds of the first bind and run, including compilation unless it was cached."""
     cupti: float | None = None
-    """Seconds per launch by the profiler's clock; None if not asked or unknown."""
+    """Seconds per launch by the profiler's clock; None if it was not asked for, or is unknown."""
     copy: float | None = None
-    """Median seconds of a copy of the same data in the same rounds; None unless as many bytes are written as read."""
+    """Median seconds of a copy of the same data in the same rounds; None unless input and output are of one size."""
     limit: float | None = None
     """Seconds of the best possible implementation on this device; None without measured ceilings."""
     energy: Energy | None = None
-    """Energy of a launch; None if not asked."""
+    """Energy of a launch; None if it was not asked for."""
     same_bits: bool | None = None
-    """Whether the same inputs gave the same bits again; None if not asked."""
+    """Whether the same inputs gave the same bits again; None if that was not checked."""
     batch_invariant: bool | None = None
-    """Whether a row alone gives the bits that it gives among others; None where that can't be asked."""
+    """Whether a row launched alone has the same bits as among other rows; None if that can't be checked."""
     beside: str = ""
     """A caveat: the judge had to load the kernel's file too."""
     repeated_rounds: int = 0
@@ -79,15 +79,15 @@ class Measurement:
     condition: tuple[Condition, Condition] | None = None
     """The device's state before and after the race."""
     refused: str = ""
-    """Why it refuses this problem or can't run here, which is no fault."""
+    """The reason why it refuses this problem or can't run here, which is no fault."""
     breaks: str = ""
-    """The gate's finding, for an implementation timed on request: right on ordinary values, wrong on special ones."""
+    """The gate's finding on special values, if the implementation is timed on request although it is wrong there."""
     wrong: str = ""
     """The gate's finding. A wrong implementation is not timed, or loses its result."""
     failed: str = ""
     """The unexpected error that it raised."""
     details: dict[str, Any] = field(default_factory=dict)
-    """The kind of a failure, and the first wrong element, where they are known; as JSON."""
+    """The kind of a failure and the first wrong element, if known, as JSON."""
 
     @property
     def median(self) -> float:
@@ -95,7 +95,7 @@ class Measurement:
 
     @property
     def gb_per_s(self) -> float:
-        """Necessary bytes per second, in units of 1e9."""
+        """The bytes that must be moved, per second, in units of 1e9."""
         return self.bytes / self.median / 1e9
 
     @property
@@ -109,7 +109,7 @@ class Measurement:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """Caveats of this time."""
+        """The caveats of this time, as text."""
         found = [BREAKS] if self.breaks else []
         if self.clock == "device" and self.submit is not None and self.median < self.submit:
             found.append("host-bound")

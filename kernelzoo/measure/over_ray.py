@@ -1,6 +1,6 @@
 """A sweep over the GPUs of a Ray cluster, with one actor and guard for each GPU.
 
-A worker lost with its process or host is replaced, and its race runs again.
+If a worker's process or host is lost, another worker replaces it and runs its race again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RayMissingError(KernelZooError, RuntimeError):
 
 @contextlib.contextmanager
 def cluster(address: str) -> Iterator[None]:
-    """A context connected to the Ray cluster of the address, else of ``RAY_ADDRESS``, else a new one here.
+    """Return a context connected to the Ray cluster at the address, else at ``RAY_ADDRESS``, else a new one here.
 
     Raises RayMissingError.
     """
@@ -51,7 +51,7 @@ def cluster(address: str) -> Iterator[None]:
         raise RayMissingError(f"no Ray cluster can be used: {str(error).partition(chr(10))[0]}") from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, ends)  # Ray would end this process without a word on how to continue
+            signal.signal(signal.SIGTERM, ends)  # Ray's handler would end this process without our hint how to continue
     try:
         yield
     finally:
@@ -60,7 +60,7 @@ def cluster(address: str) -> Iterator[None]:
 
 
 def starts(device: str, modules: Sequence[str], patience: float) -> list[Callable[[], RayWorker]]:
-    """A starter of a worker for each GPU of the cluster. Raises RayMissingError if it has none."""
+    """Return, for each GPU of the cluster, a function that starts a worker. Raises RayMissingError without a GPU."""
     import ray
 
     count = int(ray.cluster_resources().get("GPU", 0))
@@ -82,13 +82,13 @@ class RayWorker:
         self._source, self._over = source, threading.Event()
         self._actor: Any = None
         self.about: About
-        self._asked("a worker")
+        self._call("a worker")
 
     def _start(self) -> None:
         import ray
 
         # The actor's class is found by name, in the kernelzoo of that host.
-        made = ray.remote(num_gpus=1, num_cpus=0, max_restarts=0, max_task_retries=0)(_There)
+        made = ray.remote(num_gpus=1, num_cpus=0, max_restarts=0, max_task_retries=0)(_RemoteGuard)
         self._actor = made.remote(*self._given)
         try:
             self.about, source = ray.get(self._actor.opened.remote(), timeout=STARTING)
@@ -99,27 +99,27 @@ class RayWorker:
             raise GuardError(f"{where} has another kernelzoo, or other files of --module; install the same on each")
 
     def race(self, problem: Problem, ids: Sequence[str], **how: Any) -> tuple[list[Json], list[Json]]:
-        """See :meth:`kernelzoo.measure.guard.Guard.race`; progress is not reported.
+        """Measure implementations; see :meth:`kernelzoo.measure.guard.Guard.race`. Progress is not reported.
 
-        Raises LostError if no GPU is left to replace a lost worker, GuardError for a race that lost too many.
+        Raises LostError if no GPU is left to replace a lost worker, GuardError if the race lost too many workers.
         """
         how = {name: value for name, value in how.items() if name != "progress"}
-        found: tuple[list[Json], list[Json]] = self._asked(problem.id, "race", problem, list(ids), **how)
+        found: tuple[list[Json], list[Json]] = self._call(problem.id, "race", problem, list(ids), **how)
         return found
 
     def largest(self, id: str) -> Json:
-        """See :meth:`kernelzoo.measure.guard.Guard.largest`."""
-        return dict(self._asked(id, "largest", id))
+        """Return facts for fuzzing; see :meth:`kernelzoo.measure.guard.Guard.largest`."""
+        return dict(self._call(id, "largest", id))
 
     def close(self) -> None:
         """End the worker and its guard."""
         self._over.set()
         self._end()
 
-    def _asked(self, what: str, *call: Any, **how: Any) -> Any:
-        """What the guard there returns for a call, if any; a worker that is lost is replaced.
+    def _call(self, what: str, *call: Any, **how: Any) -> Any:
+        """Return the result of a call of the remote guard. A lost worker is replaced. Without a call, only start it.
 
-        Raises GuardError as the guard did, RaceLostError after too many losses.
+        Raises GuardError if the guard did, RaceLostError after too many lost workers.
         """
         import ray
 
@@ -154,7 +154,7 @@ class RayWorker:
                 ray.kill(actor)
 
 
-class _There:
+class _RemoteGuard:
     """The remote side: a guard in a process that Ray started with one GPU."""
 
     def __init__(self, device: str, modules: list[str], patience: float) -> None:
@@ -163,7 +163,7 @@ class _There:
         self._host = socket.gethostname()
 
     def opened(self) -> tuple[About, Json]:
-        """What the guard found, and digests of the code there."""
+        """Start the guard. Returns what it found, and digests of the code there."""
         import ray
 
         device, modules, patience = self._given

@@ -1,4 +1,4 @@
-"""The plans that launch tables make of problems, without compiling a kernel.
+"""The plans that launch tables choose for problems, found without compiling a kernel.
 
 It imports languages, so it runs in the measuring process or in one for a simulated device.
 """
@@ -22,17 +22,17 @@ from kernelzoo.measure.worker_process import WorkerProcess
 from kernelzoo.packages import packages
 
 Values = Mapping[str, int]
-"""Knobs of a table that differ from the shipped ones."""
+"""The knobs of a table that differ from the shipped table, by name."""
 
 REFUSED = "refused"
 """The plan of a problem that the implementation refuses."""
 
 _LARGEST = 2**26
-"""Most elements of a problem. Rotated sets and the gate's copies take about eight times its bytes."""
+"""The most elements of a problem. Rotated sets and the gate's copies take about eight times its bytes."""
 
 
 def declarations(backend: str, op: str) -> dict[str, Any] | None:
-    """The knobs that a loaded backend declares for an operation, and its variants, ``auto`` first."""
+    """Return a loaded backend's knobs for an operation, and its ids, ``auto`` first; None if it declares no table."""
     table = tables.declared(backend, op)
     if table is None:
         return None
@@ -49,9 +49,9 @@ def declarations(backend: str, op: str) -> dict[str, Any] | None:
 
 
 def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device: torch.device) -> list[list[str]]:
-    """For each problem, a digest of the plan by each table. Equal digests are equal launches.
+    """Return, for each problem, a digest of the plan by each table. Equal digests mean equal launches.
 
-    Nothing is compiled or run. A problem without room on the device counts as refused; ``meta`` needs none.
+    Nothing is compiled or run. A problem too large for the device's memory is refused; ``meta`` needs no memory.
     """
     implementation = registry.implementation(id)
     bind = registry._registered[implementation.backend, implementation.op, implementation.registered]
@@ -63,13 +63,13 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
             try:
                 args = replace(problem.meta, inputs=operation.unset(problem.meta, device))
                 outs = operation.allocate(args)
-                found.append([_planned(bind, operation, args, outs, table) for table in made])
+                found.append([_plan_digest(bind, operation, args, outs, table) for table in made])
             except torch.OutOfMemoryError:
                 found.append([REFUSED] * len(made))
     return found
 
 
-def _planned(
+def _plan_digest(
     bind: Any,
     operation: operations.Operation,
     args: operations.Arguments,
@@ -85,7 +85,7 @@ def _planned(
 
 
 def table_of(implementation: registry.Implementation, values: Values) -> Any:
-    """A loaded backend's launch table with these values. Raises TableError for illegal ones, or without a table."""
+    """Return a loaded backend's launch table with these values. Raises TableError for illegal ones, or no table."""
     table = tables.declared(implementation.backend, implementation.op)
     if table is None:
         raise tables.TableError(f"{implementation.backend} declares no launch table for {implementation.op}")
@@ -93,7 +93,7 @@ def table_of(implementation: registry.Implementation, values: Values) -> Any:
 
 
 def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
-    """Problems to tune on. Rows are few to many, some near the number of SMs; lengths are around powers of two."""
+    """Return problems to tune on. Rows are few to many, some near the number of SMs; lengths are near powers of two."""
     m = multiprocessors
     rows = sorted({8, 16, 40, m // 2 + 1, m - 1, m, 2 * m + 1, 3 * m, 1000, 4096, 20011, 100003, 499979})
     lengths = (
@@ -113,7 +113,7 @@ def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
     return [Problem(op, shape, dtype, dim) for shape, dim in sized for dtype in dtypes]
 
 
-class Described(WorkerProcess):
+class SimulatedPlanner(WorkerProcess):
     """A process in which a backend plans for a simulated device. It can't measure.
 
     Raises InspectionError if the backend can't simulate that device, GuardError if its language can't be imported.

@@ -1,4 +1,4 @@
-"""The benchmarks' options and timer. A conftest below the root is read too late to add ``--backend``."""
+"""A pytest plugin with the benchmarks' options and timer. A conftest in bench/ is read too late to add options."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ TABLE = {"columns": ["median", "iqr"], "sort": "median"}
 
 
 class Replay:
-    """A timer that gives pytest-benchmark samples measured elsewhere: load them, then time ``step`` once for each."""
+    """A timer that gives samples measured before to pytest-benchmark: set ``samples``, then time ``step`` for each."""
 
     def __init__(self) -> None:
         self.now = 0.0

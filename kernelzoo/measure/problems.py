@@ -16,7 +16,7 @@ from kernelzoo.lazy import torch
 
 @dataclass(frozen=True)
 class Problem:
-    """One operation on contiguous inputs; the first has this shape and dtype. By rows, it works along axis ``dim``."""
+    """One operation on contiguous inputs, the first of this shape and dtype. If it has rows, they lie along ``dim``."""
 
     op: str
     shape: tuple[int, ...]
@@ -56,18 +56,18 @@ class Problem:
 
     @property
     def bytes(self) -> int:
-        """Bytes that the best possible implementation moves."""
+        """The bytes that the best possible implementation moves."""
         return self.operation.bytes_moved(self.meta)
 
     def inputs(self, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-        """New random inputs on the generator's device; see :meth:`kernelzoo.operations.Operation.sample`."""
+        """Return new random inputs on the generator's device; see :meth:`kernelzoo.operations.Operation.sample`."""
         drawn = {"sizes": dict(self.sizes), "scalars": dict(self.scalars)}
         return self.operation.sample(self.shape, self.dtype, self.dim, generator=generator, **drawn)
 
     def launch(
         self, implementation: registry.Implementation, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
     ) -> Launch:
-        """The launch of an implementation on these inputs and outputs."""
+        """Bind an implementation to these inputs and outputs, and return the launch."""
         return implementation.launch(*inputs, dim=self.dim, out=tuple(outs), **dict(self.scalars))
 
     def arguments(self, inputs: Sequence[torch.Tensor]) -> operations.Arguments:
@@ -76,10 +76,10 @@ class Problem:
 
 
 def problem_of(given: dict[str, Any]) -> Problem:
-    """A problem from its fields, as JSON has them."""
+    """Return the problem that has these fields, as read from JSON."""
     sizes, scalars = (tuple((str(name), value) for name, value in given[key]) for key in ("sizes", "scalars"))
     found = Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"], sizes, scalars)
-    if "scalars" in found.operation.hooks:  # they belong to drawn inputs, and only this process can draw
+    if "scalars" in found.operation.hooks:  # they are drawn with the inputs, which only this process can do
         return replace(
             found,
             scalars=tuple({**found.operation.sized_scalars({**found.axes, **dict(scalars)}), **dict(scalars)}.items()),
@@ -115,14 +115,14 @@ _AXES = (
     *(((64, 1024, 96), 1), ((16, 4099, 333), 1)),
 )
 
-# Hidden sizes of Llama 3.2 1B, Llama 3 8B, 70B, and 405B; a token, a decode batch, and a prefill of rows each.
+# Hidden sizes of Llama 3.2 1B, Llama 3 8B, 70B, and 405B; with the rows of a token, two decode batches, a prefill.
 _HIDDEN = tuple((rows, hidden) for hidden in (2048, 4096, 8192, 16384) for rows in (1, 16, 256, 8192))
-# Vocabularies of Llama 2, GPT-2, Llama 3, Qwen 2.5 and Gemma; the same, and a training step's rows.
+# Vocabularies of Llama 2, GPT-2, Llama 3, Qwen 2.5, Gemma; with the rows of a token, two batches, a training step.
 _VOCABULARY = tuple((rows, words) for words in (32000, 50257, 128256, 151936, 256000) for rows in (1, 32, 256, 2048))
-# Shapes that people run, each with where it comes from: shape and reduced axis.
+# Shapes that people run, with the reduced axis. The comments say where they come from.
 _PEOPLE = (
     *(((4096, columns), -1) for columns in (1024, 4096, 8192)),  # Triton's tutorial of a fused softmax
-    *(((1823, 781), -1), ((16, 262144), -1)),  # its check, and a row that no program holds
+    *(((1823, 781), -1), ((16, 262144), -1)),  # its check, and rows too long for the registers of a block
     *((shape, -1) for shape in (*_HIDDEN, *_VOCABULARY)),
     # Attention scores: GPT-2 small over 1024 tokens, a head of 32 over 4096, and image tokens over 77 of a text.
     *(((98304, 1024), -1), ((32768, 4096), -1), ((65536, 77), -1)),
@@ -133,32 +133,32 @@ _PEOPLE = (
 )
 
 
-def _last(shapes: Iterable[Shape]) -> tuple[tuple[Shape, int], ...]:
+def _last_axis(shapes: Iterable[Shape]) -> tuple[tuple[Shape, int], ...]:
     return tuple((shape, -1) for shape in shapes)
 
 
 SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
-    # Float32 everywhere, other dtypes on three different shapes; "host" in three minutes on two cores.
-    "quick": lambda dtype: _last(_QUICK if dtype == "float32" else ((4096, 1024), (1823, 781), (16, 262144))),
-    "host": lambda dtype: _last(((4096, 256), (4096, 1024), (1823, 781), (16, 262144))),
+    # "quick": float32 on all shapes, other dtypes on three. "host" takes three minutes on two cores.
+    "quick": lambda dtype: _last_axis(_QUICK if dtype == "float32" else ((4096, 1024), (1823, 781), (16, 262144))),
+    "host": lambda dtype: _last_axis(((4096, 256), (4096, 1024), (1823, 781), (16, 262144))),
     # Bandwidth against columns, the usual figure, and two well-known shapes.
-    "sweep": lambda dtype: _last(_SWEEP),
-    "full": lambda dtype: _last(_FULL),
-    "map": lambda dtype: _last(_MAP),
+    "sweep": lambda dtype: _last_axis(_SWEEP),
+    "full": lambda dtype: _last_axis(_FULL),
+    "map": lambda dtype: _last_axis(_MAP),
     "axes": lambda dtype: _AXES,
     "people": lambda dtype: _PEOPLE,
-    "hidden": lambda dtype: _last(_HIDDEN),
-    "vocabulary": lambda dtype: _last(_VOCABULARY),
+    "hidden": lambda dtype: _last_axis(_HIDDEN),
+    "vocabulary": lambda dtype: _last_axis(_VOCABULARY),
     # Odd and prime lengths leave remainders in vector loads, power-of-two tiles and even splits.
-    "odd": lambda dtype: _last(shape for shape in _MAP if shape[-1] % 2),
+    "odd": lambda dtype: _last_axis(shape for shape in _MAP if shape[-1] % 2),
 }
 
 
-# --- Random problems: a sample shows what a kernel does badly between the points of the map that authors choose -----
+# --- Random problems: a sample shows where a kernel is slow between the shapes that authors choose for the map ------
 
 PREFIX = "random:"
 MOST = 10_000
-"""Most problems of a sample."""
+"""The most problems of a sample."""
 
 SMALLEST, LARGEST = 2**16, 10**9
 """Bounds on the bytes of input and output together."""
@@ -167,7 +167,7 @@ _LONGEST = 24
 """The base-2 logarithm of the largest number of rows or length."""
 
 _STEPS = (1, 1, 2, 16)
-"""The last axis is a multiple of one of these: half the problems are odd, the others even or aligned to a vector."""
+"""The last axis is a multiple of one of these. Half the problems are odd, the others even or aligned to a vector."""
 
 
 def count_of(shape_set: str) -> int:
@@ -177,8 +177,8 @@ def count_of(shape_set: str) -> int:
     return int(digits) if known and int(digits) <= MOST else 0
 
 
-def drawn(count: int, seed: int, dtypes: Sequence[str]) -> Iterator[tuple[tuple[int, int], str, int]]:
-    """``count`` different problems: shape, dtype and axis, log-uniform. Longer samples begin with shorter ones."""
+def draw_problems(count: int, seed: int, dtypes: Sequence[str]) -> Iterator[tuple[tuple[int, int], str, int]]:
+    """Yield ``count`` different shapes, dtypes and axes, log-uniform. Longer samples begin with shorter ones."""
     chance = random.Random(f"kernelzoo {seed}")
     seen = set[tuple[tuple[int, int], str, int]]()
     while len(seen) < count:
@@ -187,19 +187,18 @@ def drawn(count: int, seed: int, dtypes: Sequence[str]) -> Iterator[tuple[tuple[
         first, last = (rows, length) if dim == -1 else (length, rows)
         last = last | 1 if step == 1 else -(-last // step) * step
         found = (first, last), dtype, dim
-        if SMALLEST <= 2 * first * last * _width(dtype) <= LARGEST and found not in seen:
+        if SMALLEST <= 2 * first * last * _element_bytes(dtype) <= LARGEST and found not in seen:
             seen.add(found)
             yield found
 
 
-def _width(dtype: str) -> int:
-    """Bytes of an element."""
+def _element_bytes(dtype: str) -> int:
     bits = re.search(r"\d+$", dtype)
     return int(bits[0]) // 8 if bits else 1
 
 
 def label(shape_set: str, seed: int) -> str:
-    """The name of a set in results. A sample has its seed."""
+    """The name of a shape set in results. That of a random sample includes the seed."""
     return f"{shape_set}, seed {seed}" if count_of(shape_set) else shape_set
 
 
@@ -220,7 +219,7 @@ def problems(
             if dtype not in operations.OPERATIONS[op].dtypes:
                 raise UnknownNameError(f"{op} dtype", dtype, operations.OPERATIONS[op].dtypes)
     if count:
-        sample = list(drawn(count, seed, dtypes))
+        sample = list(draw_problems(count, seed, dtypes))
         return tuple(Problem(op, shape, dtype, dim) for op in op_names for shape, dtype, dim in sample)
     return tuple(
         Problem(op, shape, dtype, dim) for op in op_names for dtype in dtypes for shape, dim in SETS[shape_set](dtype)

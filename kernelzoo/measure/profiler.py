@@ -28,14 +28,14 @@ _LONGEST = 0.2  # most seconds to spin
 
 
 def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats: int = 5) -> float | None:
-    """Seconds of device activity in one launch, by CUPTI through torch.profiler; None where unknown.
+    """Return seconds of device activity in one launch, by CUPTI through torch.profiler; None if unknown.
 
-    launches: one for each rotated set, for cold data. They run ``repeats`` times, each time queued behind a spinning
-    kernel: back to back, even if the profiler slows the host. Kernels, fills and copies are added up, and overlaps
-    count once; gaps are left out, since CUPTI changes them. The result is the median over the runs.
+    ``launches`` has one for each rotated set, so that data is cold. They run ``repeats`` times. A spinning kernel
+    before each run makes it run back to back, even if the profiler slows the host. Times of kernels, fills and copies
+    are added up; overlaps count once. Gaps do not count, since CUPTI changes them. The median over the runs counts.
 
-    None without a GPU or CUPTI, beside another profiler, or with too few complete runs: CUPTI may lose the first
-    kernels of a session. It may slow later launches, so time nothing in this process afterwards.
+    The result is None without a GPU or CUPTI, beside another profiler, or with too few complete runs. CUPTI may lose
+    the first kernels of a session. It may slow later launches, so time nothing in this process afterwards.
     """
     tools: Any = torch.profiler  # torch has no types for it
     if device.type != "cuda" or tools.ProfilerActivity.CUDA not in tools.supported_activities():
@@ -77,9 +77,9 @@ class Activity:
 
 
 def per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> float | None:
-    """Seconds of activity in one launch: the median over complete runs, each of which begins with a spinning kernel.
+    """Return seconds of activity in one launch: the median over complete runs. A spinning kernel begins each run.
 
-    Complete runs have as many activities as the largest. None if fewer than half of the ``repeats`` are.
+    A run is complete if no other run has more activities. None if fewer than half of ``repeats`` runs are complete.
     """
     runs: list[list[Activity]] = []
     for activity in sorted(activities):
@@ -95,7 +95,7 @@ def per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> f
 
 
 def _busy(run: Sequence[Activity]) -> float:
-    """Microseconds with any activity; activities are sorted by their start."""
+    """The microseconds of a run with any activity. Its activities are sorted by start."""
     busy, until = 0.0, float("-inf")
     for activity in run:
         busy += max(0.0, activity.end - max(activity.start, until))
@@ -104,7 +104,7 @@ def _busy(run: Sequence[Activity]) -> float:
 
 
 def _activities(events: Iterable[Any], index: int) -> Iterator[Activity]:
-    """The kernels, fills and copies among torch.profiler's events on a device, but for those whose times CUPTI lost."""
+    """Yield the kernels, fills and copies among torch.profiler's events on a device, if CUPTI has their times."""
     for event in events:
         if (
             event.device_type.name == "CUDA"
@@ -122,7 +122,7 @@ def cross_check(
     *,
     progress: Callable[[str, str], None] = lambda stage, id: None,
 ) -> dict[str, float]:
-    """Seconds per launch by the profiler's clock, by id, on new cold data; without those that it can't time.
+    """Return seconds per launch by the profiler's clock, by id, on new cold data. Ids that it can't time are left out.
 
     The process must time nothing afterwards: the profiler slows it down.
     """

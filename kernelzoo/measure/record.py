@@ -35,7 +35,7 @@ class RecordError(KernelZooError, ValueError):
 
 
 def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
-    """The facts of a result beside its samples; the report reads only these."""
+    """Return the facts of a result beside its samples. The report reads no other facts."""
     problem, implementation = measured.problem, measured.implementation
     return {
         "id": implementation.id,
@@ -64,7 +64,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "copy_us": _round(measured.copy, 1e6),
         "limit_us": _round(measured.limit, 1e6),
         "of_limit": _round(measured.of_limit),
-        # Where it is unknown, the flags say why.
+        # If the energy is unknown, the flags say why.
         "energy": measured.energy.facts if measured.energy and not measured.energy.unknown else None,
         "same_bits": measured.same_bits,
         "batch_invariant": measured.batch_invariant,
@@ -81,7 +81,7 @@ def _index(device: str) -> int:
 
 
 def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
-    """One of a results file's ``benchmarks``, as pytest-benchmark writes it."""
+    """Return an entry of a results file's ``benchmarks``, as pytest-benchmark writes it."""
     data = measured.samples
     first, _, third = statistics.quantiles(data, n=4, method="inclusive") if len(data) > 1 else 3 * data
     spread = statistics.stdev(data) if len(data) > 1 else 0.0
@@ -117,7 +117,7 @@ def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_s
     }
 
 
-def cross_checked(entry: Json, seconds: float) -> None:
+def add_cross_check(entry: Json, seconds: float) -> None:
     """Add a second clock's time to a result."""
     info = entry["extra_info"]
     info["cupti_us"] = _round(seconds, 1e6)
@@ -126,19 +126,19 @@ def cross_checked(entry: Json, seconds: float) -> None:
 
 
 def described(problem: Problem) -> Json:
-    """A problem as JSON without its operation, with sizes of other axes and scalars if it has any."""
+    """Return a problem as JSON, without its operation. Sizes of named axes and scalars are there if it has any."""
     found: Json = {"shape": list(problem.shape), "dim": problem.dim, "dtype": problem.dtype}
     found |= {} if problem.operation.by_rows else {"axes": problem.axes}
     return found | ({"scalars": dict(problem.scalars)} if problem.scalars else {})
 
 
 def failure(problem: Problem, id: str, outcome: str, reason: str) -> Json:
-    """Why an implementation has no result on a problem: ``refused``, ``wrong`` or ``failed``, and the reason."""
+    """Return the record of a failure on a problem. ``outcome`` is ``refused``, ``wrong`` or ``failed``."""
     return {"id": id, "op": problem.op, **described(problem), "outcome": outcome, "reason": reason}
 
 
 def failure_of(measured: Measurement) -> Json | None:
-    """The failure of a measurement, or None if it has samples."""
+    """Return the record of a measurement's failure; None if it has none."""
     for outcome in ("wrong", "failed", "refused"):
         if reason := getattr(measured, outcome):
             return failure(measured.problem, measured.implementation.id, outcome, reason) | measured.details
@@ -146,7 +146,7 @@ def failure_of(measured: Measurement) -> Json | None:
 
 
 def machine(device: str) -> Json:
-    """This machine, for the head of a results file."""
+    """Describe this machine for the head of a results file."""
     return {
         "machine": platform.machine(),
         "system": platform.system(),
@@ -159,12 +159,12 @@ def machine(device: str) -> Json:
 
 
 def source(modules: Sequence[Path]) -> Json:
-    """Digests of kernelzoo's files, and of each of the ``modules``: all files there, if it lies in a package."""
-    by_name = {m.name: _digest([file for one in modules if one.name == m.name for file in _run(one)]) for m in modules}
-    return {"sha256": _sources(), "modules": by_name}
+    """Return digests of kernelzoo's files, and of each module, with all files beside it if it is in a package."""
+    found = {m.name: _digest([file for one in modules if one.name == m.name for file in _files(one)]) for m in modules}
+    return {"sha256": _sources(), "modules": found}
 
 
-def _run(module: Path) -> list[Path]:
+def _files(module: Path) -> list[Path]:
     """The files that a module may run."""
     beside = sorted(module.parent.glob("*.*")) if module.with_name("__init__.py").exists() else []
     return beside or [module]
@@ -184,10 +184,10 @@ class Record:
         modules: Sequence[Path] = (),
         shard: Json | None = None,
     ) -> None:
-        """``device``: as from :func:`kernelzoo.measure.device_name`. ``shard``: facts of a shard, if any.
+        """``device``: a name as from :func:`kernelzoo.measure.device_name`. ``shard``: the facts of a shard, if any.
 
-        With ``resume``, an existing file is continued. Raises RecordError if it is no results file, or holds another
-        shard, device, kernelzoo, ``modules`` of the same name, or ``versions`` or ``rounds`` if given.
+        With ``resume``, an existing file is continued. Raises RecordError if it is no results file, or if its shard,
+        device, kernelzoo or ``modules`` differ. ``versions`` and ``rounds`` must be the same too, if given.
         """
         now = source(modules)
         self.path = path
@@ -200,7 +200,7 @@ class Record:
             "kernelzoo": {"format": schema.FORMAT, "failed": [], "source": now} | ({"shard": shard} if shard else {}),
         }
         if resume and path.exists():
-            held = _resumed(path, device, versions, rounds)
+            held = _read_to_resume(path, device, versions, rounds)
             if held["benchmarks"] or held["kernelzoo"]["failed"] or held["kernelzoo"].get("verdicts"):
                 _check_source(path, held, now)
                 _check_shard(path, held["kernelzoo"].get("shard"), shard)
@@ -216,12 +216,12 @@ class Record:
     def failed(self) -> list[Json]:
         return list(self._document["kernelzoo"]["failed"])
 
-    def employ(self, workers: Sequence[Json]) -> None:
-        """Add workers to the record; they are written with the next results."""
+    def add_workers(self, workers: Sequence[Json]) -> None:
+        """Add workers to the record. They are written with the next results."""
         self._document["kernelzoo"]["workers"] = [*self._document["kernelzoo"].get("workers", []), *workers]
 
     def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold", timed: str = "device") -> list[str]:
-        """Those of the ids that lack a result or failure for this problem, cache state and kind of timing."""
+        """Return the ids without a result or failure for this problem, cache state and kind of timing."""
         infos = [e["extra_info"] for e in self._document["benchmarks"]]
         infos = [info for info in infos if (info["clock"] == "call") == (timed == "call")]
         held = {key(info) for info in infos if info.get("cache", "cold") == cache} | {
@@ -230,9 +230,9 @@ class Record:
         return [id for id in ids if key({"id": id, "op": problem.op, **described(problem)}) not in held]
 
     def add(self, entries: Sequence[Json], failed: Sequence[Json], verdicts: Sequence[Json] = ()) -> None:
-        """Add results, and write the file; with verdicts, in place of rows of the same id and problem.
+        """Add results, and write the file. With verdicts, they replace rows of the same id and problem.
 
-        Raises RecordError if it can't be written.
+        Raises RecordError if the file can't be written.
         """
         ours, held = self._document["kernelzoo"], self._document["benchmarks"]
         lost = ours["failed"]
@@ -257,7 +257,7 @@ def write(path: Path, document: Json) -> None:
     files.write_whole(path, gzip.compress(text, mtime=0) if files.true(path).suffix == ".gz" else text)
 
 
-def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds: int | None) -> Json:
+def _read_to_resume(path: Path, device: str, versions: Mapping[str, str] | None, rounds: int | None) -> Json:
     try:
         document: Json = files.read_json(path)
     except files.FileError as error:
@@ -273,7 +273,7 @@ def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds
             f"{path} was measured on {machine.get('device')!r:.200}, this is {device!r}; name another file"
         )
     for info in (entry["extra_info"] for entry in entries):
-        if versions is not None and (other := _differing(info["versions"], versions)):
+        if versions is not None and (other := _first_difference(info["versions"], versions)):
             raise RecordError(f"{path} was measured with {other}; name another file, or go back to those versions")
         asked = info.get("rounds", info["samples"])
         if rounds is not None and asked != rounds:
@@ -285,7 +285,7 @@ def _resumed(path: Path, device: str, versions: Mapping[str, str] | None, rounds
 
 
 def _check_source(path: Path, document: Json, now: Json) -> None:
-    """Raise RecordError if other files of kernelzoo, or of a module of the same name, made the file."""
+    """Raise RecordError if the file was measured by another kernelzoo, or by other files of a module."""
     then = document["kernelzoo"].get("source", {"sha256": "", "modules": {}})
     if then["sha256"] != now["sha256"]:
         old = document.get("commit_info")
@@ -309,8 +309,8 @@ def _check_shard(path: Path, held: Json | None, now: Json | None) -> None:
     raise RecordError(f"{path} holds {there}, and this is {other}; name another file")
 
 
-def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """The first version that differs, as text, or ""."""
+def _first_difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
+    """Return the first version that differs, as text; "" if none does."""
     for name in dict.fromkeys([*there, *here]):
         if there.get(name) != here.get(name):
             return f"{name} {there.get(name, 'absent')}, and this is {name} {here.get(name, 'absent')}"
@@ -318,7 +318,7 @@ def _differing(there: Mapping[str, str], here: Mapping[str, str]) -> str:
 
 
 def key(of: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The implementation and problem of a result or failure, as a key."""
+    """Return a key for the implementation and problem of a result or failure."""
     further = (tuple(sorted(of.get(key, {}).items())) for key in ("axes", "scalars"))
     return of["id"], of["op"], tuple(of["shape"]), of["dim"], of["dtype"], *further
 
@@ -327,7 +327,7 @@ _HOME = Path(__file__).resolve().parents[1]
 
 
 def commit() -> Json:
-    """The commit of kernelzoo's sources, as in pytest-benchmark's files; empty outside git."""
+    """Return the commit of kernelzoo's sources, as in pytest-benchmark's files; with an empty id outside git."""
     try:
         git(_HOME, "ls-files", "--error-unmatch", "__init__.py")  # it may be installed inside another repository
         return {"id": git(_HOME, "rev-parse", "HEAD"), "dirty": bool(git(_HOME, "status", "--porcelain", "--", "."))}
@@ -336,8 +336,8 @@ def commit() -> Json:
 
 
 def git(folder: Path, *words: str, timeout: float = 10) -> str:
-    """What git says in a folder. Raises OSError or SubprocessError."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # for example of a hook
+    """Run git in a folder, and return its output. Raises OSError or SubprocessError."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}  # for example a hook's
     options = {"cwd": folder, "env": clean, "capture_output": True, "text": True, "timeout": timeout, "check": True}
     return str(subprocess.run(["git", *words], **options).stdout).strip()  # type: ignore[call-overload]
 
@@ -356,5 +356,5 @@ def _digest(paths: Sequence[Path]) -> str:
 
 
 def _round(value: float | None, scale: float = 1.0) -> float | None:
-    """A scaled value with five digits; no clock here is more exact. None stays."""
+    """Scale a value, and round it to five digits: no clock here is more exact. None stays None."""
     return None if value is None else float(f"{value * scale:.5g}")

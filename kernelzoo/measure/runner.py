@@ -1,6 +1,6 @@
-"""The runner: binds kernels to the judge's memory, launches what it is told, and times turns.
+"""The runner: it binds kernels to the judge's memory, launches them on request, and times turns.
 
-It holds no reference and no right result. What it could do to itself costs only its own rows.
+It has no reference and no right results. If a kernel corrupts it, only its own rows are lost.
 """
 
 from __future__ import annotations
@@ -30,48 +30,48 @@ from kernelzoo.operations import Arguments
 from kernelzoo.torch_private import spin
 
 _ARRANGED = 4
-"""Turns of a lane that stay arranged: on a GPU each is a CUDA graph."""
+"""The most prepared turns that a lane keeps. On a GPU each is a CUDA graph."""
 
 COPY = "copy"
-"""The lane that copies inputs to outputs, as a yardstick."""
+"""The name of the lane that only copies inputs to outputs, for comparison."""
 
 SPIN = 4_000_000
-"""Clock cycles that delay a stream: 2 ms at 2 GHz, ten times what the host needs to queue the work behind."""
+"""Clock cycles that delay a stream: 2 ms at 2 GHz. The host needs a tenth of that to queue the work behind."""
 
 
 @dataclass
 class Lane:
-    """One implementation, bound to every set."""
+    """One implementation in a race, bound to every set."""
 
     launches: list[Launch]
-    made: registry.Implementation | None = None
+    implementation: registry.Implementation | None = None
     table: Any = None
-    """The launch table that it is bound with, if that is not the language's own."""
+    """The launch table that it is bound with; None for the language's own."""
     turn: Turn | None = None
     arranged: dict[tuple[int, ...], tuple[Turn, deque[Callable[[], object]]]] = field(default_factory=dict)
-    """Turns, and what delivers the results that a turn's launches returned while they were recorded."""
+    """Prepared turns by order. Each has functions that copy the results its launches returned during preparation."""
     delivers: deque[Callable[[], object]] = field(default_factory=deque)
     returns: bool = False
-    """Whether it returns results, which are copied to the outputs after the clock."""
+    """Whether it returns results, which are copied to the outputs after the clock stops."""
     waits: bool = False
-    """Whether that copy is left out of the turn."""
+    """Whether the current turn leaves out that copy."""
     count: int = 0
-    """Launches of the turn."""
+    """The number of launches of the current turn."""
     replays: Replays | None = None
 
     def using(self) -> AbstractContextManager[None]:
-        """A context in which it is bound."""
+        """Return a context in which its launch table applies."""
         return nullcontext() if self.table is None else tables.using(self.table)
 
-    def bound(self, problem: Problem, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
-        """A launch on these tensors."""
-        assert self.made is not None
+    def bind(self, problem: Problem, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
+        """Bind it to these tensors, and return the launch."""
+        assert self.implementation is not None
         with self.using():
-            return problem.launch(self.made, inputs, outs)
+            return problem.launch(self.implementation, inputs, outs)
 
 
 class Runner:
-    """Runs lanes on sets of one problem."""
+    """A runner of lanes on sets of one problem."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -88,16 +88,16 @@ class Runner:
         self._sets, self._clock = memory, clock_for(self.device, timed, problem.op)
 
     def release(self) -> None:
-        """Forget the sets and all that is bound to them, and leave the memory to other processes."""
+        """Drop the sets and all lanes, and free their memory for other processes."""
         self._lanes = {}
         self.__dict__.pop("_sets", None)
-        self._leave()
+        self._free_cache()
 
     def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Bind an implementation to every set, and launch it once on the first.
 
         Returns the seconds of the first call and of submitting a launch, and the form that was bound. Raises what the
-        implementation raises; ContractError for a bind that returns no launch.
+        implementation raises, or ContractError if its bind returns no launch.
         """
         sets = self._sets
         if id == COPY:
@@ -109,13 +109,13 @@ class Runner:
         lane = Lane([], made, None if table is None else planning.table_of(made, table))
         self._wait()
         started = time.perf_counter()
-        launches = [self._bound(lane, 0)]
+        launches = [self._bind_set(lane, 0)]
         with undelivered(1) as results:
             self._run(launches[:1])
         first = time.perf_counter() - started
         for deliver in results:
             deliver()
-        launches += [self._bound(lane, number) for number in range(1, sets.count)]
+        launches += [self._bind_set(lane, number) for number in range(1, sets.count)]
         inputs, outs = sets[0]
         with lane.using():
             form = form_of(made, sets.problem.arguments(inputs), outs)
@@ -132,9 +132,9 @@ class Runner:
         self._run([self._lanes[id].launches[number] for number in numbers])
 
     def queued(self, id: str, source: int, other_stream: bool = False) -> None:
-        """Copy a set's inputs to set 0, launch there, copy the outputs back: all behind work that still runs.
+        """Copy a set's inputs to set 0, launch there, and copy the outputs back, all behind work that still runs.
 
-        So the launch must read its inputs, and write its outputs, in the order of the stream.
+        So the launch must read its inputs and write its outputs in stream order.
         """
         (inputs, outs), (given, results) = self._sets[0], self._sets[source]
         launch = self._lanes[id].launches[0]
@@ -150,52 +150,52 @@ class Runner:
         self._wait()
 
     def chain(self, id: str, links: int) -> None:
-        """Launch on sets 0, 1 and so on, behind work that still runs. Even ones write into the input of the next."""
+        """Launch on sets 0, 1 and so on, behind work that still runs. Even launches write into the next one's input."""
         sets, launches = self._sets, list[Launch]()
         for number in range(links):
             inputs, (_, *others) = sets[number]
-            outs = (sets.linked(number), *others)
-            launches.append(self._lanes[id].bound(sets.problem, inputs, outs))
+            outs = (sets.chained_output(number), *others)
+            launches.append(self._lanes[id].bind(sets.problem, inputs, outs))
         self._spin()
         self._run(launches)
 
     def overwrite(self, id: str) -> None:
-        """Two launches into the outputs of set 1, behind work that still runs: from set 0, then from set 1."""
+        """Launch on set 0 into the outputs of set 1, then on set 1. Both wait behind work that still runs."""
         sets, lane = self._sets, self._lanes[id]
-        first = lane.bound(sets.problem, sets[0][0], sets[1][1])
+        first = lane.bind(sets.problem, sets[0][0], sets[1][1])
         self._spin()
         self._run([first, lane.launches[1]])
 
     def alone(self, id: str, number: int) -> None:
-        """Launch on the first row of a set alone, into the first element or row of its outputs."""
+        """Launch on only the first row of a set, into the first element or row of its outputs."""
         first = self._sets.row(number, (0,) * len(self._sets.inputs[0].shape))
-        self._run([self._lanes[id].bound(*first)])
+        self._run([self._lanes[id].bind(*first)])
 
     def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:
-        """Prepare a turn with a launch on each of these sets, in this order. Their data changes before it is run.
+        """Prepare a turn with a launch on each of these sets, in this order. Their data changes before the turn runs.
 
-        ``delivered``: copying the results that launches return is part of the turn. ``link``: a place in the order, a
-        set, and a number of elements. Right before the launch at that place, so many are copied from that set's first
-        input.
+        ``delivered``: the turn includes the copies of the results that launches return. ``link``: a place in the order,
+        a set, and a number of elements. Right before the launch at that place, this many elements of that set's first
+        input are copied into its own.
         """
         lane, key = self._lanes[id], (*order, *link, delivered)
         lane.waits = lane.returns and not delivered
         if key not in lane.arranged:
-            while len(lane.arranged) >= (1 if lane.returns else _ARRANGED):  # a turn holds all that it returned
+            while len(lane.arranged) >= (1 if lane.returns else _ARRANGED):  # a turn keeps all its results alive
                 lane.arranged.pop(next(iter(lane.arranged)))
                 lane.turn, lane.delivers = None, deque()
                 if lane.returns:
-                    self._leave()
+                    self._free_cache()
             copy = self._copy(order, *link) if link else None
-            with self._left(lane, len(order)) as delivers:
+            with self._collect_deliveries(lane, len(order)) as delivers:
                 turn = self._clock.arrange([lane.launches[number] for number in order], copy)
             lane.arranged[key] = turn, delivers
         lane.turn, lane.delivers = lane.arranged[key]
         lane.count = len(order)
 
     @staticmethod
-    def _left(lane: Lane, count: int) -> AbstractContextManager[deque[Callable[[], object]]]:
-        """Where launches leave what delivers their results; a launch that is none of that kind delivers at once."""
+    def _collect_deliveries(lane: Lane, count: int) -> AbstractContextManager[deque[Callable[[], object]]]:
+        """Return a context that collects functions that deliver results, if the lane leaves them out of the turn."""
         return undelivered(count) if lane.waits else nullcontext(deque())
 
     def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> Link:
@@ -203,11 +203,11 @@ class Runner:
         return place, partial(x.view(-1)[:elements].copy_, given.view(-1)[:elements])
 
     def turn(self, id: str, times: int = 1) -> float:
-        """Run the turn that was arranged, so often in a row; returns the seconds of one."""
+        """Run the arranged turn ``times`` times in a row. Returns the mean seconds of one."""
         lane = self._lanes[id]
         if lane.turn is None:
             raise ContractError("no turn is arranged", "not repeatable")
-        with self._left(lane, lane.count) as delivers:
+        with self._collect_deliveries(lane, lane.count) as delivers:
             seconds = lane.turn(times)
         self._wait()
         for deliver in delivers or lane.delivers:
@@ -216,37 +216,37 @@ class Runner:
         return seconds
 
     def once(self, id: str) -> None:
-        """Run the turn that was arranged, and wait; the judge's clock runs."""
+        """Run the arranged turn, and wait. The judge times it by its own clock."""
         turn = self._lanes[id].turn
         if turn is not None:
             getattr(turn, "queue", partial(turn, 1))()
         self._wait()
 
     def empty(self) -> None:
-        """A turn without launches, which shows what asking for a turn costs."""
+        """Run a turn without launches, which shows the cost of a request."""
         if self.device.type == "cuda":
             with torch.cuda.device(self.device):
                 spin(DeviceClock.SPIN)
         self._wait()
 
     def more(self, id: str, seconds: float) -> None:
-        """Queue turns that keep the device busy, each of about so many seconds."""
+        """Queue turns of about ``seconds`` each, enough to keep the device busy."""
         lane = self._lanes[id]
         if lane.replays is None:
             lane.replays = Replays(getattr(lane.turn, "queue"), seconds, self.device)  # noqa: B009
         lane.replays.more()
 
     def end(self, id: str) -> float:
-        """Wait for the queued turns; returns the mean seconds of one."""
+        """Wait for the queued turns. Returns the mean seconds of one."""
         replays, self._lanes[id].replays = self._lanes[id].replays, None
         return replays.end() if replays is not None else 0.0
 
-    def _bound(self, lane: Lane, number: int) -> Launch:
+    def _bind_set(self, lane: Lane, number: int) -> Launch:
         try:
-            return lane.bound(self._sets.problem, *self._sets[number])
+            return lane.bind(self._sets.problem, *self._sets[number])
         except LaunchError as error:
             raise ContractError(str(error), "returns no launch") from None
-        except AssertionError as error:  # its failure, not a finding
+        except AssertionError as error:  # a failure of the implementation, not a finding of a check
             raise RuntimeError(f"an assertion of its own failed: {error}") from error
 
     def _run(self, launches: Sequence[Launch]) -> None:
@@ -258,7 +258,7 @@ class Runner:
     def _checked(launch: Launch) -> None:
         try:
             result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
-        except ContractError:  # of a result that it returned
+        except ContractError:  # about a result that it returned
             raise
         except AssertionError as error:
             raise RuntimeError(f"an assertion of its own failed: {error}") from error
@@ -271,8 +271,8 @@ class Runner:
         if self.device.type == "cuda":
             spin(SPIN)
 
-    def _leave(self) -> None:
-        """Give back the memory that nothing uses, which torch would keep for this process."""
+    def _free_cache(self) -> None:
+        """Free the unused memory that torch would keep for this process."""
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
@@ -282,7 +282,7 @@ class Runner:
 
 
 def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:
-    """The id of the form that an implementation would launch first; nothing is launched."""
+    """Return the id of the form that an implementation would launch first. Nothing is launched."""
     forms = list[str]()
 
     def ask(*tensors: torch.Tensor, **scalars: Any) -> Launch:

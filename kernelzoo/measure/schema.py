@@ -1,4 +1,4 @@
-"""Validates results files by the JSON schema in ``results.schema.json``."""
+"""Validation of results files by the JSON schema in ``results.schema.json``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ FORMAT = 1
 
 
 def wrong(document: Any) -> str:
-    """The first error of a document as a results file: where, what and what is allowed; or ""."""
+    """Return the first error of a results file: its place and what is allowed there; "" if it is valid."""
     if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
         return "holds no list 'benchmarks', so it is no results file; kernelzoo bench -o FILE.json writes one"
     ours = document.get("kernelzoo")
     format = ours.get("format") if isinstance(ours, dict) else None
-    if isinstance(format, int) and format > FORMAT:  # it may hold anything else
+    if isinstance(format, int) and format > FORMAT:  # the rest may be anything
         return (
             f"is of format {format:.30g}, and this kernelzoo reads formats up to {FORMAT}; "
             "read it with the kernelzoo that wrote it, or a newer one"
@@ -32,7 +32,7 @@ def wrong(document: Any) -> str:
 
 
 def is_name(value: object) -> bool:
-    """Whether it is a name as in the registry, maybe ``+batch_invariant``. It is safe in a file name too."""
+    """Whether it could be a name in the registry, with or without ``+batch_invariant``. Such names suit file names."""
     return isinstance(value, str) and value.removesuffix(BATCH_INVARIANT).isidentifier()
 
 
@@ -68,7 +68,7 @@ def _validator() -> Any:
 
 
 def _words(document: Any, error: Any) -> str:
-    """An error as text: the entry of a list, such as ``benchmarks[3] (its name)``, and the field in it."""
+    """Return an error as text, with the list entry, such as ``benchmarks[3] (its name)``, and the field in it."""
     place = list(error.absolute_path)
     told = next((i + 1 for i, key in enumerate(place) if isinstance(key, int)), 0)  # after the entry's number
     where = f": {' '.join(map(str, place[: told - 1]))}[{place[told - 1]}]" if told else ""

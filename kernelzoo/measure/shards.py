@@ -1,4 +1,4 @@
-"""Parts of one sweep, measured apart by any scheduler, and merged."""
+"""Shards: parts of one sweep, which any scheduler runs separately. Their results are then merged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class ShardError(KernelZooError, ValueError):
-    """No such shard, or files that are not all shards of one sweep."""
+    """There is no such shard, or files are not all shards of one sweep."""
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,20 @@ class Shard:
     of: int
 
     def part(self, plan: Sequence[T]) -> list[T]:
-        """The shard's part of a plan. Raises ShardError if it is empty."""
+        """Return the shard's part of a plan. Raises ShardError if it is empty."""
         if self.of > len(plan):
             raise ShardError(f"no shard of {self.of}: the sweep has {len(plan)} problems")
         return list(plan[self.number - 1 :: self.of])
 
     def facts(self, plan: Sequence[tuple[Problem, Sequence[str]]], how: Mapping[str, Any]) -> Json:
-        """The shard as JSON: its sweep, and what was asked."""
+        """Return the shard as JSON: its number, a digest of the sweep, and the problems and ids to measure."""
         whole = [{"op": problem.op, **record.described(problem), "ids": list(ids)} for problem, ids in plan]
         sweep = hashlib.sha256(json.dumps([whole, how], sort_keys=True).encode()).hexdigest()
         return {"number": self.number, "of": self.of, "sweep": sweep, "asked": self.part(whole)}
 
 
-def parsed(text: str) -> Shard | None:
-    """``"2/4"`` as the second of four shards; None for "". Raises ShardError."""
+def parse_shard(text: str) -> Shard | None:
+    """Parse a shard: ``"2/4"`` is the second of four; "" gives None. Raises ShardError."""
     if not text:
         return None
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text, re.ASCII)
@@ -54,8 +54,8 @@ def parsed(text: str) -> Shard | None:
     return Shard(number, of)
 
 
-def merged(paths: Sequence[Path]) -> Json:
-    """Merge the files of all shards of a sweep. Raises ShardError unless they make one, each once and complete."""
+def merge_shards(paths: Sequence[Path]) -> Json:
+    """Merge the files of all shards of a sweep. Raises ShardError unless each shard is there once, and complete."""
     by_number: dict[int, tuple[Path, Json]] = {}
     for path in paths:
         document = _read(path)
@@ -98,7 +98,7 @@ def _read(path: Path) -> Json:
 
 
 def _check_rows(path: Path, document: Json) -> None:
-    """Raise ShardError unless the file has exactly one result or failure for each that was asked."""
+    """Raise ShardError unless the file has exactly one result or failure for each problem and id that was asked."""
     shard = document["kernelzoo"]["shard"]
     asked, held = _keys(shard["asked"]), set[object]()
     for row in (*(entry["extra_info"] for entry in document["benchmarks"]), *document["kernelzoo"].get("failed", [])):

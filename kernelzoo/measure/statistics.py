@@ -1,4 +1,4 @@
-"""Intervals of a median and of a ratio of medians, and the verdicts from them.
+"""Confidence intervals of a median and of a ratio of times, and the verdicts from them.
 
 All intervals come from order statistics, without random numbers, so equal samples give equal intervals.
 docs/records/statistics.md says how often each is right; tests/measure/test_statistics.py simulates it.
@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from kernelzoo.errors import KernelZooError
 
 FEWEST = 6
-"""Fewest samples for an interval of the median at 95 %: the range of five has 93.75 %."""
+"""The fewest samples for a 95 % interval of the median: the range of five samples has 93.75 %."""
 
 CAUTION = 3.5
-"""Standard errors added to the measured autocorrelation of paired rounds; statistics.md simulates other numbers."""
+"""The standard errors added to the measured autocorrelation of paired rounds; statistics.md simulates other numbers."""
 
 LONGEST = 4
 """A race without a verdict may run up to this many times the rounds asked for."""
 
 
 class SamplesError(KernelZooError, ValueError):
-    """Samples without a meaning: none, a time that is not positive, or unequal numbers of rounds."""
+    """There are no samples, a time is not positive, or the numbers of rounds differ."""
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,17 @@ class Regression:
     ratio: Interval
     """Time over the baseline's time."""
     slower: bool
-    """The whole interval is above the allowed slowdown."""
+    """Whether the whole interval is above the allowed slowdown."""
     unclear: bool
-    """The interval contains the allowed slowdown, so that these samples can't tell."""
+    """Whether the interval contains the allowed slowdown, so that these samples can't tell."""
 
 
 def median_interval(samples: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """The median of the samples, and an interval for the true median.
+    """Return the median of the samples, and a confidence interval for the true median.
 
     The interval lies between the k-th smallest and the k-th largest sample, with k from the binomial distribution. It
-    is interpolated between two k to the requested confidence (Hettmansperger and Sheather, Statistics & Probability
-    Letters 4, 1986). The noise may have any shape. Fewer than six samples at 95 % give (-inf, median, inf).
+    is interpolated between two values of k (Hettmansperger and Sheather, Statistics & Probability Letters 4, 1986).
+    The noise may have any distribution. Fewer than six samples at 95 % give (-inf, median, inf).
 
     Rounds must be interleaved, since autocorrelated samples hold less information. Compare implementations by
     :func:`ratio_interval`, not by two of these intervals. Raises SamplesError if there are no samples.
@@ -89,16 +89,16 @@ def ratio_interval(
     confidence: float = 0.95,
     independent: bool = False,
 ) -> Interval:
-    """The time of ``samples`` over that of ``baseline``: below 1 is faster.
+    """Return the time of ``samples`` over that of ``baseline``, with its interval: below 1 is faster.
 
-    paired: sample i of both is from round i of one race. The estimate is the median of the rounds' ratios. Its
+    If ``paired``, sample i of both is from round i of one race. The estimate is the median of the rounds' ratios. Its
     :func:`median_interval` is on logarithms, so that swapping the two inverts it. Unlike in a ratio of medians, what
-    slows a whole round cancels. With different skew the two are not exactly equal. Autocorrelated rounds hold less
+    slows a whole round cancels. If the skew differs, the two estimates differ a little. Autocorrelated rounds have less
     information, so the interval is widened by sqrt((1 + a) / (1 - a)). Here a is the largest lag-1 autocorrelation that
-    these rounds allow. 15 rounds widen it about fourfold. ``independent`` widens nothing.
+    these rounds allow. With 15 rounds it becomes about four times as wide. If ``independent``, it is not widened.
 
-    Not paired: the ratio of the medians of two runs. Its interval combines those of the medians (MOVER: Zou and Donner,
-    Statistics in Medicine 27, 2008). Differences between the runs, such as temperature or machine, are not included.
+    If not ``paired``, the estimate is the ratio of two runs' medians. Its interval combines theirs (MOVER: Zou and
+    Donner, Statistics in Medicine 27, 2008). It ignores differences between the runs, such as temperature or machine.
 
     Raises SamplesError without samples, for a time that is not positive, or for unequal numbers of paired samples.
     """
@@ -110,18 +110,18 @@ def ratio_interval(
                 "pass paired=False for two runs"
             )
         log = _median(times - base, confidence)
-        log = log if independent else _widened(log, times - base)
+        log = log if independent else _widen(log, times - base)
     else:
         log = _difference(_median(times, confidence), _median(base, confidence))
     return Interval(math.exp(log.low), math.exp(log.mid), math.exp(log.high), log.lag)
 
 
 def verdict(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -> Verdict:
-    """The verdict on the ratio of two times: SAME, FASTER, SLOWER or UNCLEAR.
+    """Return the verdict on the ratio of two times: SAME, FASTER, SLOWER or UNCLEAR.
 
-    SAME if the whole interval lies between 1 - margin and 1 + margin: so small a difference does not matter. FASTER if
-    it lies below, SLOWER if above. UNCLEAR otherwise, and if the device stayed ``disturbed``. Significantly
-    autocorrelated rounds are UNCLEAR too, up to a factor of two. :func:`why_unclear` gives the reason.
+    SAME if the whole interval lies between 1 - margin and 1 + margin. So small a difference does not matter. FASTER if
+    it lies below, SLOWER if above. UNCLEAR otherwise, or if the device stayed ``disturbed``. Significantly
+    autocorrelated rounds are UNCLEAR too, for ratios up to two. :func:`why_unclear` gives the reason.
 
         >>> verdict(Interval(0.985, 0.987, 0.989)), verdict(Interval(0.985, 0.99, 0.995))
         (<Verdict.FASTER: 'faster'>, <Verdict.UNCLEAR: 'unclear'>)
@@ -137,7 +137,7 @@ def verdict(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -
 
 
 def why_unclear(ratio: Interval, *, disturbed: bool = False) -> str:
-    """Why :func:`verdict` says UNCLEAR for these arguments, or ""."""
+    """Return why :func:`verdict` says UNCLEAR for these arguments; "" if it does not."""
     if verdict(ratio, disturbed=disturbed) is not Verdict.UNCLEAR:
         return ""
     if disturbed:
@@ -150,7 +150,7 @@ def why_unclear(ratio: Interval, *, disturbed: bool = False) -> str:
 
 
 def settled(lanes: Sequence[Sequence[float]]) -> bool:
-    """Whether no more rounds are needed: the verdict of each lane against the first is clear, or can't be."""
+    """Whether no more rounds are needed: each lane's verdict against the first is clear, or rounds are too few."""
     base, *others = lanes
     return len(base) < FEWEST or all(
         verdict(ratio_interval(other, base, paired=True)) is not Verdict.UNCLEAR for other in others
@@ -158,7 +158,7 @@ def settled(lanes: Sequence[Sequence[float]]) -> bool:
 
 
 def noisy(samples: Sequence[float], allowed: float) -> str:
-    """Why these samples can't be a baseline for later ones, or "". allowed: the slowdown, 0.05 for 5 %."""
+    """Return why these samples are too noisy for a baseline; "" if not. ``allowed``: the slowdown, 0.05 for 5 %."""
     if len(samples) < FEWEST:
         return f"{len(samples)} samples; a baseline needs at least {FEWEST}"
     half = median_interval(samples).relative_half_width
@@ -170,10 +170,10 @@ def noisy(samples: Sequence[float], allowed: float) -> str:
 def regression(
     samples: Sequence[float], against: Sequence[float], *, allowed: float = 0.05, disturbed: bool = False
 ) -> Regression:
-    """Whether ``samples`` are slower than ``against`` by more than ``allowed``.
+    """Return whether ``samples`` are slower than ``against`` by more than ``allowed``.
 
-    ``disturbed``: other work may have moved whole runs. Then they are only slower if their fastest sample exceeds the
-    slowest of ``against`` by that much. Raises SamplesError as :func:`ratio_interval` does.
+    ``disturbed``: other work may have slowed a whole run. Then ``samples`` are slower only if even the fastest exceeds
+    the slowest of ``against`` by that much. Raises SamplesError as :func:`ratio_interval` does.
     """
     ratio = ratio_interval(samples, against, paired=False)
     slower = ratio.low > 1 + allowed and not (disturbed and min(samples) <= (1 + allowed) * max(against))
@@ -206,10 +206,10 @@ def _median(array: NDArray[np.float64], confidence: float) -> Interval:
     return Interval(float(low), middle, float(high))
 
 
-def _widened(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
+def _widen(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
     """Widen an interval by the autocorrelation that the rounds allow, and record it if it is significant.
 
-    It is that of ranks (Bartels, JASA 77, 1982), which outliers don't hide, with the standard error 1 / sqrt(n).
+    It is computed from ranks (Bartels, JASA 77, 1982), against outliers. Its standard error is 1 / sqrt(n).
     """
     count = len(rounds)
     if math.isinf(interval.high) or interval.low == interval.high:
@@ -227,21 +227,21 @@ def _widened(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
 
 @lru_cache(maxsize=256)
 def _bounds(count: int, confidence: float) -> tuple[int, float] | None:
-    """The order statistic from either end that bounds the median, and the weight of the next one inwards.
+    """Return the index, from either end, of the sample that bounds the median, and the weight of the next inwards.
 
-    None if the whole range does not reach that confidence.
+    None if even the whole range does not reach that confidence.
     """
     outside = [0]  # outside[k]: of 2^count equally likely cases, those with fewer than k samples below the median
     for k in range(count // 2 + 1):
         outside.append(outside[-1] + math.comb(count, k))
-    holds = [1 - 2 * cases / 2**count for cases in outside]  # holds[k]: between the k-th smallest and k-th largest
-    enough = [k for k in range(1, count // 2 + 1) if holds[k] >= confidence]
+    coverage = [1 - 2 * cases / 2**count for cases in outside]  # coverage[k]: k-th smallest to k-th largest
+    enough = [k for k in range(1, count // 2 + 1) if coverage[k] >= confidence]
     if not enough:
         return None
     k = enough[-1]
     if k + 1 > count // 2:
         return k - 1, 0.0
-    share = (holds[k] - confidence) / (holds[k] - holds[k + 1])
+    share = (coverage[k] - confidence) / (coverage[k] - coverage[k + 1])
     return k - 1, (count - k) * share / (k + (count - 2 * k) * share)
 
 

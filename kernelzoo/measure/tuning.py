@@ -1,7 +1,7 @@
-"""Tunes a launch table's knobs by coordinate descent over measured races.
+"""Tuning of a launch table's knobs by coordinate descent over measured races.
 
-It knows no language and no device: it is given calls that plan and race. A change is accepted if it is faster with the
-confidence needed for all changes together. The final table must be faster than the shipped one on held-out problems.
+It knows no language and no device: its caller gives functions that plan and race. A change is accepted if it is faster,
+with a confidence for all changes together. The final table must be faster than the shipped one on held-out problems.
 """
 
 from __future__ import annotations
@@ -19,53 +19,55 @@ from kernelzoo.measure.statistics import Interval, Verdict, ratio_interval, verd
 from kernelzoo.tables import Knob
 
 SLOWEST = 0.03
-"""Largest slowdown of any problem, however much faster the others are."""
+"""The largest accepted slowdown of any problem, however much faster the others are."""
 
 CONFIDENCE = 0.95
 """Confidence that no accepted change is due to chance, and that the whole table is faster."""
 
 PROBLEMS = 8
-"""Problems that a knob is measured on."""
+"""The number of problems that a knob is measured on."""
 
 HELD_OUT = 24
-"""Most held-out problems for each implementation to verify a table on."""
+"""The most held-out problems of each implementation on which a table is verified."""
 
 PASSES = 2
-"""Passes over the knobs. The second runs only if the first changed something."""
+"""The number of passes over the knobs. The second runs only if the first changed something."""
 
 VERIFYING = 0.25
-"""Share of the time reserved for verifying."""
+"""The share of the time that is reserved for verifying."""
 
 Values = dict[str, int]
 Races = list[dict[int, list[float]]]
-"""For each problem, samples by a knob's value."""
+"""For each problem, the samples of each value of a knob."""
 
 Plans: TypeAlias = Callable[[str, Sequence[Problem], Sequence[Values]], list[list[str]]]
-"""For each problem, the plan of an implementation with each table. Equal texts are equal launches, ``refused`` none."""
+"""A function that returns an implementation's plan for each problem, with each table. Equal plans mean equal launches;
+``refused`` means no launch."""
 
 Race: TypeAlias = Callable[[str, Problem, Mapping[str, Values], int], tuple[dict[str, list[float]], dict[str, str]]]
-"""Seconds of an implementation with each table, from one race of so many rounds; and why a table has none."""
+"""A function that races an implementation with each table for so many rounds. Returns samples in seconds by table, and
+the reasons why tables have none."""
 
 
 class TuningError(KernelZooError, ValueError):
-    """The request can't give a verdict."""
+    """A request to tune can't give a verdict."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where a knob has an effect: an implementation, and problems whose plans depend on its value."""
+    """The implementation on which a knob has an effect, and problems whose plans depend on the knob's value."""
 
     id: str
     problems: tuple[Problem, ...]
     plans: tuple[tuple[str, ...], ...]
     """For each problem, the plan of each value."""
     affected: int
-    """How many problems of the pool it affects; ``problems`` are some of them."""
+    """The number of problems of the pool that the knob affects; ``problems`` are some of them."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One value of a knob, measured against the current value."""
+    """The trial of one value of a knob against the current value."""
 
     knob: str
     value: int
@@ -73,18 +75,18 @@ class Trial:
     id: str
     problems: tuple[str, ...]
     ratio: Interval | None = None
-    """Time over that of the current value: the geometric mean over the problems."""
+    """The time over that of the current value, as a geometric mean over the problems."""
     worst: float | None = None
     """The largest ratio of a single problem."""
     verdict: str = ""
     taken: bool = False
     reason: str = ""
-    """Why there is no ratio, or why a faster value was not accepted."""
+    """The reason why there is no ratio, or why a faster value was not accepted."""
 
 
 @dataclass(frozen=True)
 class Verified:
-    """A whole table compared with the shipped one."""
+    """The comparison of a whole table with the shipped one."""
 
     values: Values
     ratio: Interval | None
@@ -97,26 +99,24 @@ class Verified:
 
 @dataclass
 class Outcome:
-    """The outcome of tuning a table."""
-
     backend: str
     op: str
     values: Values = field(default_factory=dict)
-    """Knobs to store, which are better than shipped. Empty if none is."""
+    """The knobs to store, whose values are better than the shipped ones; empty if there are none."""
     trials: list[Trial] = field(default_factory=list)
     verified: list[Verified] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
-    """Knobs that were not measured, and why."""
+    """The knobs that were not measured, with the reasons."""
     findings: list[str] = field(default_factory=list)
     """Values with which an implementation was wrong or failed."""
     seconds: float = 0.0
 
 
 class Tuner:
-    """Tunes one table.
+    """The tuner of one table.
 
     ids: the implementations that use it, the best to measure first. pool: the problems; every second shape is held out.
-    ``tell`` gets each step and the share done. Raises TuningError if the rounds are too few for a verdict.
+    tell: called with each step and the share done. Raises TuningError if the rounds are too few for a verdict.
     """
 
     def __init__(
@@ -144,22 +144,22 @@ class Tuner:
             raise TuningError(f"{rounds} rounds can't tell {tests} changes apart from chance; at least {least} can")
 
     def surveys(self, knobs: Sequence[Knob], values: Values) -> list[Site | None]:
-        """Where each knob has an effect with the others at these values; None if nowhere in the pool."""
+        """Return the site of each knob with the others at these values; None if it affects no plan."""
         left, found = list(knobs), dict[str, Site]()
         for id in self.ids:
-            if left:  # at once, since planning may take a process
+            if left:  # all tables in one call, since planning may start a process
                 tables = [{**values, knob.name: value} for knob in left for value in knob.among]
                 plans = [iter(of_tables) for of_tables in self.plans(id, self.pool, tables)]
                 for knob in left:
                     of_values = [[next(plan) for _ in knob.among] for plan in plans]
                     now = values.get(knob.name, knob.shipped)
-                    if (site := _site(id, knob, now, self.pool, of_values)) is not None:
+                    if (site := _find_site(id, knob, now, self.pool, of_values)) is not None:
                         found[knob.name] = site
                 left = [knob for knob in left if knob.name not in found]
         return [found.get(knob.name) for knob in knobs]
 
     def run(self) -> Outcome:
-        """Tune the knobs, verify the result, and report what is better than shipped."""
+        """Tune the knobs, verify the result, and return the values that are better than the shipped ones."""
         backend, op, _ = self.ids[0].split("/")
         outcome, started = Outcome(backend, op), self._clock()
         until = started + self._limit * (1 - VERIFYING)
@@ -172,7 +172,7 @@ class Tuner:
                     if not turn:
                         outcome.unmeasured[knob.name] = "no time was left"
                     continue
-                self._turn(knob, current, outcome, turn)
+                self._tune_knob(knob, current, outcome, turn)
             if current == before:
                 break
         if current:
@@ -180,7 +180,7 @@ class Tuner:
         outcome.seconds = self._clock() - started
         return outcome
 
-    def _turn(self, knob: Knob, current: Values, outcome: Outcome, turn: int) -> None:
+    def _tune_knob(self, knob: Knob, current: Values, outcome: Outcome, turn: int) -> None:
         (site,) = self.surveys([knob], current)
         if site is None:
             if not turn:
@@ -200,11 +200,11 @@ class Tuner:
     def _races(
         self, knob: Knob, now: int, site: Site, current: Values, outcome: Outcome
     ) -> tuple[Races, dict[int, str]]:
-        """The samples, where equal plans share theirs; and the values lost on any problem."""
+        """Race a knob's values. Returns samples, which equal plans share, and why values failed on any problem."""
         races, lost = Races(), dict[int, str]()
         for problem, plans in zip(site.problems, site.plans, strict=True):
             plan_of = dict(zip(knob.among, plans, strict=True))
-            # One lane for each plan. The current value comes first, so that its plan has its name.
+            # One lane for each plan. The current value comes last, so that its plan is named after it.
             lanes = {plan_of[value]: value for value in (*reversed(knob.among), now) if value not in lost}
             tables = {f"{knob.name}={value}": {**current, knob.name: value} for value in lanes.values()}
             samples, failed = self.race(site.id, problem, tables, self.rounds)
@@ -228,13 +228,13 @@ class Tuner:
         pairs = [(races[k][value], races[k][now]) for k in differ if races[k][value] and races[k][now]]
         if not pairs:
             return replace(trial, reason="no problem here tells it from the current value")
-        ratio, worst = _combined(pairs, self.confidence)
+        ratio, worst = _combine(pairs, self.confidence)
         said = verdict(ratio)
         slow = f"a problem is {worst - 1:.1%} slower" if said is Verdict.FASTER and worst > 1 + SLOWEST else ""
         return replace(trial, ratio=ratio, worst=worst, verdict=said.value, reason=slow)
 
     def _verify(self, current: Values, outcome: Outcome) -> None:
-        """Verify the table against the shipped one, without knobs that slow a problem, until it is better or empty."""
+        """Verify the table against the shipped one. Remove knobs that slow a problem, until it is better or empty."""
         values = dict(current)
         while values:
             self._tell("verifying", 1 - VERIFYING)
@@ -243,14 +243,14 @@ class Tuner:
             if found.verdict == Verdict.FASTER and not slow:
                 outcome.values = values
                 return
-            blamed = {name for id, problem in slow for name in self._blamed(id, problem, values)}
+            blamed = {name for id, problem in slow for name in self._slowing_knobs(id, problem, values)}
             values = {name: value for name, value in values.items() if name not in blamed} if blamed else {}
 
     def _against_shipped(self, values: Values, outcome: Outcome) -> tuple[Verified, list[tuple[str, Problem]]]:
-        sites = self._changed(values, self.held)
+        sites = self._changed_plans(values, self.held)
         held_out = bool(sites)
         if not sites:
-            sites = self._changed(values, self.pool)
+            sites = self._changed_plans(values, self.pool)
         pairs, slow = list[tuple[list[float], list[float]]](), list[tuple[str, Problem]]()
         for id, problem in sites:
             samples, failed = self.race(id, problem, {"shipped": {}, "tuned": values}, self.rounds)
@@ -260,16 +260,16 @@ class Tuner:
                 slow.append((id, problem))
             elif samples.get("tuned") and samples.get("shipped"):
                 pairs.append((samples["tuned"], samples["shipped"]))
-                if _combined(pairs[-1:], CONFIDENCE)[1] > 1 + SLOWEST:
+                if _combine(pairs[-1:], CONFIDENCE)[1] > 1 + SLOWEST:
                     slow.append((id, problem))
         found = Verified(dict(values), None, None, "", tuple(f"{id} {p.id}" for id, p in sites), held_out)
         if pairs:
-            ratio, worst = _combined(pairs, CONFIDENCE)
+            ratio, worst = _combine(pairs, CONFIDENCE)
             found = replace(found, ratio=ratio, worst=worst, verdict=verdict(ratio).value)
         return found, slow
 
-    def _changed(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
-        """Implementations and problems with a changed plan: first ``auto``, then variants that alone show a knob."""
+    def _changed_plans(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
+        """Return implementations and problems with a changed plan: first ``auto``, then variants for other knobs."""
         found, shown = list[tuple[str, Problem]](), set[str]()
         for id in self.ids:
             left = [name for name in values if name not in shown]
@@ -286,13 +286,13 @@ class Tuner:
             if not told:
                 continue
             shown |= told
-            # Some for every knob, then the others evenly.
+            # One problem for every knob, then others evenly.
             first = [next(problem for problem, names in differ if name in names) for name in sorted(told)]
-            found += [(id, problem) for problem in _some(first, [problem for problem, _ in differ], HELD_OUT)]
+            found += [(id, problem) for problem in _spread(first, [problem for problem, _ in differ], HELD_OUT)]
         return found
 
-    def _blamed(self, id: str, problem: Problem, values: Values) -> set[str]:
-        """The knobs that slow a problem: those whose removal makes it faster, else all that affect it."""
+    def _slowing_knobs(self, id: str, problem: Problem, values: Values) -> set[str]:
+        """Return the knobs that slow a problem: those whose removal makes it faster, else all that affect it."""
         without = {name: {k: v for k, v in values.items() if k != name} for name in values}
         ((whole, *rest),) = self.plans(id, [problem], [values, *without.values()])
         left = {name: of for (name, of), plan in zip(without.items(), rest, strict=True) if plan != whole}
@@ -308,8 +308,8 @@ class Tuner:
         return {name for name, ratio in ratios.items() if verdict(ratio) is Verdict.FASTER} or set(left)
 
 
-def _site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequence[Sequence[str]]) -> Site | None:
-    """Where the knob's values give different plans. Each value has a problem that tells it from the current one."""
+def _find_site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequence[Sequence[str]]) -> Site | None:
+    """Return the site where a knob's values give different plans, with a problem for each value; None if nowhere."""
     affected = {
         problem: tuple(of_values)
         for problem, of_values in zip(pool, plans, strict=True)
@@ -323,20 +323,20 @@ def _site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequenc
     for turn, k in enumerate(others):
         those = [p for p, of_values in affected.items() if of_values[k] != of_values[at]]
         telling += [those[(2 * turn + 1) * len(those) // (2 * len(others))]] if those else []
-    chosen = _some(telling, list(affected), PROBLEMS)
+    chosen = _spread(telling, list(affected), PROBLEMS)
     return Site(id, tuple(chosen), tuple(affected[problem] for problem in chosen), len(affected))
 
 
-def _some(first: Sequence[Problem], others: Sequence[Problem], most: int) -> list[Problem]:
-    """The first problems without duplicates, and evenly spread others up to ``most``."""
+def _spread(first: Sequence[Problem], others: Sequence[Problem], most: int) -> list[Problem]:
+    """Return the first problems without duplicates, then evenly spread others, up to ``most`` in all."""
     chosen = list(dict.fromkeys(first))
     rest = [problem for problem in others if problem not in chosen]
     wanted = min(len(rest), max(0, most - len(chosen)))
     return chosen + [rest[(2 * k + 1) * len(rest) // (2 * wanted)] for k in range(wanted)]
 
 
-def _combined(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float) -> tuple[Interval, float]:
-    """The geometric mean of ratios over problems by round, with its interval, and the largest ratio."""
+def _combine(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float) -> tuple[Interval, float]:
+    """Return the geometric mean over problems of each round's ratios, with its interval, and the largest ratio."""
     logs = [[math.log(one / other) for one, other in zip(*pair, strict=True)] for pair in pairs]
     means = [math.exp(math.fsum(of_round) / len(of_round)) for of_round in zip(*logs, strict=True)]
     worst = max(ratio_interval(*pair, paired=True).mid for pair in pairs)

@@ -1,6 +1,6 @@
-"""The process that runs kernels: its own, or those of one file of a user.
+"""The process that runs kernels: kernelzoo's own, or those of one file of a user.
 
-It has the runner that the judge drives, and answers what needs no judge: the contract's cases, fuzzing, accuracy.
+The judge drives its runner. It also answers requests that need no judge: the contract's cases, fuzzing, accuracy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kernelzoo import definitions, inspect, measure, registry, tables
 from kernelzoo.check import verifying, weak
-from kernelzoo.device import ARCHITECTURES, device_lives
+from kernelzoo.device import ARCHITECTURES, check_device
 from kernelzoo.errors import BackendUnavailableError, ContractError, DeviceLostError, KernelZooError
 from kernelzoo.lazy import torch
 from kernelzoo.measure import first_call, planning
@@ -37,17 +37,17 @@ class OpenError(KernelZooError, RuntimeError):
 
 
 class Worker(Answering):
-    """Runs kernels on request."""
+    """A server that runs kernels on request."""
 
     def __init__(self, replies: IO[str]) -> None:
         super().__init__(replies)
         self._device: Any = None
         self._runner: Runner
         self._weak: dict[str, tuple[str, ...]] = {}
-        """Wrong results that the bounds of an operation accept."""
+        """The wrong results that an operation's error bounds accept, by operation."""
 
     def on_open(self, device: str, modules: list[str], simulated: tuple[str, str] | None = None) -> dict[str, Any]:
-        """Load the user's modules and choose the device; reply with everything that can be measured.
+        """Load the user's modules, and choose the device. Returns everything that can be measured.
 
         ``simulated``: a backend that only plans, and the architecture of its simulated device.
         """
@@ -61,15 +61,15 @@ class Worker(Answering):
                 raise BackendUnavailableError(backend, words, how_to_install(backend)) from error
             self._device = torch.device("meta")
             return about("cpu")
-        refused = loaded(modules)
-        self._device = opened(device)
-        from kernelzoo.measure.runner import Runner  # with torch: only now, since a module may say how that starts
+        refused = load_modules(modules)
+        self._device = open_device(device)
+        from kernelzoo.measure.runner import Runner  # imports torch: only now, as a module may set how torch starts
 
         self._runner = Runner(self._device)
         return {**about(str(self._device)), "refused": refused}
 
     def on_runner(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Call a method of the runner. What the implementation raises is the reply."""
+        """Call a method of the runner. Returns its value, or what the implementation raised."""
         self.in_hand = True
         try:
             if call == "open":
@@ -85,11 +85,11 @@ class Worker(Answering):
             if isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in str(error):
                 return {"raised": "refused", "words": f"{FULL}: {error}"}
             words = f"raised {type(error).__name__}: {error}"
-        device_lives(self._device, str(arguments.get("id", "")), words)
+        check_device(self._device, str(arguments.get("id", "")), words)
         return {"raised": "failed", "words": words}
 
     def on_tables(self, backends: list[str], ops: list[str]) -> dict[str, Any]:
-        """The launch tables to tune on this device, the card, and why other backends can't be tuned."""
+        """Return the launch tables to tune on this device, the card, and why other backends can't be tuned."""
         card = tables.card(self._device.index) if self._device.type == "cuda" else None
         found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
         for name in backends:
@@ -107,21 +107,21 @@ class Worker(Answering):
     def on_plans(
         self, id: str, problems: list[dict[str, Any]], values: list[dict[str, int]]
     ) -> dict[str, list[list[str]]]:
-        """The plans of problems by several tables; see :func:`kernelzoo.measure.planning.plans`."""
+        """Return the plans of problems by several tables; see :func:`kernelzoo.measure.planning.plans`."""
         self._tell("plan", id)
         return {"plans": planning.plans(id, [problem_of(problem) for problem in problems], values, self._device)}
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
-        """Time by the profiler's clock. This process must not run a race afterwards."""
+        """Time implementations by the profiler's clock. This process must not run a race afterwards."""
         from kernelzoo.measure import profiler
 
         chosen = [registry.implementation(id) for id in ids]
         return profiler.cross_check(problem_of(problem), chosen, self._device, progress=self._tell)
 
     def on_first_call(self, **request: Any) -> dict[str, Any]:
-        """The times of first calls; see :func:`kernelzoo.measure.first_call.measured`."""
+        """Return the times of first calls; see :func:`kernelzoo.measure.first_call.time_calls`."""
         try:
-            return first_call.measured(**request, device=self._device)
+            return first_call.time_calls(**request, device=self._device)
         except KernelZooError as error:
             return {"outcome": "refused", "reason": str(error)}
         except Exception as error:  # any error of a kernel costs only this row
@@ -132,7 +132,7 @@ class Worker(Answering):
     ) -> dict[str, Any]:
         """Run the contract's cases, then the gate at the problems' shapes; ``cases`` and ``dtypes`` select some."""
         implementation = registry.implementation(id)
-        device = self._place(id)
+        device = self._device_for(id)
         if isinstance(device, str):
             return verifying.Found(unavailable=device).document()
         if implementation.op not in self._weak:
@@ -140,7 +140,7 @@ class Worker(Answering):
         checks = verifying.checks(implementation, device, whole=bool(cases))
         if not registry.language(implementation.backend).emulator:
             for problem in map(problem_of, problems):
-                admit = partial(_admit, implementation, problem, device, seed)
+                admit = partial(_pass_gate, implementation, problem, device, seed)
                 checks.append(verifying.Check(problem.id, problem.dtype, admit))
         found = verifying.verify(
             implementation,
@@ -152,13 +152,13 @@ class Worker(Answering):
         return replace(found, weak=self._weak[implementation.op]).document()
 
     def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
-        """Run fuzzing cases; reply with the fields of :class:`kernelzoo.check.fuzz.running.Found`."""
+        """Run fuzzing cases. Returns the fields of :class:`kernelzoo.check.fuzz.running.Found`."""
         from kernelzoo.check import fuzz
         from kernelzoo.check.fuzz import running
 
         torch.set_num_threads(1)  # several such processes share the processor
         implementation = registry.implementation(id)
-        device = self._place(id)
+        device = self._device_for(id)
         if isinstance(device, str):
             return {**vars(running.Found()), "unavailable": device}
         found = running.run(
@@ -171,34 +171,34 @@ class Worker(Answering):
         return vars(found)
 
     def on_accuracy(self, op: str, dtype: str, ids: list[str], values: int, seed: int) -> dict[str, Any]:
-        """Errors in ulp: the rows of :func:`kernelzoo.check.accuracy.measure`."""
+        """Measure errors in ulp. Returns the rows of :func:`kernelzoo.check.accuracy.measure`."""
         from kernelzoo.check import accuracy
 
         torch.set_num_threads(1)  # several such processes share the processor
         rows, able = list[dict[str, Any]](), dict[str, Any]()
         for id in ids:
-            if isinstance(place := self._place(id), str):
+            if isinstance(place := self._device_for(id), str):
                 rows.append(accuracy.Tally(id, op, dtype, unavailable=place).row())
             else:
                 able[id] = place
-        if able:  # all are of one backend, or torch's function: one device for all
+        if able:  # all ids are of one backend, or torch's function, so one device suits all
             device, progress = next(iter(able.values())), partial(self._tell, "accuracy")
             rows += accuracy.measure(op, dtype, list(able), values, seed, device, progress=progress)
         return {"rows": rows}
 
     def on_largest(self, id: str) -> dict[str, Any]:
-        """The elements of the largest case for an implementation, and the emulator that runs it, if any."""
+        """Return the number of elements of an implementation's largest case, and the emulator that runs it, if any."""
         from kernelzoo.check import fuzz
 
         implementation = registry.implementation(id)
-        unavailable = self._place(id)
+        unavailable = self._device_for(id)
         if isinstance(unavailable, str):
             return {"unavailable": unavailable, "elements": 0, "emulator": ""}
         emulator = registry.language(implementation.backend).emulator
         return {"unavailable": "", "elements": fuzz.largest(implementation), "emulator": emulator}
 
-    def _place(self, id: str) -> torch.device | str:
-        """The device for an implementation or torch's function, or why it can't run here."""
+    def _device_for(self, id: str) -> torch.device | str:
+        """Return the device for an implementation or torch's function, or the reason why it can't run here."""
         backend, *rest = id.split("/")
         try:
             devices = registry.language(backend).devices if rest else (self._device.type,)
@@ -207,8 +207,8 @@ class Worker(Answering):
         return self._device if self._device.type in devices else torch.device(devices[-1])
 
 
-def opened(device: str) -> torch.device:
-    """The device to use. Raises OpenError, which says why it can't be."""
+def open_device(device: str) -> torch.device:
+    """Return the device to use. Raises OpenError, which says why it can't be used."""
     try:
         found = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if found.type == "cuda":
@@ -216,13 +216,13 @@ def opened(device: str) -> torch.device:
             torch.empty(1, device=found)
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
         raise OpenError(f"device {device!r} can't be used: {str(error).partition(chr(10))[0]}") from error
-    if found.type not in ("cpu", "cuda"):  # elsewhere a launch may return before it is done
+    if found.type not in ("cpu", "cuda"):  # on other devices a launch may return before it is done
         raise OpenError(f"device {device!r} can't be measured on; allowed: cpu, cuda, cuda:1 and so on")
     return found
 
 
-def loaded(modules: Sequence[str]) -> dict[str, str]:
-    """Run files of a user. Returns why some can't be loaded, by path."""
+def load_modules(modules: Sequence[str]) -> dict[str, str]:
+    """Load files of a user. Returns why some can't be loaded, by path."""
     refused = dict[str, str]()
     for path in modules:
         try:
@@ -233,7 +233,7 @@ def loaded(modules: Sequence[str]) -> dict[str, str]:
 
 
 def about(device: str) -> dict[str, Any]:
-    """What a process can measure, and on what."""
+    """Describe what this process can measure, and its device."""
     return {
         "device": device,
         "device_name": measure.device_name(device),
@@ -244,7 +244,7 @@ def about(device: str) -> dict[str, Any]:
     }
 
 
-def _admit(
+def _pass_gate(
     implementation: registry.Implementation,
     problem: Problem,
     device: torch.device,
@@ -261,14 +261,14 @@ def _admit(
         measure.Gate(sets, seed).admit(measure.Entrant(implementation, runner))
 
 
-def _alike_in_all() -> None:
-    """Have glibc keep freed memory. Else it learns to from what a process has freed, and page faults are timed."""
+def _keep_freed_memory() -> None:
+    """Make glibc keep freed memory. By default this depends on earlier frees, and page faults would be timed."""
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, of which this is the most
+        mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, at its maximum
         mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD
 
 
 if __name__ == "__main__":
-    _alike_in_all()
+    _keep_freed_memory()
     serve(Worker, *map(int, sys.argv[1:]))

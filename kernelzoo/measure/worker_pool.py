@@ -1,4 +1,4 @@
-"""Workers that share a sweep. Each takes the next problem when it is free, and no race is split.
+"""Workers that share a sweep. Each takes the next problem when it is free. No race is split among workers.
 
 A worker is a :class:`kernelzoo.measure.guard.Guard` on one GPU here, or one of :mod:`kernelzoo.measure.over_ray`.
 """
@@ -23,10 +23,10 @@ from kernelzoo.measure.worker_process import GuardError, LostError, RaceLostErro
 Worker = Guard | RayWorker
 
 AGREE = 1.02
-"""A card slower than the fastest of its model by this factor is flagged."""
+"""Cards of one model may differ by this factor. A card that is slower than the fastest by more is flagged."""
 
 SLOWER = "slower card"
-"""The flag of results of such a card."""
+"""The flag of results from such a card."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,7 +37,7 @@ class WorkerPool:
 
     def __init__(self, starts: Sequence[Callable[[], Worker]]) -> None:
         self._over = False
-        begun = [_begun(start) for start in starts]
+        begun = [_start_thread(start) for start in starts]
         errors = [error for one in begun if (error := one.exception())]
         self.workers: list[Worker] = [one.result() for one in begun if not one.exception()]
         places = [(gpu.get("host"), gpu["uuid"]) for worker in self.workers if (gpu := worker.about.gpu)]
@@ -70,18 +70,17 @@ class WorkerPool:
             worker.close()
 
     def each(self, do: Callable[[Worker], R]) -> list[R]:
-        """The results of all workers, run at the same time, in their order. Raises what one of them raises."""
-        begun = [_begun(partial(do, worker)) for worker in self.workers]
+        """Call ``do`` with all workers at the same time. Returns the results in order; raises what one call raises."""
+        begun = [_start_thread(partial(do, worker)) for worker in self.workers]
         for one in as_completed(begun):
             one.result()
         return [one.result() for one in begun]
 
     def hand_out(self, tasks: Sequence[T], do: Callable[[Worker, T], R]) -> Iterator[tuple[Worker, T, R]]:
-        """Have each task done by one worker, and yield each result as it comes, in this thread.
+        """Give each task to one worker, and yield each result as it comes, in this thread.
 
         A worker that raises anything but RaceLostError gets no more tasks. If it raised LostError, another worker takes
-        its task. LostError and GuardError are raised at the end, once all other tasks are done; any other error at
-        once.
+        its task. LostError and GuardError lead to a GuardError once all other tasks are done. Others are raised now.
         """
         said: queue.SimpleQueue[tuple[Worker, T, Future[R]] | None] = queue.SimpleQueue()
 
@@ -91,7 +90,7 @@ class WorkerPool:
             while busy or (left and free and not self._over):
                 while left and free and not self._over:
                     worker, task = free.popleft(), left.popleft()
-                    busy[_begun(partial(do, worker, task))] = worker, task
+                    busy[_start_thread(partial(do, worker, task))] = worker, task
                 for future in wait(busy, return_when=FIRST_COMPLETED).done:
                     worker, task = busy.pop(future)
                     error = future.exception()
@@ -102,7 +101,7 @@ class WorkerPool:
                     said.put((worker, task, future))
             said.put(None)
 
-        _begun(schedule)
+        _start_thread(schedule)
         lost = list[str]()
         while (one := said.get()) is not None:
             worker, task, future = one
@@ -116,20 +115,20 @@ class WorkerPool:
 
 @dataclass(frozen=True)
 class Checked:
-    """One worker's time on the problem that all workers measured."""
+    """The time of one worker on the problem that all workers measured."""
 
     problem: str
     id: str
     median_us: float | None
-    """None if the measurement failed; ``why`` says the reason."""
+    """Median microseconds; None if the measurement failed, for the reason ``why``."""
     ratio: float | None
     """Time over that of the fastest card of the same model."""
     slower: bool
     why: str = ""
 
 
-def compared(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Checked]:
-    """Measure one implementation on one problem on every worker at once. Cards of one model should agree."""
+def measure_on_each(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Checked]:
+    """Measure one implementation on one problem with every worker at once, since cards of one model should agree."""
 
     def median(worker: Worker) -> tuple[str, float | None, str]:
         name = worker.about.device_name
@@ -150,8 +149,8 @@ def compared(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Ch
     return checked
 
 
-def _begun(do: Callable[[], R]) -> Future[R]:
-    """The outcome of a call in a thread for which this process does not wait at its end."""
+def _start_thread(do: Callable[[], R]) -> Future[R]:
+    """Call ``do`` in a daemon thread, for which this process does not wait when it ends. Returns the future."""
     future = Future[R]()
 
     def run() -> None:

@@ -32,13 +32,13 @@ from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.problems import Problem
 
 IMPORTING = 180.0
-"""Least seconds that a start may take, since torch may load from a cold disk."""
+"""The seconds that a start may always take, since torch may load from a cold disk."""
 
 SHORT = ", most often because memory ran out"
-"""What a process may have been killed for by SIGKILL."""
+"""The text with the likely reason for SIGKILL."""
 
 ENDED = "ended with status"
-"""What is said of a process that no signal killed: an error of its own code."""
+"""The text about a process that no signal killed: an error of its own code ended it."""
 
 _ENDING = 10.0
 """Seconds to wait for a killed process, which the driver may hold forever."""
@@ -50,16 +50,16 @@ _LIVENESS = 1.0
 """Seconds between checks whether the process still exists."""
 
 _LONGEST = 64 * 2**20
-"""Most bytes of one answer; the largest race takes a thousandth of that."""
+"""The most bytes of one answer; the largest race takes a thousandth of that."""
 
 Json = dict[str, Any]
 Progress = Callable[[str, str], None]
 Judge = Callable[[Json], str]
-"""Says how an answer differs from the request; or ""."""
+"""A function that returns how an answer differs from the request; "" if it fits."""
 
 
 def command(program: str) -> list[str]:
-    """The command that runs a module of kernelzoo's in a process of its own."""
+    """Return the command that runs a module of kernelzoo in a process of its own."""
     return [sys.executable, "-P", "-m", program]
 
 
@@ -68,11 +68,11 @@ class GuardError(KernelZooError, RuntimeError):
 
 
 class LostError(KernelZooError, RuntimeError):
-    """A worker is lost by no fault of its problem, which another worker takes."""
+    """A worker is lost by no fault of its problem, so another worker takes the problem."""
 
 
 class RaceLostError(GuardError):
-    """A task that no worker can do. Its worker goes on."""
+    """A task has lost too many workers and is given up. Its worker goes on with other tasks."""
 
 
 class DiedError(Pickled, Exception):
@@ -85,7 +85,7 @@ class DiedError(Pickled, Exception):
 
 @dataclass(frozen=True)
 class About:
-    """What the measuring process found: the device, and the implementations it can measure."""
+    """A measuring process's description of itself: the device, and the implementations it can measure."""
 
     device: str
     device_name: str
@@ -93,24 +93,24 @@ class About:
     summaries: dict[str, str]
     """The first line of each implementation's docstring, by id, including the user's modules."""
     gpu: Json | None = None
-    """``index`` and ``uuid`` of the GPU, and ``host`` for another machine, for every result; None on the host."""
+    """The ``index`` and ``uuid`` of the GPU, and the ``host`` if it is another machine; None without a GPU."""
     host: Json = field(default_factory=dict)
-    """The record of another machine: ``machine``, as in the head of a results file."""
+    """The description of another machine: ``machine``, as in the head of a results file."""
     files: dict[str, str] = field(default_factory=dict)
-    """The user's file that has an implementation, by id."""
+    """The user's file that registers an implementation, by id."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Why a user's file can't be used, by path, where that costs only the file."""
+    """The reasons why users' files can't be used, by path, if only those files are lost."""
 
 
 WAITING = "OMP_WAIT_POLICY"
-"""The variable that says how OpenMP's threads wait for work."""
+"""The environment variable that sets how OpenMP's threads wait for work."""
 
 
 class WorkerProcess:
     """A process of the module ``program`` that answers one request at a time. Use it as a context manager.
 
-    With a ``gpu``, it and its replacements see no other GPU. ``environment``: variables beside those of this process;
-    None removes one. Raises GuardError if it can't ``start``.
+    With a ``gpu``, it and its replacements see no other GPU. ``environment``: changes of this process's variables;
+    None removes one. With ``start``, it starts now; raises GuardError if it can't.
     """
 
     program = "kernelzoo.measure.worker"
@@ -156,14 +156,14 @@ class WorkerProcess:
         self.close()
 
     def close(self) -> None:
-        """End the process for good. A thread that still waits for it gets no new one."""
+        """End the process for good. A thread that still waits for it gets no new process."""
         self._closed = True
         self._stop()
         if children.SCRATCH not in os.environ:
             self._clean()
 
     def _spawn(self) -> None:
-        """Start a process, which runs no code of a user yet."""
+        """Start a process. It runs no code of a user yet."""
         if self._closed:
             raise GuardError("the measuring process was ended")
         read, write = os.pipe()
@@ -184,10 +184,10 @@ class WorkerProcess:
         self._replies, self._pending = os.fdopen(read, "rb", buffering=0), bytearray()
         assert self._process.stdout is not None
         self._said = _Tail(self._process.stdout)
-        self._begun({"do": "confirm"})
+        self._ask_at_start({"do": "confirm"})
 
-    def _begun(self, request: Json) -> Json:
-        """The answer to a request of the start. Raises GuardError."""
+    def _ask_at_start(self, request: Json) -> Json:
+        """Return the answer to a request during the start. Raises GuardError."""
         try:
             return self._answer(request, quiet, max(self._patience, IMPORTING))
         except DiedError as error:
@@ -198,9 +198,9 @@ class WorkerProcess:
             raise
 
     def _open(self) -> None:
-        """Have the process load a user's files, and learn what it can measure. Raises GuardError."""
-        done = self._begun({"do": "open", "device": self._device, "modules": self._modules, **self._opening})
-        self._begun({"do": "confirm"})
+        """Let the process load the user's files, and learn what it can measure. Raises GuardError."""
+        done = self._ask_at_start({"do": "open", "device": self._device, "modules": self._modules, **self._opening})
+        self._ask_at_start({"do": "confirm"})
         try:
             self._learn(done.get("operations", ()))
             given = {name: done[name] for name in ("device", "device_name", "versions", "summaries")}
@@ -213,7 +213,7 @@ class WorkerProcess:
             raise GuardError(f"the measuring process says nothing sensible of itself: {error!r:.80}") from None
 
     def _learn(self, said: Sequence[Json]) -> None:
-        """Know what the process says of its operations."""
+        """Learn the operations that the process describes."""
         for one in said:
             operations.known.learn(one)
 
@@ -238,17 +238,17 @@ class WorkerProcess:
                 self._lifeline = None
 
     def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
-        """What can be tuned here: ``card`` (None without a GPU), ``declared``, and ``unavailable`` by backend."""
-        return self._answered({"do": "tables", "backends": list(backends), "ops": list(ops)})
+        """Return what can be tuned here: ``card`` (None without a GPU), ``declared``, ``unavailable`` by backend."""
+        return self._ask_safely({"do": "tables", "backends": list(backends), "ops": list(ops)})
 
     def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
-        """The plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        """Return the plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
         request = {"do": "plans", "id": id, "problems": [asdict(p) for p in problems]}
-        found: list[list[str]] = self._answered({**request, "values": [dict(one) for one in values]})["plans"]
+        found: list[list[str]] = self._ask_safely({**request, "values": [dict(one) for one in values]})["plans"]
         return found
 
-    def _answered(self, request: Json) -> Json:
-        """The reply to a request that runs no kernel of a user. Raises GuardError if the process dies."""
+    def _ask_safely(self, request: Json) -> Json:
+        """Return the reply to a request that runs no kernel of a user. Raises GuardError if the process dies."""
         try:
             return self._ask(request, quiet, at_least=IMPORTING)
         except DiedError as error:
@@ -256,9 +256,9 @@ class WorkerProcess:
             raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
 
     def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0, judge: Judge = lambda done: "") -> Json:
-        """Send a request and wait for its answer. Each step may take the patience, or ``at_least`` if longer.
+        """Send a request and wait for its answer. Each step may take the patience, or ``at_least`` if that is longer.
 
-        Raises DiedError, or GuardError for a refusal.
+        Raises DiedError, or GuardError if the process refuses the request.
         """
         patience = max(self._patience, at_least)
         if self._process is None:  # it died, and died again as it started
@@ -272,7 +272,7 @@ class WorkerProcess:
         return done
 
     def _answer(self, request: Json, progress: Progress, patience: float) -> Json:
-        """The answer to a request. Each reply bears its secret, unique number."""
+        """Return the answer to a request. Each reply has the request's secret, unique number."""
         assert self._process is not None and self._process.stdin is not None
         self._number, stage = secrets.randbits(63), ""
         try:
@@ -304,7 +304,7 @@ class WorkerProcess:
                     raise DiedError(self._in_hand, f"something else wrote to the answer pipe: {line[:80]!r}")
 
     def _line(self, until: float) -> bytes | None:
-        """The next reply; empty if the process has ended, None if there is none until then."""
+        """Return the next reply; empty if the process has ended, None if there is none by the time ``until``."""
         assert self._replies is not None
         assert self._process is not None
         while b"\n" not in self._pending[-65536:]:
@@ -327,7 +327,7 @@ class WorkerProcess:
         return bytes(line)
 
     def _last_words(self) -> str:
-        """How the process ended, and the end of its output."""
+        """Return how the process ended, with the end of its output."""
         assert self._process is not None and self._said is not None
         try:
             code = self._process.wait(_ENDING)
@@ -337,12 +337,12 @@ class WorkerProcess:
         how = f"was killed by {names.get(-code, f'signal {-code}')}" if code < 0 else f"{ENDED} {code}"
         if code == -signal.SIGKILL:
             how += SHORT
-        said = _told([line.strip() for line in self._said.text().splitlines() if line.strip()])
+        said = _explaining_lines([line.strip() for line in self._said.text().splitlines() if line.strip()])
         return f"the process {how}" + (f": {' | '.join(said)}" if said else "")
 
 
 class _Tail:
-    """Reads a process's output, so that it never blocks, and keeps the end."""
+    """A reader of a process's output, so that the process never blocks. It keeps the end of the output."""
 
     _KEPT = 2**16
 
@@ -352,7 +352,7 @@ class _Tail:
         self._reader.start()
 
     def text(self) -> str:
-        """The end of the output after the process has ended. Processes that it started may still print."""
+        """Return the end of the output after the process has ended. Processes that it started may still print."""
         self._reader.join(_LIVENESS)
         return self._end.decode(errors="replace")
 
@@ -369,8 +369,8 @@ def _parsed(line: bytes) -> object:
         return None
 
 
-def _told(lines: list[str]) -> list[str]:
-    """The lines that explain the end of a process: a crash or exception and its place, else the last lines."""
+def _explaining_lines(lines: list[str]) -> list[str]:
+    """Return the lines that explain a process's end: a crash or exception and its place, else the last lines."""
     frames = [index for index, line in enumerate(lines) if line.startswith('File "')]
     for index, line in enumerate(lines):
         if line.startswith("Fatal Python error"):
@@ -382,4 +382,4 @@ def _told(lines: list[str]) -> list[str]:
 
 
 def quiet(stage: str, id: str) -> None:
-    """Progress that is not shown."""
+    """Ignore progress."""

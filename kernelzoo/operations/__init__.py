@@ -1,7 +1,7 @@
-"""What each operation means, defined once: inputs, canonical form, reference, tolerance and bytes moved.
+"""The definition of each operation, in one place: inputs, canonical form, reference, tolerance and bytes moved.
 
 An operation is a class decorated with :func:`operation`, in a file here or in a user's module. The decorator makes an
-:class:`Operation`, which every check, benchmark and report asks. Nothing here knows how a kernel computes.
+:class:`Operation`, which every check, benchmark and report uses. Nothing here depends on how a kernel computes.
 """
 
 from __future__ import annotations

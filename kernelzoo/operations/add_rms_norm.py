@@ -1,4 +1,4 @@
-"""A residual added, and the RMS norm of the sum: what stands between two layers of a transformer."""
+"""The sum of x and a residual, and its RMS norm, as between two layers of a transformer."""
 
 import math
 
@@ -9,7 +9,7 @@ from kernelzoo.operations.rms_norm import LARGEST, LARGEST_WEIGHT
 
 
 def half_of_largest(dtype: Finfo, n: int) -> float:
-    """Largest input: half of an RMS norm's, as two are added; and the sum must not overflow its dtype."""
+    """The largest input: half of that for an RMS norm, since two are added. The sum must not overflow its dtype."""
     return min(LARGEST(dtype, n), dtype.max) / 2
 
 
@@ -18,8 +18,8 @@ class add_rms_norm:
     """``total = x + residual``, and ``out``, the RMS norm of total along one axis: see ``rms_norm``.
 
     x, residual: float16, bfloat16, float32 or float64, any common shape. weight: as long as the axis ``dim``. All have
-    one dtype. Returns (out, total), contiguous, of x's shape and dtype. total is added in float32 at the least and
-    rounded to x's dtype, and out is computed from what was rounded, as two calls of torch do.
+    one dtype. Returns (out, total), contiguous, of x's shape and dtype. total is added in float32, or float64 for
+    float64, and rounded to x's dtype. out is computed from the rounded total, as two calls of torch do.
     """
 
     x = Input("outer n inner")
@@ -39,7 +39,7 @@ class add_rms_norm:
     def error(
         ref: tuple[Tensor, Tensor], weight: Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> tuple[Tensor, Tensor]:
-        """The error of ``rms_norm``. The sum is rounded as it must be; a subnormal one may count as zero."""
+        """The error of ``rms_norm``, and none for total, except that a subnormal total may count as zero."""
         out, total = ref
         root = (total.square().mean(1, keepdim=True) + eps).sqrt()
         lost = tiny * ((1 + weight.abs()[:, None]) * (1 + 2 / root) + math.sqrt(n))
@@ -47,6 +47,6 @@ class add_rms_norm:
 
 
 def added(x: Tensor, residual: Tensor, dtype: Dtype) -> Tensor:
-    """The sum as torch rounds it, in the precision of x."""
+    """Add and round to ``dtype`` as torch does; returns the sum in the dtype of x."""
     wide = torch.promote_types(dtype, torch.float32)
     return (x.to(wide) + residual.to(wide)).to(dtype).to(x.dtype)

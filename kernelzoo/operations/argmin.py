@@ -1,4 +1,4 @@
-"""The place of the minimum along an axis, as ``torch.argmin``."""
+"""The index of the minimum along an axis, as ``torch.argmin``."""
 
 from functools import partial
 
@@ -8,12 +8,12 @@ from kernelzoo.operations.declared import Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
 
 DTYPES = (*FLOATS, *(dtype for dtype in INTEGERS if dtype != "bool"))
-"""Those of torch.argmin."""
+"""The dtypes that torch.argmin takes."""
 
 
 @operation(dtypes=DTYPES, in_torch="argmin")
 class argmin:
-    """Place of the least element of ``x`` along one axis, as ``torch.argmin``; the first of equal ones.
+    """Index of the least element of ``x`` along one axis, as ``torch.argmin``; the first of equal ones.
 
     dim defaults to the last axis, unlike ``torch.argmin``. x: float16, bfloat16, float32, float64, uint8 or int8 to
     int64, any rank. Returns int64. A NaN counts as less than everything, so the first NaN is found. -0.0 equals 0.0.
@@ -35,7 +35,7 @@ class argmin:
 
 
 def neighbours(dtype: str) -> Tensor:
-    """Rows of one value but for the next lower one, somewhere: narrower arithmetic takes them for equal."""
+    """Rows of one value, with the next lower value at one place: narrower arithmetic takes the two for equal."""
     kind = getattr(torch, dtype)
     one, step = (1.0, torch.finfo(kind).eps / 2) if kind.is_floating_point else (torch.iinfo(kind).max, 1)
     x = torch.full((8, 300), one, dtype=kind)

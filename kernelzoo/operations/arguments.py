@@ -1,4 +1,4 @@
-"""A call of an operation: its arguments are checked, its outputs made, and an implementation is bound to them."""
+"""A call of an operation: it checks the arguments, allocates the outputs, and binds an implementation to them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from kernelzoo.errors import (
 )
 from kernelzoo.launch import Bind, Launch, sequence
 from kernelzoo.layout import dtype_name, held, span
-from kernelzoo.operations.canonical import launch_invariant, launch_reduced, launch_rows, readable
+from kernelzoo.operations.canonical import as_plain_memory, launch_invariant, launch_reduced, launch_rows
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Output
-from kernelzoo.operations.derived import completed_sizes, contradicted, shape_of
+from kernelzoo.operations.derived import completed_sizes, contradicting_sizes, shape_of
 from kernelzoo.operations.limits import broken
 from kernelzoo.operations.memory import distinct, no_memory_for
 from kernelzoo.operations.signature import Signature, wide_name, zip_dict
-from kernelzoo.operations.tensors import check_closely, check_integers, check_output, describe, is_traced, is_wrapper
+from kernelzoo.operations.tensors import check_fully, check_integers, check_output, describe, is_traced, is_wrapper
 
 if TYPE_CHECKING:
     import torch
@@ -38,15 +38,15 @@ Dims: TypeAlias = "int | tuple[int, ...]"
 Shape: TypeAlias = "tuple[int, ...]"
 
 Named = Mapping[str, Any] | Sequence[Any]
-"""Scalars by name, or all in order."""
+"""Scalars by name, or the values of all scalars in order."""
 
 ELEMENTS = 2**60 - 1
-"""Most elements of a tensor: with eight bytes each, memory has no more addresses."""
+"""The most elements of a tensor: with eight bytes each, there are no more addresses."""
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
 NARROW = ("float8_e4m3fn", "float8_e5m2", "float4_e2m1fn_x2")
-"""Floats of at most eight bits, which torch stores and converts, and does not compute in."""
+"""Float dtypes of at most eight bits. Torch stores and converts them, but does not compute in them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Arguments:
     """The checked tensors and scalars of a call."""
 
     inputs: tuple[torch.Tensor, ...]
-    """In the order of the operation's declaration."""
+    """The inputs, in the order of their declaration."""
     dims: tuple[int, ...] = ()
     """The reduced axes, sorted and non-negative. Empty unless the operation is by rows."""
     keepdim: bool = False
@@ -75,7 +75,7 @@ def check_input(x: Any, name: str, op: str, dtypes: Sequence[str]) -> None:
     from kernelzoo.torch_private import is_ordinary
 
     if not is_ordinary(x) or dtype_name(x.dtype) not in dtypes or not held(x, span(x)):
-        check_closely(x, name, op, dtypes)
+        check_fully(x, name, op, dtypes)
 
 
 def plain_dim(dim: object) -> bool:
@@ -97,7 +97,7 @@ def _plain_axis(axis: Any) -> Any:
 
 
 def scalar_of(name: str, value: Any, kind: type) -> Any:
-    """A scalar as a float or an int of 64 bits, if its default is one. Raises InputTypeError."""
+    """Convert a scalar to a float or an int of 64 bits, if its default is one. Raises InputTypeError."""
     if (type(value) is int is kind and -(2**63) <= value < 2**63) or kind not in (int, float):
         return value
     wanted: Any = numbers.Real if kind is float else numbers.Integral
@@ -134,7 +134,7 @@ def _several_axes(dim: Dims, ndim: int) -> tuple[int, ...]:
 
 
 def is_empty(size: Any) -> bool:
-    """Whether a size is 0. False for a symbolic size of a trace, which only the data decides."""
+    """Whether a size is 0. False for a symbolic size of a trace that depends on data."""
     if type(size) is int:
         return size == 0
     from torch.fx.experimental.symbolic_shapes import guard_or_false
@@ -143,7 +143,7 @@ def is_empty(size: Any) -> bool:
 
 
 class Bindable(Signature):
-    """What an operation declares, and its calls: arguments are checked, and an implementation binds them."""
+    """An operation's signature and its calls: it checks arguments, and binds an implementation to them."""
 
     def arguments(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False, scalars: Named = ()) -> Arguments:
         """Check the arguments of a call.
@@ -160,13 +160,13 @@ class Bindable(Signature):
 
     def _check_values(self, args: Arguments) -> None:
         """Raise ShapeError for a wrong derived size, RangeError for an undeclared value of an integer on the host."""
-        if self.derived and (words := contradicted(self.derived, self.bound_sizes(args))):
+        if self.derived and (words := contradicting_sizes(self.derived, self.bound_sizes(args))):
             raise ShapeError(f"{self.name} takes no such sizes: {words}")
         for place, check in self.value_checks(args) if self.checks_values else ():
             check(args.inputs[place])
 
     def value_checks(self, args: Arguments) -> Sequence[tuple[int, Callable[[torch.Tensor], None]]]:
-        """What checks the values of integers on the host: the place of an input, and a function of it."""
+        """Return (input index, check) for each integer input whose values are checked on the host."""
         length = math.prod(map(args.x.size, args.dims)) if args.x.ndim else 1
         known: dict[Any, Any] = {**zip_dict(self.scalars, args.scalars), "n": length}
         found = []
@@ -199,20 +199,20 @@ class Bindable(Signature):
         return dims
 
     def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
-        """The scalars of a call in order, with defaults where none is given. They are given by name, or all of them."""
+        """The scalars of a call in order, with defaults for missing ones. ``given``: by name, or all in order."""
         if isinstance(given, Mapping):
             return tuple(given.get(name, scalar.default) for name, scalar in self.scalars.items())
         return tuple(given) or tuple(scalar.default for scalar in self.scalars.values())
 
     def _dtypes_of(self, name: str, x: Any) -> tuple[str, ...]:
-        """Dtypes of another input than the first."""
+        """The allowed dtypes of an input other than the first."""
         wanted = self.inputs[name].dtype
         if not wanted or wanted == WIDE:
             return (self.dtype_of(name, dtype_name(x.dtype)),)
         return (wanted,) if isinstance(wanted, str) else wanted
 
     def _check_companions(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
-        """Check the inputs beside the first, and that the shapes of all match."""
+        """Check the inputs other than the first, and that all shapes match."""
         sizes: dict[str, int] = {}
         shape = tuple(inputs[0].shape)
         for name, tensor in list(zip(self.inputs, inputs, strict=True))[1:]:
@@ -277,7 +277,7 @@ class Bindable(Signature):
         return found
 
     def allocate(self, args: Arguments) -> tuple[torch.Tensor, ...]:
-        """New contiguous outputs. Raises NoRoomError where the host has no memory for them."""
+        """Allocate contiguous outputs. Raises NoRoomError if the host has no memory for them."""
         outs = tuple(zip(self.out_shapes(args), self.out_dtypes(args), strict=True))
         try:
             return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in outs)
@@ -285,7 +285,7 @@ class Bindable(Signature):
             raise no_memory_for(outs, error) from error
 
     def outputs_of(self, out: Any, args: Arguments) -> tuple[torch.Tensor, ...]:
-        """The caller's outputs, checked. Raises OutputError."""
+        """Check the caller's outputs, and return them as a tuple. Raises OutputError."""
         outs = tuple(out) if isinstance(out, list | tuple) and len(self.outputs) > 1 else (out,)
         self.check_outs(outs, args)
         return outs
@@ -303,7 +303,7 @@ class Bindable(Signature):
             before.append((name, out))  # type: ignore[arg-type]  # it is a tensor, by now
 
     def bytes_moved(self, args: Arguments) -> int:
-        """Fewest bytes that an implementation must move: each input and output once, an expanded axis once."""
+        """The fewest bytes that an implementation must move: each stored element of inputs and outputs once."""
         read = sum(distinct(x) * x.element_size() for x in args.inputs)
         outs = zip(self.out_shapes(args), self.out_dtypes(args), strict=True)
         return read + sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)
@@ -311,7 +311,7 @@ class Bindable(Signature):
     def meta(
         self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, sizes: Mapping[str, int] | None = None
     ) -> Arguments:
-        """Contiguous inputs without memory, for shapes and bytes. Raises NoRoomError if no memory could hold them."""
+        """Contiguous inputs without memory, for shapes and bytes. Raises NoRoomError if they exceed all addresses."""
         import torch
 
         dims = axes_of(dim, len(shape)) if self.by_rows else ()
@@ -340,8 +340,8 @@ class Bindable(Signature):
         return self._launch_axes(bind, args, outs)
 
     def launch_invariant(self, id: str, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The same, batch-invariant. Raises UnsupportedProblemError if the implementation of that id may not be."""
-        if not self.rounds:  # no order of additions is in the bits
+        """Bind as ``launch`` does, batch-invariantly. Raises UnsupportedProblemError if the implementation can't."""
+        if not self.rounds:  # the order of operations can't change the bits
             return self.launch(bind, args, outs)
         if not self.separable:
             reason = "a result is a sum over rows, so that its bits depend on their number"
@@ -351,13 +351,13 @@ class Bindable(Signature):
             return launch_invariant(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The launch where an input is a lazily negated view, which is copied first."""
-        plain = [readable(x) for x in args.inputs]
+        """Bind arguments of which some are lazily negated views, which are copied first."""
+        plain = [as_plain_memory(x) for x in args.inputs]
         launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
         return sequence(*(copy for _, copy in plain), launch)
 
     def _launch_axes(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """The launch along any axes of tensors of any strides."""
+        """Bind arguments with any axes and any strides."""
         if len(args.dims) == 1 and args.x.ndim:
             return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
         inputs, dims = args.inputs, args.dims or (0,)
@@ -373,7 +373,7 @@ class Bindable(Signature):
             out = out.as_strided([out.size(d) for d in kept], [out.stride(d) for d in kept])
         import torch
 
-        # Between two reductions lies what an operation accumulates in, so that nothing is rounded twice.
+        # Results between two reductions have the accumulator's dtype, so that nothing is rounded twice.
         wide = torch.promote_types(out.dtype, torch.float32) if out.dtype.is_floating_point else out.dtype
         return launch_reduced(bind, x, out, dims, wide if self.rounds else out.dtype)
 

@@ -29,7 +29,7 @@ Group: TypeAlias = "tuple[int, tuple[int, ...], bool]"
 """Neighbouring axes merged into one: size, stride in each tensor, and a mark. Only equal marks merge."""
 
 
-def runs_of(axes: Sequence[Group]) -> list[Group]:
+def merge_axes(axes: Sequence[Group]) -> list[Group]:
     """Merge neighbouring axes of the same mark where all strides allow it. Axes of size 1 drop out."""
     merged: list[Group] = []
     for size, strides, mark in axes:
@@ -44,10 +44,10 @@ def runs_of(axes: Sequence[Group]) -> list[Group]:
     return merged
 
 
-def merge(kept: Sequence[Group]) -> list[Group]:
-    """Like runs_of, for kept axes by whether they follow the row's; those merge across it if memory order allows."""
-    runs = runs_of(kept)
-    return runs if len(runs) <= 2 else runs_of([(*run[:2], False) for run in runs])
+def merge_row_axes(kept: Sequence[Group]) -> list[Group]:
+    """Merge the axes of rows. Axes before and after ``n`` merge with each other only if three or more remain."""
+    runs = merge_axes(kept)
+    return runs if len(runs) <= 2 else merge_axes([(*run[:2], False) for run in runs])
 
 
 def outer_inner(groups: list[Group], tensors: int) -> tuple[Group, Group]:
@@ -59,8 +59,8 @@ def outer_inner(groups: list[Group], tensors: int) -> tuple[Group, Group]:
     return (one, groups[0]) if groups[0][2] else (groups[0], one)
 
 
-def readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
-    """X as plain memory, and the launch that copies it there: a lazily negated view needs one."""
+def as_plain_memory(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
+    """Return x as plain memory, and the launch that copies it there; None unless x is a lazily negated view."""
     if not x.is_neg():
         return x, None
     plain = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -68,16 +68,16 @@ def readable(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
 
 
 Launched: TypeAlias = "Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]], Launch]"
-"""Binds inputs and outputs."""
+"""A function that binds inputs and outputs."""
 
 
 def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
-    """A launch that copies inputs in and results out where needed. ``launched`` binds contiguous tensors."""
+    """Make a launch that copies inputs and results that are not contiguous. ``launched`` binds contiguous tensors."""
     steps: list[Launch] = []
     own: list[torch.Tensor] = []
 
     def contiguous(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.numel() and tensor.is_contiguous():  # of no elements any strides count as contiguous
+        if tensor.numel() and tensor.is_contiguous():  # without elements, any strides count as contiguous
             return tensor
         own.append(tensor.new_empty(tensor.shape))
         return own[-1]
@@ -104,7 +104,7 @@ def launch_rows(
 ) -> Launch:
     """Bind tensors along one axis of the first, by their canonical views.
 
-    ``axes`` names the axes of every input and output: ``outer n inner``, or ``outer inner`` (kept at size 1 or not).
+    ``axes`` names the axes of every input and output: ``outer n inner``, or ``outer inner`` (``n`` may have size 1).
     Tensors with other axes are bound as they are.
     """
     tensors = [*inputs, *outs]
@@ -113,14 +113,14 @@ def launch_rows(
     kept_dims = [d for d in range(x.ndim) if d != dim]
     strides = [_kept_strides(tensor, names, dim, x.ndim) for tensor, names in zip(tensors, axes, strict=True)]
     rows = [i for i, s in enumerate(strides) if s is not None]
-    # With one element per row, axes before and after the row's axis are alike.
+    # With one element per row, axes before and after the row's axis may merge.
     reduces = not any("n" in names for names in axes[len(inputs) :])
     after = [d > dim and not (reduces and n == 1) for d in kept_dims]
     kept: list[Group] = [
         (x.size(d), tuple((strides[i] or ())[j] for i in rows), after[j]) for j, d in enumerate(kept_dims)
     ]
-    # Of no rows any strides do, and copies would lie as before.
-    groups = merge(kept) if all(size for size, *_ in kept) else [(0, (0,) * len(rows), False)]
+    # Without rows, any strides will do, and copies would not change them.
+    groups = merge_row_axes(kept) if all(size for size, *_ in kept) else [(0, (0,) * len(rows), False)]
     if len(groups) > 2:
         # More row axes than the canonical form has: copy the tensors that have no such view.
         return through_copies(lambda xs, to: launch_rows(bind, xs, to, axes, dim), inputs, outs)
@@ -146,9 +146,9 @@ def launch_invariant(
     axes: Sequence[tuple[str, ...]],
     dims: tuple[int, ...],
 ) -> Launch:
-    """Bind tensors of a batch-invariant call, so that a row lies alike whatever its number, and alone.
+    """Bind tensors of a batch-invariant call, so that the layout of a row depends on no other row.
 
-    Rows have unit stride, and the first begins on 16 bytes, as all do that are whole vectors. Others are copied.
+    Rows are contiguous. The first begins on 16 bytes, and all do if rows are whole vectors. Other layouts are copied.
     """
     x, before, after = inputs[0], list[Launch](), list[Launch]()
     kept = [d for d in range(x.ndim) if d not in dims]
@@ -158,7 +158,7 @@ def launch_invariant(
     single = not is_whole(n, x.element_size())
     for i, (tensor, names) in enumerate(zip([*inputs, *outs], axes, strict=True)):
         if "outer" not in names:
-            plain, copy = readable(tensor)
+            plain, copy = as_plain_memory(tensor)
             views.append(plain)
             before += [] if copy is None else [copy]
             continue
@@ -181,7 +181,7 @@ def launch_invariant(
 
 
 def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: int) -> tuple[int, ...] | None:
-    """Strides of the axes beside the row's; None for a tensor without these axes."""
+    """Strides of all axes other than ``dim``; None for a tensor without axes of rows."""
     if "outer" not in names:
         return None
     strides = tensor.stride()
@@ -193,17 +193,17 @@ def launch_reduced(
 ) -> Launch:
     """Bind a reduction over any number of axes of one tensor. Its parts may be reduced in any order.
 
-    ``out`` has no reduced axes. Reduced axes that do not merge in memory are reduced one after the other, by way of
-    tensors of ``stage_dtype``. The smallest stride comes first: it is the cheapest to read.
+    ``out`` has no reduced axes. Reduced axes that do not merge in memory are reduced one after the other, with
+    intermediate tensors of ``stage_dtype``. The smallest stride comes first: it is the cheapest to read.
     """
-    if not x.numel():  # its reduced axes as one, since an empty axis merges with no other
+    if not x.numel():  # one reduced axis, since an empty axis merges with no other
         x, dims = x.new_empty((*out.shape, 0)), (out.ndim,)
     out_strides = iter(out.stride())
     axes: list[Group] = [
         (x.size(d), (x.stride(d), 0) if d in dims else (x.stride(d), next(out_strides)), d in dims)
         for d in range(x.ndim)
     ]
-    runs = runs_of(axes)
+    runs = merge_axes(axes)
     reduced = [run for run in runs if run[2]] or [(1, (1, 0), True)]
     first = min(reduced, key=lambda run: (run[1][0] == 0, run[1][0]))
     position = runs.index(first) if first in runs else len(runs)
@@ -214,7 +214,7 @@ def launch_reduced(
         kept = [
             (size, (strides[0], own), after) for (size, strides, after), own in zip(kept, stage.stride(), strict=True)
         ]
-    groups = merge(kept)
+    groups = merge_row_axes(kept)
     if len(groups) > 2:
         return through_copies(lambda xs, to: launch_reduced(bind, xs[0], to[0], dims, stage_dtype), (x,), (out,))
     outer, inner = outer_inner(groups, 2)
@@ -244,7 +244,7 @@ def launch_reduced(
 def split_in_two(
     bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]
 ) -> Launch:
-    """Bind canonical tensors in two halves, for a grid too small for all rows. ``axes``: those of each tensor."""
+    """Bind canonical tensors in two halves, for a grid too small for all rows. ``axes``: each tensor's axis names."""
     x = tensors[0]
     axis = 0 if x.size(0) >= x.size(2) else 2
     half = x.size(axis) // 512 * 256  # keeps both halves equally aligned

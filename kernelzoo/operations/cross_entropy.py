@@ -15,8 +15,8 @@ class cross_entropy:
     dtype. A row whose label is ``ignore_index`` has the loss 0, whatever its logits are. A NaN or +inf in a row, or a
     row of -inf alone, makes its loss NaN.
 
-    Every other label is one of a row's places. On the host, another one raises RangeError. On a GPU, a check would have
-    to wait for the device, and the loss is NaN.
+    Every other label is an index from 0 to n - 1. On the host, a wrong label raises RangeError. On a GPU, its loss is
+    NaN instead, since a check would have to wait for the device.
     """
 
     x = Input("outer n inner")
@@ -26,7 +26,7 @@ class cross_entropy:
     gradient = "cross_entropy_backward"
 
     def reference(x: Tensor, labels: Tensor, ignore_index: int) -> Tensor:
-        shifted = x - x.amax(1, keepdim=True)  # of an infinite maximum NaN, as torch's
+        shifted = x - x.amax(1, keepdim=True)  # NaN for an infinite maximum, as in torch
         ignored = labels == ignore_index
         picked = shifted.gather(1, labels.masked_fill(ignored, 0)[:, None])[:, 0]
         return (shifted.exp().sum(1).log() - picked).masked_fill(ignored, 0)
@@ -34,7 +34,7 @@ class cross_entropy:
     def error(ref: Tensor, x: Tensor, labels: Tensor, ignore_index: int, n: int, unit: float) -> Tensor:
         """The error of the sum's logarithm, as for ``logsumexp``, and of the last additions.
 
-        The loss is the logarithm and the depth of the label's logit below the maximum. Neither is negative, so they
+        The loss is the logarithm plus the distance of the label's logit below the maximum. Neither is negative, so they
         don't cancel.
         """
         return ((roundings(x, n) + 2 * ref.abs()) * unit).masked_fill(labels == ignore_index, 0)
@@ -44,5 +44,5 @@ class cross_entropy:
 
 
 def alike() -> Tensor:
-    """Rows of one number each, so large that a logarithm added to it is lost."""
+    """Rows that repeat one number, which is so large that adding a logarithm does not change it."""
     return torch.tensor([[1e30], [-1e6]]).expand(2, 40000).contiguous()

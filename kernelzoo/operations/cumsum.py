@@ -14,7 +14,7 @@ from kernelzoo.operations.sum import sum as summed
 
 @operation(dtypes=FLOATS + INTEGERS, in_torch="cumsum")
 class cumsum:
-    """Sums of each element of ``x`` and all before it along one axis, as ``torch.cumsum``.
+    """Running sum of ``x`` along one axis, of each element and all before it, as ``torch.cumsum``.
 
     dim defaults to the last axis. x: float16, bfloat16, float32, float64, bool, uint8 or int8 to int64, any rank.
     Returns a contiguous tensor of x's shape and dtype, and int64 for integers and bool, whose sums wrap around. Half
@@ -34,20 +34,20 @@ class cumsum:
         return x.cumsum(1)
 
     def error(ref: Tensor, x: Tensor, unit: float, tiny: float) -> Tensor | None:
-        """One rounding of each sum on the way, or those of a tree of additions.
+        """One rounding of each sum on the way, plus the roundings of a tree of additions.
 
-        Each is relative to what is rounded. A subnormal element may count as zero. Integers are exact.
+        Each is relative to the rounded value. A subnormal element may count as zero. Integers are exact.
         """
         if not ref.is_floating_point():
             return None
         count = torch.arange(1, x.size(1) + 1, dtype=ref.dtype, device=x.device)[:, None]
         tree = count.log2().mul_(2).add_(8)
-        # Times unit first: of the largest float64 the sums of sums are infinite.
+        # Multiply by unit first: sums of sums of the largest float64 would be infinite.
         rounded = x.abs().mul_(unit).cumsum(1).mul_(tree).add_(ref.abs().mul_(unit).cumsum(1))
         return rounded.add_(count * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     def exact(x: Tensor, n: int) -> Exact:
-        """The sums in double-double: of 2, 4, 8, ... elements before each one (Hillis and Steele, CACM 29, 1986)."""
+        """The sums in double-double, over 2, 4, 8, ... elements up to each one (Hillis and Steele, CACM 29, 1986)."""
         total = x.cumsum(1)
         high, low = x.clone(), x.new_zeros(()).expand_as(x).clone()
         for step in (2**i for i in range(math.ceil(math.log2(max(n, 1))))):

@@ -14,17 +14,17 @@ Tensor: TypeAlias = "torch.Tensor"
 Generator: TypeAlias = "torch.Generator"
 Finfo: TypeAlias = "torch.finfo"
 Dtype: TypeAlias = "torch.dtype"
-"""For annotations of an operation's functions, whose module imports no torch."""
+"""These are types for annotations in an operation's module, which imports no torch."""
 
 ROW = ("outer", "n", "inner")
 """The axes of a tensor of an operation by rows. ``n`` is the axis ``dim`` of a call; ``outer`` and ``inner`` stand for
 the axes before and after it."""
 
 WIDE = "wide"
-"""A dtype that means float32, or float64 where the first input is float64."""
+"""A dtype that means float32, or float64 if the first input is float64."""
 
 SUMMED = "summed"
-"""A dtype that means int64 where the first input has integers or bool, else its dtype: that of torch's sums."""
+"""A dtype that means int64 if the first input has integers or bool, else its dtype, as for torch.sum."""
 
 
 _SHORT = {
@@ -49,9 +49,9 @@ def full_dtype(name: str) -> str:
 
 
 def no_overflow(factors: int, share: float = 1.0, *, summed: bool = True) -> Callable[[Finfo, int], float]:
-    """The largest input, for ``domain``: products of so many of them, n of these summed, must not overflow.
+    """Return a function for ``domain``: the largest input for which a sum of n products does not overflow.
 
-    Kernels compute in float32, and in float64 for float64. ``share``: of that input, where more is computed of it.
+    A product has ``factors`` inputs, and is computed in float32, or float64 for float64. ``share`` scales the result.
     """
     root = {1: float, 2: math.sqrt, 3: math.cbrt}[factors]
 
@@ -78,8 +78,8 @@ class Input:
     ``dtype``: one name, or several that are allowed. "" is the dtype of the first input. "wide" is float32, or float64
     for float64.
 
-    ``low``, ``high``: range of random integers, without ``high``. ``also``: values that are drawn now and then. Each is
-    a number, or the name of an axis or a scalar. ``checked``: on the host, a call raises RangeError for other values.
+    ``low``, ``high``: range of random integers, ``high`` excluded. ``also``: values that are drawn now and then. Each
+    is a number, or the name of an axis or scalar. ``checked``: on the host, a call raises RangeError for other values.
     """
 
     axes: str
@@ -110,8 +110,8 @@ class Output:
     """A tensor that an operation writes.
 
     ``axes``: as for :class:`Input`. ``dtype``: a name, "wide", "summed" (int64 for integers and bool, else the first
-    input's), or the name of an input with that dtype; "" for the first. ``inplace``: the name of an input that a caller
-    may also pass as ``out``.
+    input's), or the name of an input that has it. "" is the dtype of the first input. ``inplace``: the name of an input
+    that a caller may also pass as ``out``.
     """
 
     axes: str
@@ -131,8 +131,8 @@ class Sample:
     """Inputs to try on one operation only, beside those for all operations."""
 
     name: str
-    """It begins with the dtype of the first input."""
+    """The name, which begins with the dtype of the first input."""
     shape: tuple[int, ...]
     """The shape of the first input."""
     make: Callable[[], torch.Tensor | tuple[torch.Tensor, ...]] = field(repr=False)
-    """Makes the inputs on the CPU, the same each time."""
+    """A function that makes the inputs on the CPU, the same each time."""

@@ -25,9 +25,9 @@ TAKEN = (
     *("self", "dim", "keepdim", "axis", "keepdims", "dtype", "variant", "out"),
     *("n", "unit", "ref", "tiny", "generator"),
 )
-"""Names that a call or a function of the class needs itself."""
+"""Reserved names: a call or a function of the class needs them itself."""
 
-_GIVEN = {
+_HOOK_PARAMETERS = {
     "reference": ("unit", "n", "dtype"),
     "error": ("unit", "tiny", "n", "ref"),
     "errors": ("unit", "tiny", "n", "ref"),
@@ -43,7 +43,7 @@ _GIVEN = {
 }
 """Functions of the class, and the parameters that each may have besides inputs and scalars."""
 
-_VALUES = {
+_HOOK_TYPES = {
     "domain": Mapping,
     "finite": tuple,
     "decisive": (int, float),
@@ -56,8 +56,8 @@ _VALUES = {
     "workloads": Sequence,
     "tolerance": str,
 }
-HOOKS = (*_GIVEN, *_VALUES)
-"""Names of an operation's class that are no input, scalar or output."""
+HOOKS = (*_HOOK_PARAMETERS, *_HOOK_TYPES)
+"""The names in an operation's class that are neither inputs, scalars nor outputs."""
 
 
 def operation(
@@ -67,43 +67,42 @@ def operation(
 
     The class has :class:`~kernelzoo.Input`, :class:`~kernelzoo.Scalar` and :class:`~kernelzoo.Output` attributes, and
     functions without ``self``. Their parameters are inputs and scalars by name, ``n`` (the length of a row), and those
-    listed here. For an operation by rows, tensors come in canonical form: axes (outer, n, inner), rows along axis 1.
+    listed here. An operation by rows gets its tensors in canonical form: axes (outer, n, inner), rows along axis 1.
 
-    - ``reference`` (needed): the result, or a tuple of results. If the operation rounds, floats come as float64.
-      ``dtype`` is the first input's own.
+    - ``reference`` (required): the result, or a tuple of results. If the operation rounds, it gets floats as float64.
+      ``dtype`` is the dtype of the first input.
     - ``error(ref, ..., unit, tiny)``: the absolute error allowed in each element, in float64, before rounding to a half
-      precision. ``ref`` is the result, and ``unit`` the unit roundoff: 2^-24, for float64 2^-53. ``tiny`` is the
+      precision. ``ref`` is the result, and ``unit`` the unit roundoff: 2^-24, or 2^-53 for float64. ``tiny`` is the
       smallest normal number, below which a value may count as zero. Without ``error``, it must equal the reference.
-    - ``errors(...)``: an iterator of such errors, each at least the one before, the last ``error``. A check takes as
-      few as it needs, where ``error`` takes long to find. Not by rows.
+    - ``errors(...)``: an iterator of growing errors, of which the last is ``error``. A check takes as few as it needs,
+      since ``error`` may be slow to compute. Not for operations by rows.
     - ``domain``: a dict from an input's name to a function of (torch.finfo, n). It returns the largest finite number
       allowed, or the least and the largest.
-    - ``finite``: a tuple of inputs of that domain without infinities, though they may hold NaN.
-    - ``special(ref, ...)``: a result with the NaN and infinities that are due. Without it, those of the reference are.
-    - ``exact(...)``: for float64, the result as (high, low, scale) in pairs of float64; only ``accuracy`` needs it.
-    - ``sample(x, generator)``: makes the first input's values out of standard normal ones, in place.
+    - ``finite``: a tuple of inputs in ``domain`` that may be NaN, but not infinite.
+    - ``special(ref, ...)``: a result with the expected NaN and infinities. Without it, the reference's are expected.
+    - ``exact(...)``: for float64, the result (high + low) * 2^scale as (high, low, scale). Only ``accuracy`` needs it.
+    - ``sample(x, generator)``: turns standard normal values into the first input's values, in place.
     - ``others(..., generator)``: a tuple of companion inputs that match the first, from all inputs as drawn. For
       example, ``min_backward`` needs the true minimum.
     - ``samples()``: a tuple of :class:`~kernelzoo.operations.Sample`, more inputs to try.
-    - ``draws(sizes, generator)``: a tuple of all inputs, where they belong together. ``sizes``: axes and scalars.
-    - ``scalars(sizes)``: a dict of the scalars that belong to those.
+    - ``draws(sizes, generator)``: a tuple of all inputs, if they depend on each other. ``sizes``: axes and scalars.
+    - ``scalars(sizes)``: a dict of the scalars that go with the inputs of ``draws``.
     - ``written(...)``: the result in the inputs' own dtypes, as its author wrote it. A case in which it breaks the
-      bounds is undecidable. By default the reference is asked, with inputs in float32.
-    - ``derived``: a dict from an axis to an expression of other axes, as text; its size follows from theirs.
-    - ``sizes``: a list of dicts of small sizes to try, where those of named axes are related. Special values are then
-      reported apart. ``workloads``: larger ones.
-    - ``expects(args)``: an object with ``check(outs)``, in place of the reference's bounds. ``tolerance``: its author's
-      own, as text to show.
-    - ``decisive``: a number that decides the result of a row of plain values (20.0).
+      bounds is undecidable. By default, the reference is run on inputs in float32 instead.
+    - ``derived``: a dict from an axis to an expression of other axes, as text, that gives its size.
+    - ``sizes``: a list of dicts of small sizes to try, if the sizes of named axes are related. Special values are then
+      reported separately. ``workloads``: a list of larger sizes.
+    - ``expects(args)``: an object with ``check(outs)`` that replaces the reference's bounds. ``tolerance``: its
+      author's tolerance, as text to show.
+    - ``decisive``: a value that decides the result of a row of ordinary values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.
     - ``gradient``: the operation that computes the first input's gradient. Its input ``grad`` is the output's gradient,
       ``y`` the output, and others are inputs of this one. Or ``"reference"``, if torch can differentiate that.
     - ``autocast``: the dtype to which ``torch.autocast`` casts half precision on a GPU.
-    - ``converts``: whether a call, of one input, takes ``dtype``, to which the input is converted first.
+    - ``converts``: whether a call takes ``dtype``, and converts its only input to that first.
 
-    ``dtypes``: of the first input. ``name``: of the operation, if not that of the class. ``several_axes``: a reduction
-    of one input that takes a tuple of axes, in any order. ``in_torch``: the name of torch's function ``(x, dim,
-    out=)``.
+    ``dtypes``: those that the first input may have. ``name``: by default the class's. ``several_axes``: whether it
+    reduces one input over a tuple of axes, in any order. ``in_torch``: the name of torch's function ``(x, dim, out=)``.
 
     Raises RegistrationError for an inconsistent class.
 
@@ -117,7 +116,7 @@ def operation(
     """
 
     def declare(cls: ClassT) -> ClassT:
-        made = _made(cls, name or cls.__name__, tuple(dtypes), several_axes, in_torch)
+        made = _operation_of(cls, name or cls.__name__, tuple(dtypes), several_axes, in_torch)
         known = declared.get(made.name)
         if known is not None and known.hooks["reference"].__code__ != made.hooks["reference"].__code__:
             raise RegistrationError(f"there is an operation {made.name!r} already; choose another name")
@@ -129,7 +128,7 @@ def operation(
     return declare
 
 
-def _made(cls: type, name: str, dtypes: tuple[str, ...], several_axes: bool, in_torch: str) -> Operation:
+def _operation_of(cls: type, name: str, dtypes: tuple[str, ...], several_axes: bool, in_torch: str) -> Operation:
     said = vars(cls).items()
     inputs = {key: value for key, value in said if isinstance(value, Input)}
     scalars = {key: value for key, value in said if isinstance(value, Scalar)}
@@ -139,9 +138,9 @@ def _made(cls: type, name: str, dtypes: tuple[str, ...], several_axes: bool, in_
         if key in inputs or key in scalars or key in outputs or key.startswith("__"):
             continue
         function = value.__func__ if isinstance(value, staticmethod) else value
-        if key in _GIVEN and isinstance(function, FunctionType):
+        if key in _HOOK_PARAMETERS and isinstance(function, FunctionType):
             hooks[key] = function
-        elif key in _VALUES and isinstance(value, _VALUES[key]):  # type: ignore[arg-type]
+        elif key in _HOOK_TYPES and isinstance(value, _HOOK_TYPES[key]):  # type: ignore[arg-type]
             hooks[key] = value
         elif not key.startswith("_"):
             raise RegistrationError(
@@ -173,9 +172,9 @@ def _faults(
     strange = [
         f"{key}({argument})"
         for key, hook in hooks.items()
-        if key in _GIVEN
+        if key in _HOOK_PARAMETERS
         for argument in parameters(hook)
-        if argument not in inputs and argument not in scalars and argument not in _GIVEN[key]
+        if argument not in inputs and argument not in scalars and argument not in _HOOK_PARAMETERS[key]
     ]
     unknown = [out.inplace for out in outputs.values() if out.inplace and out.inplace not in inputs]
     return (
@@ -197,7 +196,7 @@ def _faults(
         (
             strange,
             f"{', '.join(strange)}: no such argument; there are the inputs, the scalars and some of "
-            f"{', '.join(sorted({a for given in _GIVEN.values() for a in given}))}",
+            f"{', '.join(sorted({a for given in _HOOK_PARAMETERS.values() for a in given}))}",
         ),
         (unknown, f"an output is in place of {unknown}, which is no input"),
         (

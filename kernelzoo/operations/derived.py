@@ -24,7 +24,7 @@ def variables(expression: str) -> tuple[str, ...]:
 
 
 def evaluate(expression: str, sizes: Mapping[str, Any]) -> int:
-    """The size. Raises KeyError for a name that has none, ValueError where the result is no size."""
+    """Evaluate a size. Raises KeyError for a name without a size, ValueError if the result is no size."""
     known = {name: sizes[name] for name in variables(expression)}
     try:
         found = eval(_compiled(expression), {"__builtins__": {}}, known)
@@ -36,7 +36,7 @@ def evaluate(expression: str, sizes: Mapping[str, Any]) -> int:
 
 
 def completed_sizes(derived: Mapping[str, str], sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """The sizes, and those derived ones whose names all have a size. A size that is given stays."""
+    """Add to the sizes each derived one whose names all have a size. A size that is given stays."""
     found = dict(sizes)
     for name, expression in derived.items():
         if name not in found and all(each in sizes for each in variables(expression)):
@@ -44,8 +44,8 @@ def completed_sizes(derived: Mapping[str, str], sizes: Mapping[str, Any]) -> dic
     return found
 
 
-def contradicted(derived: Mapping[str, str], sizes: Mapping[str, int]) -> str:
-    """Which derived size is not what the others say, or ""."""
+def contradicting_sizes(derived: Mapping[str, str], sizes: Mapping[str, int]) -> str:
+    """Say which derived size contradicts the others; "" if none does."""
     right = completed_sizes(derived, {axis: size for axis, size in sizes.items() if axis not in derived})
     wrong = [axis for axis in derived if axis in sizes and axis in right and sizes[axis] != right[axis]]
     return "; ".join(f"{axis} is {sizes[axis]}, must be {derived[axis]} = {right[axis]}" for axis in wrong)

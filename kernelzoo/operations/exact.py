@@ -9,7 +9,7 @@ from typing import TypeAlias
 from kernelzoo.lazy import torch
 
 Exact: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]"
-"""``(high + low) * 2^scale``. No low means 0, no scale means 0."""
+"""``(high + low) * 2^scale`` as (high, low, scale). None as low or scale means 0."""
 
 
 def scaled(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:

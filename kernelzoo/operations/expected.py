@@ -1,4 +1,4 @@
-"""The bounds within which each element of a result is right, rounded exactly."""
+"""The bounds within which each element of a result is right, and how they are rounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kernelzoo.lazy import torch
 class Bounds:
     """The right values of one output: from ``lower`` to ``upper``, and NaN where these are NaN.
 
-    Both have the output's shape and dtype, of a float8 output float32: torch compares no float8. They are rounded
+    Both have the output's shape and dtype, or float32 for a float8 output: torch can't compare float8. They are rounded
     inwards, so no value that is wrong in float64 passes.
     """
 
@@ -25,7 +25,7 @@ class Bounds:
     lower: torch.Tensor
     upper: torch.Tensor
     dtype: torch.dtype | None = None
-    """The output's, if it is not that of the bounds."""
+    """The output's dtype, if it is not that of the bounds."""
 
     def right(self, actual: torch.Tensor) -> torch.Tensor:
         """Whether each element is right."""
@@ -37,7 +37,7 @@ class Bounds:
         """Raise ContractError, with the first wrong element, unless every element is right."""
         if words := unlike(actual, self.lower.shape, self.dtype or self.lower.dtype, self.lower.device):
             raise ContractError(f"result {words}", "wrong kind of result")
-        # A NaN lies within no bounds. Whether one is due is tested only if some element is outside.
+        # A NaN is within no bounds. Whether NaN is expected is tested only if some element is outside.
         compared = actual.to(self.lower.dtype)
         if bool((compared >= self.lower).logical_and_(compared <= self.upper).all()):
             return
@@ -49,7 +49,7 @@ class Bounds:
             bounds = f"{lower!r}" if lower == upper or lower != lower else f"{lower!r} to {upper!r}"
             # If every wrong element should be NaN and none is, the kernel drops NaN.
             dropped = bool(((self.lower != self.lower) | ~wrong).all())
-            error, unit = _beyond(got, lower, upper, actual.dtype)
+            error, unit = _distance_to_bounds(got, lower, upper, actual.dtype)
             raise ContractError(
                 f"{self.name}: {count} of {wrong.numel()} elements wrong; first at {where}: "
                 f"got {got!r}, expected {bounds}",
@@ -63,7 +63,7 @@ class Bounds:
 
 
 def unlike(x: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> str:
-    """What is not as wanted of a tensor's shape, dtype and device; "" if all are."""
+    """Say which of a tensor's shape, dtype and device is not as wanted; "" if all are."""
     wanted = {"shape": tuple(shape), "dtype": dtype, "device": device}
     for what, given in {"shape": tuple(x.shape), "dtype": x.dtype, "device": x.device}.items():
         if given != wanted[what]:
@@ -78,7 +78,7 @@ def compared_in(dtype: torch.dtype) -> torch.dtype:
 
 @dataclass(frozen=True)
 class Rare:
-    """Errors that a share of the elements may have, by the hook ``errors``."""
+    """Allowed errors from the hook ``errors`` that only a share of the elements may reach."""
 
     errors: Any
     share: float
@@ -90,14 +90,14 @@ class Expected:
 
     outputs: tuple[Bounds, ...]
     doubt: Callable[[Expected], str] | None = field(default=None, repr=False, compare=False)
-    """Says why the bounds decide nothing, or "". It is only asked about a result outside of them."""
+    """A function that says why the bounds can't decide, or "". It is only called for a result outside of them."""
     wider: Callable[[], Expected | None] | None = field(default=None, repr=False, compare=False)
-    """Makes wider bounds that are right too, if there are any. It is only asked for a result outside of these."""
+    """A function that makes wider right bounds, or None. It is only called for a result outside of these."""
     share: float = 1.0
-    """The share of each output's elements, or one, that may need these bounds and not the narrower ones before them."""
+    """The share of each output's elements, at least one element, that may be outside of the narrower bounds before."""
 
     def check(self, outs: Sequence[torch.Tensor]) -> None:
-        """Raise ContractError, with the first wrong element, unless every output is right or nothing is decided."""
+        """Raise ContractError, with the first wrong element, unless every output is right or can't be judged."""
         try:
             self.check_strictly(outs)
         except ContractError as error:
@@ -132,8 +132,8 @@ def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> t
     return lower.where(~infinite, due), upper.where(~infinite, due)
 
 
-def _beyond(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple[float | None, str]:
-    """The distance from the nearest right value, and its unit. The distance is None for NaN or infinity."""
+def _distance_to_bounds(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple[float | None, str]:
+    """Return the distance from the nearest right value, or None for NaN or infinity, and its unit."""
     nearest = lower if got < lower else upper
     if not dtype.is_floating_point:
         return abs(int(got) - int(nearest)), "1"
@@ -148,7 +148,7 @@ def rounded_to(exact: torch.Tensor, dtype: torch.dtype, *, up: bool) -> torch.Te
     """Float64 rounded up or down to another float dtype."""
     rounded = exact.to(dtype)
     missed = rounded.double() < exact if up else rounded.double() > exact
-    # The next value up is the next integer of the bits, the next down the one before. Below zero it is reversed.
+    # Adding 1 to the bits gives the next value up, subtracting 1 the next down. Below zero it is reversed.
     bits = rounded.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize])
     before = rounded.signbit().eq_(up)
     bits.add_(missed & ~before).add_(missed & before, alpha=-1)

@@ -96,7 +96,7 @@ def described(op: Operation) -> dict[str, Any]:
 
 
 def learn(said: Mapping[str, Any]) -> None:
-    """Register an operation that another process described, by its signature only."""
+    """Register an operation that another process described, from its signature alone."""
 
     def made(kind: Any, part: str) -> dict[str, Any]:
         return {

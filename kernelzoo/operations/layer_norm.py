@@ -1,4 +1,4 @@
-"""Layer norm: a row less its mean, divided by the root of its variance, times weights and plus biases."""
+"""Layer norm: ``(x - mean) / sqrt(variance + eps) * weight + bias`` of each row."""
 
 import math
 from functools import partial
@@ -24,8 +24,8 @@ class layer_norm:
     eps = Scalar(1e-5, also=(0.5,))
     out = Output("outer n inner")
     gradient = "layer_norm_backward"
-    domain = {"x": no_overflow(2, 0.5), "weight": LARGEST_WEIGHT}  # distances from a mean are twice as large
-    finite = ("weight",)  # times what is too small for the arithmetic, an infinite one would make a NaN
+    domain = {"x": no_overflow(2, 0.5), "weight": LARGEST_WEIGHT}  # distances from a mean are up to twice as large
+    finite = ("weight",)  # an infinite weight times a value that underflows would be NaN
 
     def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
         away = from_mean(x)
@@ -34,7 +34,7 @@ class layer_norm:
     def error(
         ref: Tensor, x: Tensor, weight: Tensor, bias: Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> Tensor:
-        """The error of each element's distance from the mean, by its weight, and of the last addition.
+        """The error of each element's distance from the mean, times its weight, and of the last addition.
 
         A subnormal input or product may count as zero.
         """
@@ -51,7 +51,7 @@ class layer_norm:
 
 
 def from_mean(x: Tensor) -> Tensor:
-    """Each element less its row's mean, which lies among them: rounding must not take it out of equal ones."""
+    """Return x - mean of each row. The mean is clamped to the row's range, so that a row of equal elements gives 0."""
     mean = x.mean(1, keepdim=True)
     if x.size(1):
         mean = mean.clamp(x.amin(1, keepdim=True), x.amax(1, keepdim=True))
@@ -59,10 +59,10 @@ def from_mean(x: Tensor) -> Tensor:
 
 
 def distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalised distances from the mean, the error that honest arithmetic makes of them, and their scale.
+    """Normalised distances from the mean, the error that honest arithmetic can make in them, and their scale.
 
-    A sum in order makes some sqrt(n) roundings of its terms' sizes. Those of the mean move all distances alike. To the
-    variance they add a square.
+    A sum in order makes about sqrt(n) roundings, relative to its terms' absolute values. The error of the mean shifts
+    all distances equally. Its square is added to the variance.
     """
     away = from_mean(x)
     scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()

@@ -12,12 +12,12 @@ class layer_norm_backward:
     """Gradients of a layer norm's input, weight and bias.
 
     With ``r = 1 / sqrt(var(x) + eps)``, ``u = (x - mean(x)) * r`` and ``g = grad * weight`` along the axis ``dim``:
-    ``dx = r * (g - mean(g) - u * mean(g * u))``, and over all rows ``dweight``, the sum of ``grad * u``, and ``dbias``,
-    the sum of ``grad``.
+    ``dx = r * (g - mean(g) - u * mean(g * u))``. ``dweight`` is the sum of ``grad * u`` over all rows, and ``dbias``
+    the sum of ``grad`` over all rows.
 
     x: float16, bfloat16, float32 or float64, any rank. weight: as long as the axis, of x's dtype. grad: gradient of the
-    output, of x's shape and dtype. Returns three tensors of x's dtype, of x's shape and twice of weight's. Half
-    precision is computed in float32. A NaN in a row of x makes that row of dx NaN, and all of dweight.
+    output, of x's shape and dtype. Returns (dx, dweight, dbias) of x's dtype: dx has x's shape, the others weight's.
+    Half precision is computed in float32. A NaN in a row of x makes that row of dx NaN, and all of dweight.
     """
 
     x = Input("outer n inner")
@@ -44,9 +44,9 @@ class layer_norm_backward:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The error that honest arithmetic can make.
 
-        That of the distances from the mean enters every term. Sums of n terms in order make some sqrt(n) roundings
-        each, relative to the sums of sizes, and sums over rows likewise. A subnormal input or product may count as
-        zero.
+        The error of the distances from the mean enters every term. A sum of n terms in order makes about sqrt(n)
+        roundings, relative to the sum of absolute values. So does a sum over rows. A subnormal input or product may
+        count as zero.
         """
         normal, off, scale = distances(x, eps, n, unit)
         normal, grad = normal.abs(), grad.abs()
@@ -55,7 +55,7 @@ class layer_norm_backward:
         mean, slope, slope_off = ((pulled * other).mean(1, keepdim=True) for other in (1, normal, off))
         size = pulled + mean + normal * slope
         rounds = unit * (16 + 2 * math.sqrt(n))
-        wrong = off / normal.clamp(min=1) * size  # of the scale, which is off by as much as the distances
+        wrong = off / normal.clamp(min=1) * size  # the error of the scale, as large as that of the distances
         lost = 1 + weight + grad + (1 + scale) * (1 + mean + slope)
         lost = lost + normal * (1 + scale * scale + ((1 + weight + grad) * (1 + normal)).mean(1, keepdim=True))
         of_x = scale * (rounds * size + wrong + off * slope + normal * slope_off + 4 * tiny * lost)

@@ -25,7 +25,7 @@ class Limit:
     """Numbers that divide the size."""
 
     def __str__(self) -> str:
-        """As in a declaration: ``">=4,%8==0"``."""
+        """The limit as in a declaration: ``">=4,%8==0"``."""
         said = [f">={self.least}"] if self.least else []
         said += [f"<={self.most}"] if self.most is not None else []
         return ",".join(said + [f"%{step}==0" for step in self.steps])
@@ -36,7 +36,7 @@ class Limit:
         return inside and not any(size % step for step in self.steps)
 
     def nearest(self, size: int) -> int:
-        """A size from 1 up that is allowed, close to that one. Raises ValueError if there is none."""
+        """An allowed size of at least 1, close to ``size``. Raises ValueError if there is none."""
         step = math.lcm(1, *self.steps)
         size = max(size, self.least, 1)
         up = -(-size // step) * step
@@ -50,7 +50,7 @@ class Limit:
 
 @cache
 def parse(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, Limit], ...]]:
-    """Names of the axes in a text, and the limits of those with bounds. Raises RegistrationError for another text.
+    """Parse the names of axes, and the limits of those with bounds. Raises RegistrationError for a wrong text.
 
     >>> parse("M N>=4 8")
     (('M', 'N', '8'), (('N', Limit(least=4, most=None, steps=())),))
@@ -77,7 +77,7 @@ def _limit(bounds: Iterable[tuple[str, str]], text: str) -> Limit:
 
 
 def merged(texts: Iterable[str]) -> dict[str, Limit]:
-    """The limits of axes with bounds in any of these texts. Raises RegistrationError if no size is left."""
+    """Combine the bounds of each axis in all texts. Raises RegistrationError if no size satisfies them."""
     found: dict[str, Limit] = {}
     for name, more in (pair for text in texts for pair in parse(text)[1]):
         known = found.get(name, Limit())
@@ -93,7 +93,7 @@ def merged(texts: Iterable[str]) -> dict[str, Limit]:
 
 
 def broken(limits: Mapping[str, Limit], sizes: Mapping[str, int]) -> str:
-    """Which size breaks which bound, or ""."""
+    """Say which size breaks which bound; "" if none does."""
     return "; ".join(
         f"{axis} is {sizes[axis]}, must be {limit}"
         for axis, limit in limits.items()

@@ -32,10 +32,10 @@ class logsumexp:
     def error(ref: Tensor, x: Tensor, n: int, unit: float) -> Tensor:
         """The error that honest arithmetic can make.
 
-        The result is the maximum plus the logarithm of a sum of exponentials. A relative error of that sum is an
-        absolute one of its logarithm, which stays where the two cancel. Each exponential brings its argument's error,
-        which grows with its depth below the maximum, in the measure of its weight. The sum brings sqrt(n) / 2
-        roundings, and the last addition rounds the result, once more for each step of a reduction over several axes.
+        The result is max + log(sum(exp(x - max))). A relative error of the sum is an absolute error of its logarithm,
+        and remains if the two terms cancel. The error of each exponential grows with max - x, and counts by its weight
+        in the sum. The sum makes sqrt(n) / 2 roundings. The last addition rounds the result, once more for each step of
+        a reduction over several axes.
         """
         if not n:
             return ref.new_zeros(ref.shape)
@@ -46,7 +46,7 @@ class logsumexp:
 
 
 def roundings(x: Tensor, n: int) -> Tensor:
-    """The error of the logarithm of a sum of exponentials of depths below the maximum, in units."""
+    """The error of log(sum(exp(x - max))), as a multiple of ``unit``."""
     depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
     weights = (-depth).exp_()
     total = weights.sum(1)
@@ -55,7 +55,7 @@ def roundings(x: Tensor, n: int) -> Tensor:
 
 
 def finite(top: Tensor) -> Tensor:
-    """What is subtracted from a row with that maximum: 0 if it is no number. Infinity less itself is NaN."""
+    """The number to subtract from a row with that maximum: 0 if not finite, since inf - inf is NaN."""
     return top.where(top.isfinite(), 0)
 
 

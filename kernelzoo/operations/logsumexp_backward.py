@@ -11,7 +11,7 @@ class logsumexp_backward:
 
     x: float16, bfloat16, float32 or float64, any rank. y: its logsumexp along ``dim``, without that axis. grad:
     gradient of y, of its shape. Half precision is computed in float32. Returns a contiguous tensor of x's shape and
-    dtype. Where x and y are the same infinity, it is NaN.
+    dtype. If x and y are the same infinity, it is NaN there.
     """
 
     x = Input("outer n inner")
@@ -20,15 +20,15 @@ class logsumexp_backward:
     out = Output("outer n inner")
     gradient = "reference"
     domain = {"grad": lambda dtype, n: dtype.max}
-    finite = ("grad",)  # times an exponential that is too small for the arithmetic, an infinite one would make a NaN
+    finite = ("grad",)  # an infinite gradient times an exponential that underflows would be NaN
 
     def reference(x: Tensor, y: Tensor, grad: Tensor, dtype: Dtype) -> Tensor:
         power = (x - y[:, None]).exp()
-        # A y that is no logsumexp of x makes powers that only float64 holds.
+        # If y is not the logsumexp of x, powers may overflow in any dtype but float64.
         return grad[:, None] * (power if dtype == torch.float64 else power.float().to(x.dtype))
 
     def error(ref: Tensor, x: Tensor, y: Tensor, grad: Tensor, unit: float, tiny: float) -> Tensor:
-        """The exponential's argument carries its own size; what is subnormal may count as zero."""
+        """The error of the exponential, which grows with |x - y|. A subnormal value may count as zero."""
         depth = (x - y[:, None]).abs().clamp_(max=1500).nan_to_num_(0)
         return depth.mul_(4).add_(8).mul_(unit).mul_(ref.abs()).add_(tiny * (1 + grad.abs()[:, None])).nan_to_num_(0, 0)
 

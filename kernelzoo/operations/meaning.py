@@ -1,4 +1,4 @@
-"""An operation: what is right, and which inputs to try."""
+"""An operation: which results are right, and which inputs to try."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from kernelzoo.operations.signature import zip_dict
 from kernelzoo.operations.tensors import describe
 
 _PIECE = 2**24
-"""Elements whose bounds are worked out at once."""
+"""The most elements whose bounds are computed at once."""
 
 
 class Operation(Bindable):
-    """One operation: what is right, and all that a check, a benchmark or a report needs.
+    """One operation: its right results, and all that a check, a benchmark or a report needs.
 
     :func:`kernelzoo.operation` makes it from a class. Implementations bind its canonical form; see
     :mod:`kernelzoo.operations.canonical`.
     """
 
-    # --- What is right --------------------------------------------------------------------------------------------
+    # --- Right results --------------------------------------------------------------------------------------------
 
-    def _known(self, inputs: Sequence[torch.Tensor], args: Arguments) -> dict[str, Any]:
+    def _hook_arguments(self, inputs: Sequence[torch.Tensor], args: Arguments) -> dict[str, Any]:
         known: dict[str, Any] = {**zip_dict(self.inputs, inputs), **zip_dict(self.scalars, args.scalars)}
         known["n"], known["dtype"] = inputs[0].size(1) if self.by_rows else 0, args.x.dtype
         wide = torch.finfo(torch.float64 if args.x.dtype == torch.float64 else torch.float32)
@@ -42,30 +42,30 @@ class Operation(Bindable):
         return known
 
     def reference(self, args: Arguments) -> tuple[torch.Tensor, ...]:
-        """The exact results in float64, for the inputs as they are (already quantised)."""
+        """The exact results in float64 for these inputs, whose own rounding does not count."""
         rows = Rows(self, args)
-        inputs = [self._wide(x) for x in rows.inputs]
-        results = _several(self.call("reference", self._known(inputs, args)))
+        inputs = [self._as_float64(x) for x in rows.inputs]
+        results = _several(self.call("reference", self._hook_arguments(inputs, args)))
         return tuple(rows.back(i, result) for i, result in enumerate(results))
 
     def computed(self, inputs: Sequence[torch.Tensor], args: Arguments) -> Any:
-        """The reference's results on inputs in canonical form, unconverted."""
-        function, known = self.hooks["reference"], self._known(inputs, args)
+        """Run the reference on inputs in canonical form, without converting them to float64."""
+        function, known = self.hooks["reference"], self._hook_arguments(inputs, args)
         return function(**{name: known[name] for name in parameters(function)})
 
-    def _wide(self, x: torch.Tensor) -> torch.Tensor:
+    def _as_float64(self, x: torch.Tensor) -> torch.Tensor:
         return x.double() if self.rounds and is_number(x) else x
 
     def expect(self, args: Arguments) -> Expected:
         """The bounds of right results for this call, made once for any number of checks.
 
-        An operation that rounds nothing must be equal by value: -0.0 equals +0.0, and NaN stands exactly where it must.
+        Without rounding, results must equal the reference by value: -0.0 equals +0.0, and NaN must match NaN.
         """
         if "expects" in self.hooks:
             found: Expected = self.call("expects", {"args": args})
             return found
         if "errors" in self.hooks and not self.by_rows:
-            return self._widening(args)
+            return self._expect_stepwise(args)
         rows, dtypes = Rows(self, args), self.out_dtypes(args)
         pairs_of = [
             tuple(torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2))
@@ -76,34 +76,34 @@ class Operation(Bindable):
         count = len(self.inputs)
         tensors = [*rows.inputs, *flat]
         for part in parts(self.by_rows, axes, tensors, count) if any(bound.numel() for bound in flat) else ():
-            inputs, bounds = [self._wide(x) for x in part[:count]], part[count:]
-            known = self._known(inputs, args)
-            results = self._answers("reference", known, bounds[::2])
+            inputs, bounds = [self._as_float64(x) for x in part[:count]], part[count:]
+            known = self._hook_arguments(inputs, args)
+            results = self._call_for_outputs("reference", known, bounds[::2])
             known["ref"] = _one(results)
-            errors = self._answers("error", known, bounds[::2]) if self.rounds else (None,) * len(results)
-            due = self._answers("special", known, bounds[::2]) if "special" in self.hooks else results
+            errors = self._call_for_outputs("error", known, bounds[::2]) if self.rounds else (None,) * len(results)
+            due = self._call_for_outputs("special", known, bounds[::2]) if "special" in self.hooks else results
             for i, (exact, error, special, dtype) in enumerate(zip(results, errors, due, dtypes, strict=True)):
-                self._bound(bounds[2 * i : 2 * i + 2], exact, error, special, dtype)
+                self._write_bounds(bounds[2 * i : 2 * i + 2], exact, error, special, dtype)
         pairs = [[rows.back(i, bound) for bound in pair] for i, pair in enumerate(pairs_of)]
         return self._expected(args, pairs)
 
-    def _widening(self, args: Arguments) -> Expected:
-        """The bounds by the first of ``errors``. A result outside of them is compared with those by the next."""
+    def _expect_stepwise(self, args: Arguments) -> Expected:
+        """The bounds from the first of ``errors``. A result outside of them is compared with the next bounds."""
         kinds = list(zip(self.out_shapes(args), self.out_dtypes(args), strict=True))
-        known = self._known([self._wide(x) for x in Rows(self, args).inputs], args)
-        results = self._answers("reference", known, [torch.empty(shape, device="meta") for shape, _ in kinds])
+        known = self._hook_arguments([self._as_float64(x) for x in Rows(self, args).inputs], args)
+        results = self._call_for_outputs("reference", known, [torch.empty(shape, device="meta") for shape, _ in kinds])
         errors = self.call("errors", {**known, "ref": _one(results)})
 
-        first = self._widened(errors, results, kinds, args)
+        first = self._next_bounds(errors, results, kinds, args)
         assert first is not None
         return first
 
-    def _widened(
+    def _next_bounds(
         self, errors: Iterator[Any], results: Sequence[Any], kinds: Sequence[Any], args: Arguments
     ) -> Expected | None:
-        """The bounds by the next of ``errors``; None after the last.
+        """The bounds from the next of ``errors``; None after the last.
 
-        They refer to nothing that refers to them: large tensors must not wait for Python's garbage collector.
+        They are part of no reference cycle: large tensors must not wait for Python's garbage collector.
         """
         if (found := self.guarded("errors", next, errors, None)) is None:
             return None
@@ -111,14 +111,14 @@ class Operation(Bindable):
         pairs = []
         for exact, error, (shape, dtype) in zip(results, _several(found), kinds, strict=True):
             pairs.append([torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2)])
-            self._bound(pairs[-1], exact, error, exact, dtype)
-        wider = cache(partial(self._widened, errors, results, kinds, args))
+            self._write_bounds(pairs[-1], exact, error, exact, dtype)
+        wider = cache(partial(self._next_bounds, errors, results, kinds, args))
         return replace(self._expected(args, pairs), wider=wider, share=share)
 
-    def _bound(
+    def _write_bounds(
         self, pair: Sequence[torch.Tensor], exact: torch.Tensor, error: Any, special: torch.Tensor, dtype: torch.dtype
     ) -> None:
-        """Write the least and the greatest right value of an output."""
+        """Write the least and the greatest right value of each element of an output into ``pair``."""
         lower, upper = pair
         if error is None or not lower.is_floating_point():
             lower.copy_(exact)
@@ -126,12 +126,12 @@ class Operation(Bindable):
             return
         differs, error = special is not exact, torch.as_tensor(error, device=exact.device)
         whole = [lower, upper, *(x.expand(lower.shape) for x in (exact, error, special))]
-        count = -(-lower.numel() // _PIECE) if lower.ndim else 1  # of large tensors pieces, to save memory
+        count = -(-lower.numel() // _PIECE) if lower.ndim else 1  # large tensors in pieces, to save memory
         for piece in zip(*(x.chunk(count) if count > 1 else (x,) for x in whole), strict=True):
             least, most, exact, error, special = piece
             low, high = bounds_of(exact.double(), error + self._rounding(exact, dtype), lower.dtype)
             if differs:
-                low, high = _as_due(low, high, exact, special)
+                low, high = _bounds_with_special(low, high, exact, special)
             least.copy_(low)
             most.copy_(high)
 
@@ -143,10 +143,10 @@ class Operation(Bindable):
         return Expected(tuple(Bounds(name, lower, upper, dtype) for name, (lower, upper), dtype in described), doubt)
 
     def undecidable(self, args: Arguments, expected: Expected) -> str:
-        """Why the bounds decide nothing for this call; "" if they do.
+        """Say why the bounds can't decide whether a result of this call is right; "" if they can.
 
-        The reference must itself be within them, in the arithmetic that kernels use: float64 of float64, else float32.
-        NaN and infinities that ``special`` declares count as its own. ``written`` takes the place of that arithmetic.
+        The reference itself must be within them if computed as kernels do: in float64 for float64, else in float32.
+        NaN and infinities that ``special`` declares count as its own. ``written``, if declared, is run instead.
         """
         written = "written" in self.hooks
         narrow = any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs)
@@ -160,11 +160,11 @@ class Operation(Bindable):
         count = len(self.inputs)
         try:
             for part in parts(self.by_rows, self.axes, [*rows.inputs, *outs], count):
-                known = self._known([x if written else _as_kernels(x) for x in part[:count]], args)
-                results = self._answers("written" if written else "reference", known, part[count:])
+                known = self._hook_arguments([x if written else _as_kernels(x) for x in part[:count]], args)
+                results = self._call_for_outputs("written" if written else "reference", known, part[count:])
                 if "special" in self.hooks:
-                    due = self._answers("special", {**known, "ref": _one(results)}, part[count:])
-                    results = tuple(map(_with_due, results, due))
+                    due = self._call_for_outputs("special", {**known, "ref": _one(results)}, part[count:])
+                    results = tuple(map(_with_special, results, due))
                 for out, result in zip(part[count:], results, strict=True):
                     out.copy_(result)
         except OperationError:  # it may be written for float64 alone
@@ -175,8 +175,8 @@ class Operation(Bindable):
             return str(error)
         return ""
 
-    def _answers(self, hook: str, known: Mapping[str, Any], outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        """What a function returns for each of these outputs. Raises OperationError for another number or shape."""
+    def _call_for_outputs(self, hook: str, known: Mapping[str, Any], outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        """Call a function of the class, which returns a value for each output. Raises OperationError if it does not."""
         found = _several(self.call(hook, known))
         if len(found) != len(outs):
             raise self.fault(hook, f"returned {len(found)} results, must return {len(outs)}")
@@ -190,7 +190,7 @@ class Operation(Bindable):
 
     @staticmethod
     def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The error that the output's dtype adds: half an ulp of a half precision, and what may flush to zero."""
+        """The error that the output's dtype adds: half an ulp for half precision, and values that may flush to zero."""
         if dtype.itemsize == 1:
             return torch.zeros_like(exact)
 
@@ -201,44 +201,44 @@ class Operation(Bindable):
     def allowance(self, args: Arguments, exact: torch.Tensor) -> torch.Tensor:
         """The allowed error of each element of the first output, for an operation that rounds, in canonical form."""
         rows = Rows(self, args)
-        known = self._known([self._wide(x) for x in rows.inputs], args)
+        known = self._hook_arguments([self._as_float64(x) for x in rows.inputs], args)
         rest = _several(self.call("reference", known))[1:] if len(self.outputs) > 1 else ()
         error: torch.Tensor = _several(self.call("error", {**known, "ref": _one((exact, *rest))}))[0]
         return error + self._rounding(exact, self.out_dtypes(args)[0])
 
     def exact(self, args: Arguments) -> Exact:
-        """The first output in canonical form, to a hundredth of a ulp; for float64 a pair, if ``exact`` is declared."""
+        """The first output in canonical form, exact to 1/100 ulp. With ``exact``, it is a pair for float64."""
         rows = Rows(self, args)
         if args.x.dtype == torch.float64 and "exact" in self.hooks:
-            found: Exact = self.call("exact", self._known(rows.inputs, args))
+            found: Exact = self.call("exact", self._hook_arguments(rows.inputs, args))
             return found
-        known = self._known([self._wide(x) for x in rows.inputs], args)
+        known = self._hook_arguments([self._as_float64(x) for x in rows.inputs], args)
         return _several(self.call("reference", known))[0], None, None
 
     @property
     def exact_dtypes(self) -> tuple[str, ...]:
-        """Dtypes for which :meth:`exact` suffices to count errors in ulp."""
+        """Dtypes for which :meth:`exact` is precise enough to count errors in ulp."""
         return self.dtypes if "exact" in self.hooks else tuple(d for d in self.dtypes if d != "float64")
 
-    # --- What it is tried on --------------------------------------------------------------------------------------
+    # --- Inputs to try --------------------------------------------------------------------------------------------
 
     sample, completed = sampling.sample, sampling.completed
 
     def unset(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
-        """Inputs like these in a device's memory, with any values that are legal."""
+        """New inputs like these on a device. Their values are arbitrary, but legal."""
         made = zip(self.inputs.values(), args.inputs, strict=True)
         return tuple((torch.zeros_like if one.checked else torch.empty_like)(x, device=device) for one, x in made)
 
     @property
     def related(self) -> bool:
-        """Whether the values of the inputs belong together, so that none may change alone."""
+        """Whether the inputs' values depend on each other, so that no input may be changed by itself."""
         return "others" in self.hooks or "draws" in self.hooks
 
     def samples(self) -> tuple[Sample, ...]:
         """Inputs to try on this operation only."""
         return tuple(self.call("samples", {})) if "samples" in self.hooks else ()
 
-    def confined(self, number: int, x: torch.Tensor, n: int) -> torch.Tensor:
+    def clamp_to_domain(self, number: int, x: torch.Tensor, n: int) -> torch.Tensor:
         """Clamp an input in place to the operation's domain, 1% below the limit, since an honest sum may round up.
         Infinities stay if the domain allows them. ``n``: the length of a row."""
         name = list(self.inputs)[number]
@@ -248,8 +248,8 @@ class Operation(Bindable):
             found = self.guarded("domain", limit, info, n)
             least, largest = found if isinstance(found, tuple) else (None, found)
             largest = 0.99 * min(largest, info.max)
-            confined = x.clamp(-largest if least is None else least, largest)
-            x.copy_(confined if name in self.hooks.get("finite", ()) else confined.where(x.isfinite(), x))
+            clamp_to_domain = x.clamp(-largest if least is None else least, largest)
+            x.copy_(clamp_to_domain if name in self.hooks.get("finite", ()) else clamp_to_domain.where(x.isfinite(), x))
         return x
 
     def assert_close(self, actual: Any, inputs: Any, dim: Dims = -1, keepdim: bool = False, **scalars: Any) -> None:
@@ -272,19 +272,19 @@ def _as_kernels(x: torch.Tensor) -> torch.Tensor:
 
 
 def is_number(x: torch.Tensor) -> bool:
-    """Whether the elements are floats that torch converts. Packed ones of four bits are not."""
+    """Whether the elements are floats that torch can convert. Packed floats of four bits are not."""
     return x.is_floating_point() and not dtype_name(x.dtype).startswith("float4")
 
 
-def _with_due(result: torch.Tensor, special: torch.Tensor) -> torch.Tensor:
-    """A result with the NaN and infinities, and the freedom, that ``special`` declares."""
+def _with_special(result: torch.Tensor, special: torch.Tensor) -> torch.Tensor:
+    """Replace each element of a result by that of ``special`` if either is NaN or infinite."""
     return result.where(result.isfinite() & special.isfinite(), special.to(result.dtype))
 
 
-def _as_due(
+def _bounds_with_special(
     lower: torch.Tensor, upper: torch.Tensor, exact: torch.Tensor, special: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Bounds that follow ``special`` for NaN and infinities. Any number is right where only the reference has none."""
+    """Bounds with the NaN and infinities of ``special``. If only the reference is not finite, any number is right."""
     free = special.isfinite() & ~exact.isfinite()
     due = special.to(lower.dtype)
     kept = special.isfinite()

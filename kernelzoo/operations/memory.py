@@ -1,4 +1,4 @@
-"""Memory of tensors: whether it overlaps before a kernel writes, and whether there is any."""
+"""Memory of tensors: checks for overlap before a kernel writes, and the error for lack of memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernelzoo.lazy import torch
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors share a byte: exactly, for interleaved views too."""
+    """Whether two tensors share a byte. This is exact for interleaved views, too, unless the search takes too long."""
     if not a.numel() or not b.numel() or a.device != b.device:
         return False
     a_start, b_start = a.data_ptr(), b.data_ptr()
@@ -61,7 +61,7 @@ def distinct(x: torch.Tensor) -> int:
 
 
 def no_memory_for(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error: RuntimeError) -> Exception:
-    """The error to raise where outputs of these shapes and dtypes could not be made."""
+    """The error to raise if outputs of these shapes and dtypes could not be allocated."""
     if "can't allocate memory" not in str(error):
         return error
     return no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))

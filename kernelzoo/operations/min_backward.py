@@ -10,8 +10,8 @@ class min_backward:
     """Gradient of a minimum along one axis, shared evenly among equal minima, as that of ``torch.amin``.
 
     x: float16, bfloat16, float32 or float64, any rank. y: x's minimum along ``dim``, without that axis. grad: gradient
-    of y, of its shape. Each element that equals its row's y gets ``grad / count``, and every other one ``grad * 0 /
-    count``. ``count`` is the number of these elements in the row. So a row without one, such as a row with a NaN,
+    of y, of its shape. ``count`` is the number of elements in a row that equal its y. Each of them gets
+    ``grad / count``, every other element ``grad * 0 / count``. So a row whose count is 0, such as a row with a NaN,
     becomes NaN. Returns a contiguous tensor of x's shape and dtype.
     """
 

@@ -7,11 +7,11 @@ from kernelzoo.operations.min_backward import min_backward
 
 @operation()
 class min_backward_counts:
-    """How many elements along one axis equal the row's y: ``(x == y).sum()``.
+    """Number of elements along one axis that equal the row's y: ``(x == y).sum()``.
 
     x: float16, bfloat16, float32 or float64, any rank. y: one number a row, of x's dtype, without the axis ``dim``.
-    Returns a tensor of y's shape, float32, of float64 float64: exact to 2^24 there, and above that to half a unit in
-    the last place. A NaN equals nothing. Counts of parts add up to that of the row (``vecdot`` with ones).
+    Returns a tensor of y's shape, float32, or float64 for float64. A float32 count is exact to 2^24, and above that
+    rounded to nearest. A NaN equals nothing. Counts of parts add up to that of the row (``vecdot`` with ones).
     ``min_backward_finish`` then finishes each part.
     """
 

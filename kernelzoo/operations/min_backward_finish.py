@@ -11,8 +11,8 @@ class min_backward_finish:
     """Gradient of a minimum in a part of each row: ``grad / count`` where x equals y. Others get ``grad * 0 / count``.
 
     x: float16, bfloat16, float32 or float64, any rank. y, grad: the minimum of the whole row and its gradient, of x's
-    dtype, without the axis ``dim``. count: how many minima the whole row has, of their shape; float32, of float64
-    float64. See ``min_backward_counts``. It is 1 or more; it is 0 for a row with a NaN, which becomes NaN. Returns a
+    dtype, without the axis ``dim``. count: the number of minima in the whole row, of y's shape; float32, or float64 for
+    float64. See ``min_backward_counts``. It is 1 or more, or 0 for a row with a NaN, which becomes NaN. Returns a
     contiguous tensor of x's shape and dtype.
     """
 
@@ -31,7 +31,7 @@ class min_backward_finish:
         return ((x == y.unsqueeze(1)) * grad.unsqueeze(1)).div_(count.unsqueeze(1))
 
     def others(x: Tensor, grad: Tensor, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """The minimum of x, the gradient as drawn, and the minima in x plus up to three outside it."""
+        """The minimum of x, the gradient as drawn, and the count of minima in x and up to three more."""
         least = x.amin(1)
         own = (x == least.unsqueeze(1)).sum(1)
         elsewhere = torch.randint(0, 4, own.shape, generator=generator, device=generator.device).to(x.device)

@@ -19,13 +19,13 @@ LEAST = TOP * 2.0**-126
 class quantize_rows:
     """Each row of ``x`` along one axis as float8_e4m3fn values and a float32 scale: about ``values * scale``.
 
-    scale is the row's absolute maximum divided by 448, the largest float8_e4m3fn; values are ``x / scale``, rounded to
-    nearest, ties to even. Both divisions are in float32 and may be off by its rounding, as by a product with the
+    scale is the row's absolute maximum divided by 448, the largest float8_e4m3fn. values are ``x / scale``, rounded to
+    nearest, ties to even. Both divisions are in float32. Their rounding may differ, as for a product with the
     reciprocal. x: float16, bfloat16 or float32, any rank. Returns (values, scale), contiguous: float8_e4m3fn of x's
     shape, and float32 without the axis ``dim``.
 
     A row of zeros, or whose maximum is below 448 * 2^-126, has the scale 1. A row with a NaN has the scale NaN, and
-    all its values are NaN. Another one with an infinity has the scale inf: its values are NaN at infinities, else 0.
+    all its values are NaN. Any other row with an infinity has the scale inf: its values are NaN at infinities, else 0.
     """
 
     x = Input("outer n inner")
@@ -39,7 +39,7 @@ class quantize_rows:
         return (x / scale[:, None]).clamp(-TOP, TOP).to(torch.float8_e4m3fn).to(x.dtype), scale
 
     def error(ref: tuple[Tensor, Tensor], x: Tensor, unit: float, tiny: float) -> tuple[Tensor, Tensor]:
-        """What float32's roundings of a quotient change once it is rounded to float8: some near a tie.
+        """The change of a float8 value by float32's rounding of the quotient, which matters near a tie.
 
         A quotient by a power of two is exact. A subnormal element may count as zero.
         """
@@ -55,13 +55,12 @@ class quantize_rows:
 
 
 def scales(x: Tensor) -> Tensor:
-    """The scale of each row."""
     top = x.abs().amax(1)
     return torch.where(top < LEAST, 1, top / TOP)
 
 
 def ties(dtype: str) -> Tensor:
-    """Rows whose scales are powers of two, of numbers halfway between two float8_e4m3fn, subnormal ones too."""
+    """Rows of numbers halfway between two float8_e4m3fn, subnormal ones too. Their scales are powers of two."""
     normal = torch.arange(17, 32, 2.0) * 2.0 ** torch.arange(-10, 5)[:, None]
     halfway = torch.cat((torch.arange(1, 16, 2) * 2.0**-10, normal[normal < TOP]))
     row = torch.cat((halfway, -halfway, torch.tensor([TOP])))

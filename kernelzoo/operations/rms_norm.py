@@ -1,4 +1,4 @@
-"""RMS norm: a row divided by the root of its mean square, times weights."""
+"""RMS norm: ``x / sqrt(mean(x * x) + eps) * weight`` of each row."""
 
 import math
 
@@ -7,7 +7,7 @@ from kernelzoo.operations.declaring import operation
 
 LARGEST = no_overflow(2)
 LARGEST_WEIGHT = no_overflow(2, summed=False)
-"""Times what is too small for the arithmetic, it is small."""
+"""The largest weight. Its product with a value that underflows is still small."""
 
 
 @operation()
@@ -16,8 +16,8 @@ class rms_norm:
 
     x: float16, bfloat16, float32 or float64, any rank. weight: as long as the axis ``dim``, of x's dtype. eps: a float;
     torch's default depends on the dtype, this one does not. Half precision is computed in float32 and rounded once.
-    Returns a contiguous tensor of x's shape and dtype. A row with a NaN is NaN. A row with an infinity is NaN or
-    zeros, and NaN where that is: torch's own kernels differ in it.
+    Returns a contiguous tensor of x's shape and dtype. A row with a NaN is NaN. A row with an infinity is NaN at the
+    infinity, and NaN or 0 at other elements: torch's own kernels differ.
     """
 
     x = Input("outer n inner")
@@ -26,7 +26,7 @@ class rms_norm:
     out = Output("outer n inner")
     gradient = "rms_norm_backward"
     domain = {"x": LARGEST, "weight": LARGEST_WEIGHT}
-    finite = ("x", "weight")  # times what is too small for the arithmetic, an infinite weight would make a NaN
+    finite = ("x", "weight")  # an infinite weight times a value that underflows would be NaN
 
     def reference(x: Tensor, weight: Tensor, eps: float) -> Tensor:
         return x / (x.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None]
@@ -34,8 +34,8 @@ class rms_norm:
     def error(ref: Tensor, x: Tensor, weight: Tensor, eps: float, n: int, unit: float, tiny: float) -> Tensor:
         """The error that honest arithmetic can make.
 
-        A sum in order makes some sqrt(n) roundings, half of which the root takes away; a few others follow. An input or
-        a product that is subnormal may count as zero, before the next factor makes it larger.
+        A sum in order makes about sqrt(n) roundings, whose error the root halves. A few other roundings follow. A
+        subnormal input or product may count as zero, before the next factor makes it larger.
         """
         root = (x.square().mean(1, keepdim=True) + eps).sqrt()
         lost = tiny * ((1 + weight.abs()[:, None]) * (1 + 1 / root) + math.sqrt(n))

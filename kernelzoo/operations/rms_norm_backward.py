@@ -11,11 +11,11 @@ class rms_norm_backward:
     """Gradients of an RMS norm's input and weight.
 
     With ``r = 1 / sqrt(mean(x * x) + eps)`` and ``g = grad * weight`` along the axis ``dim``: ``dx = r * (g - x * r * r
-    * mean(g * x))``, and ``dweight``, the sum of ``grad * x * r`` over all rows.
+    * mean(g * x))``. ``dweight`` is the sum of ``grad * x * r`` over all rows.
 
     x: float16, bfloat16, float32 or float64, any rank. weight: as long as the axis, of x's dtype. grad: gradient of the
-    output, of x's shape and dtype. Returns two tensors of x's dtype, of x's shape and of weight's. Half precision is
-    computed in float32. A NaN in a row makes that row of dx NaN, and all of dweight.
+    output, of x's shape and dtype. Returns (dx, dweight) of x's dtype: dx has x's shape, dweight weight's. Half
+    precision is computed in float32. A NaN in a row makes that row of dx NaN, and all of dweight.
     """
 
     x = Input("outer n inner")
@@ -39,8 +39,8 @@ class rms_norm_backward:
     ) -> tuple[Tensor, Tensor]:
         """The error that honest arithmetic can make.
 
-        Sums of n terms in order make some sqrt(n) roundings each, relative to the sums of sizes, and a sum over rows
-        likewise. A subnormal input, or a product that is subnormal, may count as zero.
+        A sum of n terms in order makes about sqrt(n) roundings, relative to the sum of absolute values. So does a sum
+        over rows. A subnormal input or product may count as zero.
         """
         x, weight, grad = x.abs(), weight.abs()[:, None], grad.abs()
         scale = 1 / (x.square().mean(1, keepdim=True) + eps).sqrt()

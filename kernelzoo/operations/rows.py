@@ -11,7 +11,7 @@ from kernelzoo.operations.declared import ROW
 
 
 class Rows:
-    """The inputs of a call in canonical form, and the inverse for its outputs."""
+    """The inputs of a call in canonical form, and the way back to the call's shapes for its outputs."""
 
     def __init__(self, op: Bindable, args: Arguments) -> None:
         self._shapes = op.out_shapes(args)
@@ -46,15 +46,15 @@ class Rows:
 
 
 _PART = {"cpu": 2**20, "cuda": 2**24}
-"""Most elements of float64 temporaries at once: 8 MB each on the host, 128 MB on a GPU, and about five of them."""
+"""The most elements of a float64 temporary: 8 MB on the host, 128 MB on a GPU. There are about five at once."""
 
 
 def parts(
     by_rows: bool, axes: Sequence[tuple[str, ...]], tensors: Sequence[torch.Tensor], inputs: int
 ) -> Iterable[list[torch.Tensor]]:
-    """Parts of whole rows of tensors in canonical form. Each has at most _PART elements of the first, or one row.
+    """Cut tensors in canonical form into parts of whole rows: at most _PART elements of the first, or one row.
 
-    ``inputs``: how many of them are read. If another one has no axis of rows, it needs them all, and there is one part.
+    ``inputs``: the number of input tensors. An output without axes of rows needs all rows, so there is one part.
     """
     x = tensors[0]
     count = -(-x.numel() // _PART.get(x.device.type, _PART["cpu"]))

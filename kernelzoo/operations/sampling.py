@@ -46,7 +46,7 @@ def sample(
 def completed(
     op: Bindable, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
 ) -> tuple[torch.Tensor, ...]:
-    """The inputs, with companion inputs that match the first where the operation defines them."""
+    """Replace the companion inputs by ones that match the first input, if the operation defines ``others``."""
     if "others" not in op.hooks or not inputs[0].numel():
         return inputs
     args = Arguments(inputs, axes_of(dim, inputs[0].ndim) if op.by_rows else ())
@@ -86,10 +86,10 @@ def _first(
 
 
 def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
-    """Put a decisive element at a random place in each row. It finds a kernel that skips part of rows."""
+    """Put a decisive element at a random place in each row. It reveals a kernel that skips part of a row."""
     if not x.numel():
         return x
-    place = places(x, dims, generator)
+    place = random_places(x, dims, generator)
     if x.dtype == torch.bool:
         x[place] &= torch.rand(x[place].shape, generator=generator, device=generator.device) < 0.5
         return x
@@ -101,7 +101,7 @@ def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: t
     return x
 
 
-def places(
+def random_places(
     x: torch.Tensor, dims: tuple[int, ...], generator: torch.Generator, part: tuple[int, int] = (0, 1)
 ) -> tuple[torch.Tensor, ...]:
     """The index of one random element of each row. ``part``: the part to draw from, and the number of parts."""
@@ -126,7 +126,7 @@ def as_declared(
     generator: torch.Generator,
     dim: Dims = (),
 ) -> torch.Tensor:
-    """Values in the declared range, else plain ones."""
+    """Draw values in the declared range, or plain ones if no range is declared."""
 
     def value(said: Any) -> Any:
         return known[said] if isinstance(said, str) else said
@@ -160,7 +160,7 @@ def normal(shape: tuple[int, ...], dtype: str, *, generator: torch.Generator) ->
 
 
 def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Generator) -> torch.Tensor:
-    """Normal values for floats, and integers in a range of each row's own. For bool, half of the rows are all true."""
+    """Draw normal floats, or integers in a range of each row's own. For bool, half of the rows are all true."""
     kind = getattr(torch, dtype)
     if dtype.startswith("float4"):
         return torch.randint(256, shape, dtype=torch.uint8, generator=generator, device=generator.device).view(kind)

@@ -1,4 +1,4 @@
-"""What an operation declares to take and to return, and what follows from that for every call."""
+"""The signature of an operation: the inputs, scalars and outputs that it declares, and what follows from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernelzoo.operations.limits import Limit, merged
 
 @dataclass(eq=False, repr=False)
 class Signature:
-    """What an operation declares to take and to return: inputs, scalars, outputs, dtypes, sizes.
+    """The declared signature of an operation: inputs, scalars, outputs, dtypes, sizes.
 
     :func:`kernelzoo.operation` makes it from a class. Implementations bind its canonical form; see
     :mod:`kernelzoo.operations.canonical`.
@@ -47,23 +47,23 @@ class Signature:
         self.reduces = self.by_rows and not any("n" in out.names for out in self.outputs.values())
         """Whether a row becomes one element of each output. A call then takes ``keepdim``."""
         self.separable = self.by_rows and all("outer" in out.names for out in self.outputs.values())
-        """Whether some of the rows give their part of every output. Otherwise an output needs all rows."""
+        """Whether a part of the rows gives a part of every output. Otherwise, an output depends on all rows."""
         self.needs_element = self.reduces and not hooks.get("takes_empty", False)
         """Whether an empty reduced axis raises EmptyReductionError. Otherwise the output is empty too."""
         self.checks_values = any(declared.checked for declared in self.inputs.values())
-        """Whether a call on the host looks at the values of an input."""
+        """Whether a call on the host checks the values of an input."""
         self.rounds = "error" in hooks
         """Whether it rounds, so that errors are counted in ulp. Otherwise an element must equal the reference."""
         self.gradient: str = hooks.get("gradient", "")
         """The operation that computes its gradient, or ``"reference"``; "" if it has none."""
         self.counts = not self.gradient and all(re.match(r"u?int\d+$", out.dtype) for out in self.outputs.values())
-        """Whether its outputs are integers, which lose no gradient."""
+        """Whether all its outputs are integers, through which no gradient flows."""
         self.autocast: str = hooks.get("autocast", "")
         """The dtype to which ``torch.autocast`` casts half precision on a GPU, or ""."""
         self.converts: bool = hooks.get("converts", False)
         """Whether a call takes ``dtype``, to which its input is converted first."""
         self.decisive: float = hooks.get("decisive", 20.0)
-        """A number that decides the result of a row of plain values."""
+        """A value that decides the result of a row of ordinary values."""
         self.derived: dict[str, str] = dict(hooks.get("derived", {}))
         """Axes whose size is an expression of other sizes."""
         tensors: list[Input | Output] = [*self.inputs.values(), *self.outputs.values()]
@@ -75,19 +75,19 @@ class Signature:
 
     @property
     def writes_all(self) -> bool:
-        """Whether it writes as many bytes as it reads. Its limit is then a copy, else a read."""
+        """Whether it writes as many bytes as it reads. Its speed limit is then a copy, else a read."""
         return not self.reduces
 
     @property
     def narrowest(self) -> str:
-        """The narrowest dtype except bool, signed if possible, so that memory holds the most elements."""
-        # Signed, since its least value can't be mistaken for another. The width is in the name.
+        """The narrowest dtype except bool, signed if possible, so that most elements fit in memory."""
+        # Signed, since its least value can't be mistaken for another one. The name contains the width.
         taken = (dtype for dtype in self.dtypes if dtype != "bool")
         return min(taken, key=lambda dtype: (int(re.findall(r"\d+", dtype)[0]), dtype.startswith("u")))
 
     @property
     def sizes(self) -> tuple[str, ...]:
-        """Names of axes whose size the shape of the first input does not give."""
+        """Names of axes whose size does not follow from the shape of the first input."""
         known = {*(ROW if self.by_rows else self.axes[0]), *self.derived}
         named = [a for names in self.axes for a in names] + [
             a for text in self.derived.values() for a in variables(text)
@@ -101,17 +101,17 @@ class Signature:
         return tuple(axis for axis in named if not axis.isdigit() and axis not in self.derived)
 
     def sized_scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """The scalars that sizes decide: those named as an axis, and those that are drawn with the inputs."""
+        """The scalars that depend on sizes: those named like an axis, and those drawn with the inputs."""
         drawn = self.call("scalars", {"sizes": sizes}) if self.hooks.get("scalars") else {}
         return {**drawn, **{name: sizes[name] for name in self.scalars if name in sizes}}
 
     @cached_property
     def limits(self) -> dict[str, Limit]:
-        """The sizes that named axes may have, for those with bounds."""
+        """The allowed sizes of each named axis that has bounds."""
         return merged([x.axes for x in self.inputs.values()] + [out.axes for out in self.outputs.values()])
 
     def fitted(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """The sizes of named axes. One that breaks its bounds is changed to one close to it, from 1 up."""
+        """Replace each size that breaks its axis's bounds by a close size of at least 1; returns all sizes."""
         wrong = {axis for axis, limit in self.limits.items() if axis in sizes and not limit.allows(sizes[axis])}
         return {axis: self.limits[axis].nearest(size) if axis in wrong else size for axis, size in sizes.items()}
 
@@ -127,7 +127,7 @@ class Signature:
     def guarded(self, hook: str, function: Hook, *args: Any, **named: Any) -> Any:
         """Call a function that the operation declares. Raises OperationError, with file and line, if it fails.
 
-        Lack of memory is no failure of its own, nor is an error of kernelzoo, nor one that a kernel left on the device.
+        Errors of kernelzoo, lack of memory, and device errors that a kernel caused are raised unchanged.
         """
         try:
             return function(*args, **named)
@@ -140,12 +140,12 @@ class Signature:
             raise self.fault(hook, f"raised {type(error).__name__}: {error}", place_of(function, error)) from error
 
     def fault(self, hook: str, words: str, place: str = "") -> OperationError:
-        """The error for a function of the class that failed, or returned what it must not."""
+        """The error for a function of the class that failed, or returned something wrong."""
         place = place or place_of(self.hooks[hook])
         return OperationError(f"operation {self.name} is at fault, no kernel: its {hook} {words} ({place})")
 
     def dtype_of(self, name: str, dtype: str) -> str:
-        """The dtype of an input where the first has ``dtype``. It is the first declared of several."""
+        """The dtype of an input if the first input has ``dtype``. If several are declared, it is the first."""
         wanted = self.inputs[name].dtype
         if name == next(iter(self.inputs)) or not wanted:
             return dtype
@@ -155,7 +155,7 @@ class Signature:
 
 
 def wide_name(dtype: str) -> str:
-    """The dtype for WIDE where the first input has this dtype."""
+    """The dtype that WIDE stands for if the first input has this dtype."""
     return "float64" if dtype == "float64" else "float32"
 
 

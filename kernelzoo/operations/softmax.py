@@ -1,4 +1,4 @@
-"""Softmax over one axis: exponentials of a row less its maximum, divided by their sum."""
+"""Softmax over one axis: ``exp(x - max)`` of each row, divided by its sum."""
 
 import math
 from functools import partial
@@ -32,9 +32,9 @@ class softmax:
     def error(ref: Tensor, x: Tensor, n: int, unit: float) -> Tensor:
         """The error that honest arithmetic can make.
 
-        The relative error is at most u * (16 + 4 * d + sqrt(n) / 2), with d = max - x and u = 2^-24, for float64 2^-53.
-        The exponential's argument carries d. The square root is the random walk of n additions in order, as torch adds
-        up an axis that is not the last. The bound does not grow with the size of x.
+        The relative error is at most u * (16 + 4 * d + sqrt(n) / 2). Here d = max - x, and u = 2^-24 (float64: 2^-53).
+        The error of exp(-d) grows with d. The square root is the random walk of n additions in order, which is how
+        torch adds up any axis but the last. The bound does not grow with the magnitude of x.
         """
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(unit * (16 + math.sqrt(n) / 2)).mul_(ref)
@@ -42,8 +42,8 @@ class softmax:
     def exact(x: Tensor) -> Exact:
         """The result in double-double, good to 2^-60.
 
-        The exponential's argument is exact as a pair, and the sum is a tree of pairs. The scale keeps results exact
-        that are subnormal in float64.
+        The exponential's argument is exact as a pair, and the sum is a tree of pairs. The scale keeps results that are
+        subnormal in float64 exact.
         """
         top = x.amax(1, keepdim=True)
         t, t_low = two_sum(x, -top)
@@ -74,8 +74,8 @@ class softmax:
 
 
 def equal_terms(width: int) -> Tensor:
-    """Rows of a maximum and many equal terms, which a sum in order rounds up each time. Each rounding is almost half a
-    ulp, so 38 additions in order break the contract."""
+    """Rows of a maximum and many equal terms. A sum in order rounds up at each addition, by almost half a ulp.
+    So 38 additions in order break the contract."""
     x = torch.empty(8, width)
     for row, depth in zip(x, torch.linspace(4.5, 6, 8).tolist(), strict=True):
         near = depth + torch.arange(4096) * 2.0**-21  # neighbours in float32

@@ -12,8 +12,8 @@ class softmax_backward:
     """Gradient of a softmax: ``y * (grad - sum(grad * y))`` of each row.
 
     grad: gradient of the softmax's output, float16, bfloat16, float32 or float64, any rank. y: that output, of grad's
-    shape and dtype, which no softmax makes infinite. dim: the axis of the softmax. Half precision is accumulated in
-    float32. Returns a contiguous tensor of grad's shape and dtype. A NaN in a row of either makes that whole row NaN.
+    shape and dtype, and never infinite. dim: the axis of the softmax. Half precision is accumulated in float32.
+    Returns a contiguous tensor of grad's shape and dtype. A NaN in a row of either makes that whole row NaN.
     """
 
     grad = Input("outer n inner")
@@ -29,9 +29,9 @@ class softmax_backward:
     def error(grad: Tensor, y: Tensor, n: int, unit: float, tiny: float) -> Tensor:
         """The error that honest arithmetic can make.
 
-        With u the unit roundoff, the sum of products is off by u * (8 + sqrt(n) / 2) of the sum of their sizes. The
-        square root is the random walk of n additions in order. The difference and the last product add four roundings.
-        A subnormal product may count as zero.
+        With unit roundoff u, the sum of products is off by u * (8 + sqrt(n) / 2) * sum(|grad * y|). The square root is
+        the random walk of n additions in order. The difference and the last product add four roundings. A subnormal
+        product may count as zero.
         """
         products = grad * y
         size = products.abs().sum(1, keepdim=True)

@@ -9,8 +9,8 @@ class softmax_backward_finish:
     """Gradient of a softmax in a part of each row: ``y * (grad - total)``, by the row's total.
 
     grad: gradient of the softmax's output, float16, bfloat16, float32 or float64, any rank. y: that output, of grad's
-    shape and dtype, which no softmax makes infinite. total: the row's ``vecdot(grad, y)``, without the axis ``dim``,
-    float32, of float64 float64. Returns a contiguous tensor of grad's shape and dtype.
+    shape and dtype, and never infinite. total: the row's ``vecdot(grad, y)``, without the axis ``dim``, in float32, or
+    float64 for float64. Returns a contiguous tensor of grad's shape and dtype.
     """
 
     grad = Input("outer n inner")
@@ -29,6 +29,6 @@ class softmax_backward_finish:
         return around.mul_(4 * unit).add_(tiny).mul_(y.abs()).add_(tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     def others(grad: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """A softmax of y's values, and the total of the drawn gradient and it."""
+        """A softmax of y's values, and its total with the drawn gradient."""
         weights = (y.float() if y.itemsize < 4 else y).softmax(1)
         return weights, (grad.to(weights.dtype) * weights).sum(1)

@@ -9,9 +9,9 @@ class softmax_finish:
     """Softmax of a part of each row, from the row's (max, sum) state: ``exp(min(x - maximum, 0)) / total``.
 
     x: float16, bfloat16, float32 or float64, any rank. maximum, total: the state from ``softmax_pairs`` or
-    ``softmax_merge``, without the axis ``dim``. A total is 1 or more, or 0 beside a maximum of -inf. Returns a
-    contiguous tensor of x's shape and dtype. A NaN in x stays one. A NaN in a row's state, or the state of a row of
-    -inf, makes the whole row NaN.
+    ``softmax_merge``, without the axis ``dim``. A total is 1 or more, or 0 if the maximum is -inf. Returns a contiguous
+    tensor of x's shape and dtype. An element that is NaN in x stays NaN. A NaN in a row's state, or the state of a row
+    of -inf, makes the whole row NaN.
     """
 
     x = Input("outer n inner")
@@ -24,7 +24,7 @@ class softmax_finish:
         return (x - maximum.unsqueeze(1)).clamp_(max=0).exp_() / total.unsqueeze(1)
 
     def error(ref: Tensor, x: Tensor, maximum: Tensor, unit: float, tiny: float) -> Tensor:
-        """The error of the exponential by x's depth below the maximum, and of a division; either may flush to zero."""
+        """The errors of the exponential, which grows with maximum - x, and of a division. Both may flush to zero."""
         depth = (maximum.unsqueeze(1) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(8 * unit).mul_(ref.abs()).add_(2 * tiny).nan_to_num_(0.0, 0.0, 0.0)
 

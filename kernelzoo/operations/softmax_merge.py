@@ -13,7 +13,7 @@ class softmax_merge:
 
     maximum: float32 or float64, any rank. total: of maximum's shape and dtype, finite or NaN; see ``softmax_pairs``.
     Returns two tensors without that axis. A part whose maximum is -inf counts as ``total * 0``. A NaN in either, or a
-    maximum of +inf, makes two NaN. The same order of parts gives the same bits.
+    maximum of +inf, makes both outputs NaN. The same order of parts gives the same bits.
     """
 
     maximum = Input("outer n inner")
@@ -32,7 +32,7 @@ class softmax_merge:
     def error(
         ref: tuple[Tensor, ...], maximum: Tensor, total: Tensor, n: int, unit: float, tiny: float
     ) -> tuple[Tensor, Tensor]:
-        """The maximum is exact. A term has the error of its exponential, which grows with depth, and of a product."""
+        """The maximum is exact. A term has the errors of a product and its exponential, which grows with its depth."""
         depth = (maximum.amax(1, keepdim=True) - maximum).clamp_(0, 2200).nan_to_num_(0)
         half = (depth / -2).exp_()
         sizes = total.abs() * half * half

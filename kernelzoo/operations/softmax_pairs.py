@@ -10,9 +10,9 @@ from kernelzoo.operations.declaring import operation
 class softmax_pairs:
     """The (max, sum) state of each row along one axis: ``maximum``, and ``total = sum(exp(x - maximum))``.
 
-    x: float16, bfloat16, float32 or float64, any rank. Returns two tensors without that axis, float32, of float64
-    float64. A row of -inf alone has the state (-inf, 0); a row with a NaN or +inf has two NaN. ``softmax_merge`` merges
-    the states of parts to that of the row. ``softmax_finish`` then finishes each part.
+    x: float16, bfloat16, float32 or float64, any rank. Returns two tensors without that axis, in float32, or float64
+    for float64. A row of -inf alone has the state (-inf, 0), and a row with a NaN or +inf (NaN, NaN). ``softmax_merge``
+    merges the states of parts to that of the row. ``softmax_finish`` then finishes each part.
     """
 
     x = Input("outer n inner")

@@ -33,7 +33,7 @@ class sum:
         return x.sum(1)
 
     def error(ref: Tensor, x: Tensor, n: int, unit: float, tiny: float) -> Tensor | None:
-        """The error of a pairwise sum: two roundings a level, and eight, of the sum of sizes.
+        """The error of a pairwise sum: two roundings a level, and eight, relative to the sum of absolute values.
 
         A subnormal element may count as zero. Integers are exact.
         """
@@ -61,12 +61,12 @@ def _samples() -> Iterator[Sample]:
 
 
 def equal_terms(n: int) -> Tensor:
-    """Rows of one number, which a running sum rounds alike at almost every step."""
+    """Rows that repeat one number. A running sum rounds in the same direction at almost every step."""
     return torch.linspace(1, 1.9, 8).mul_(1 + 2.0**-23)[:, None].expand(8, n).contiguous()
 
 
 def cancelling() -> Tensor:
-    """Rows of large terms and their negatives, in another order, and a small one."""
+    """Rows of large terms, their negatives in another order, and a small term."""
     generator = torch.Generator().manual_seed(0)
     half = torch.randn(8, 1500, generator=generator)
     x = torch.cat((half * 1e6, -half.flip(1) * 1e6, torch.ones(8, 1)), 1)
@@ -74,5 +74,5 @@ def cancelling() -> Tensor:
 
 
 def wider() -> Tensor:
-    """Rows whose sums int32 does not hold, above and below."""
+    """Rows whose sums overflow int32, above and below."""
     return torch.tensor([[2**31 - 1], [-(2**31)]], dtype=torch.int32).expand(2, 3000).contiguous()

@@ -1,4 +1,4 @@
-"""Checks of one tensor: what torch must see of its use, what a kernel may read and write."""
+"""Checks of one tensor: whether a kernel may read or write it, and whether torch must see that."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def check_tensor(x: object, name: str = "x") -> None:
         )
 
 
-def check_closely(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
-    """The full check, for a tensor that is not ordinary to torch but may be legal.
+def check_fully(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
+    """Check an unusual tensor in full, since it may still be a legal input.
 
     Raises InputTypeError, GradientError."""
     import torch
@@ -43,7 +43,7 @@ def check_closely(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
         )
     if has_tangent(x):
         raise GradientError(f"{op} computes no tangent, and {name} has one (forward mode); pass {name}.detach()")
-    if reason := no_memory(x):
+    if reason := why_unreadable(x):
         raise InputTypeError(f"{op} takes plain tensors, and {name} {reason}")
     check_storage(x, name)
 
@@ -63,12 +63,12 @@ def check_integers(takes: str, low: int, high: int, also: Sequence[int], x: torc
 
 def check_storage(x: torch.Tensor, name: str) -> None:
     """Raise InputTypeError if the storage of an untraced tensor was freed or shrunk."""
-    if reason := without_storage(x):
+    if reason := why_storage_unusable(x):
         raise InputTypeError(f"{name} {reason}")
 
 
-def without_storage(x: torch.Tensor) -> str:
-    """Why a tensor's storage can't be used: freed or shrunk. "" if it can, or torch only traces the tensor."""
+def why_storage_unusable(x: torch.Tensor) -> str:
+    """Say why a tensor's storage can't be used: freed or shrunk. "" if it can, or if torch only traces the tensor."""
     import torch
 
     from kernelzoo.torch_private import is_hidden, is_transformed
@@ -91,8 +91,8 @@ def has_tangent(x: torch.Tensor) -> bool:
     return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
 
 
-def no_memory(x: torch.Tensor) -> str:
-    """Why a kernel must not read this tensor's memory, or "". Torch or a wrapper would not see the result."""
+def why_unreadable(x: torch.Tensor) -> str:
+    """Say why a kernel must not read a tensor's memory: torch or a wrapper would not see the result. "" if it may."""
     from kernelzoo.torch_private import is_hidden, is_jit_traced, is_transformed
 
     if is_transformed(x):
@@ -121,7 +121,7 @@ def is_traced(x: torch.Tensor) -> bool:
 
 
 def check_untraced(inputs: Sequence[torch.Tensor], backend: str) -> None:
-    """Raise InputTypeError where torch traces, since it sees only its own kernels."""
+    """Raise InputTypeError if torch traces, since it sees only its own kernels."""
     if any(map(is_traced, inputs)):
         raise InputTypeError(
             f"torch is tracing, or takes a fake tensor for a real one, and can't see what kernels of {backend!r} do; "
@@ -137,8 +137,8 @@ def check_output(
     inputs: Sequence[tuple[str, torch.Tensor]],
     inplace: str = "",
 ) -> None:
-    """Check a caller's output: its shape, dtype and device, and that it overlaps no input and not itself. With
-    ``inplace`` it may be that input.
+    """Check a caller's output: its shape, dtype and device, and that it overlaps neither an input nor itself.
+    It may be the input named ``inplace``.
 
     Raises OutputError.
     """
@@ -160,9 +160,9 @@ def check_output(
         raise OutputError(f"{name} must not be a lazily negated view; pass a plain tensor")
     if has_tangent(out):
         raise OutputError(f"{name} must not have a tangent; pass {name}.detach()")
-    if (reason := no_memory(out)) or is_wrapper(out) > is_wrapper(x):
+    if (reason := why_unreadable(out)) or is_wrapper(out) > is_wrapper(x):
         raise OutputError(f"{name} must be a plain tensor, and {reason or f'is a {type(out).__name__}'}")
-    if reason := without_storage(out):
+    if reason := why_storage_unusable(out):
         raise OutputError(f"{name} {reason}")
     if overlaps_itself(out):
         raise OutputError(f"{name} must hold each element once; strides {out.stride()} for shape {shape} overlap")
@@ -174,7 +174,7 @@ def check_output(
 
 
 def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether each element of one tensor is at the address of the other's."""
+    """Whether two tensors have the same address, shape, strides and dtype."""
     return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
 
 

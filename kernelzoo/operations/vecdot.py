@@ -1,4 +1,4 @@
-"""The dot product of two rows, which the gradient of a softmax needs of each row or part."""
+"""The dot product of two rows, which the gradient of a softmax needs for each row or part."""
 
 import math
 
@@ -11,8 +11,8 @@ class vecdot:
     """Dot product of two tensors along one axis, ``sum(x * y)``, as ``torch.linalg.vecdot``, but in float32 at least.
 
     x: float16, bfloat16, float32 or float64, any rank. y: of x's shape and dtype. Returns a tensor without that axis,
-    float32, of float64 float64. The products of parts add up to that of the row: a ``vecdot`` with ones, in the order
-    of parts.
+    in float32, or float64 for float64. The results for parts add up to that of the row: a ``vecdot`` with ones adds
+    them in the order of parts.
     """
 
     x = Input("outer n inner")
@@ -24,6 +24,6 @@ class vecdot:
         return (x * y).sum(1)
 
     def error(x: Tensor, y: Tensor, n: int, unit: float, tiny: float) -> Tensor:
-        """A random walk of n additions over the sizes. A subnormal product may count as zero."""
+        """The random walk of n additions, relative to the products' sizes. A subnormal product may count as zero."""
         sizes = (x * y).abs_().sum(1)
         return sizes.mul_(unit * (8 + math.sqrt(n) / 2)).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Several cards side by side: each language's score on the problems that all of them measured."""
+"""Several cards side by side: each language's score on the problems that all cards measured."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,13 +17,13 @@ NOTE = (
 
 
 def tables(results: Results) -> Mapping[str, Table]:
-    """By caption: the scores in each operation, and what each card was measured with.
+    """Return, by caption, a table of scores for each operation, and a table of how each card was measured.
 
-    Empty unless cards of different models, with a known limit, the same clock and cache, have problems in common.
+    It is empty unless cards of different models share problems, with known limits and the same clock and cache.
     """
     alike: dict[tuple[str, str], list[Group]] = {}
     for group in results.groups:
-        whole = group.device == group.rows[0].device  # not the rest of one that another card has
+        whole = group.device == group.rows[0].device  # not the rows of a second card of one model
         if whole and group.clock not in OF_CALLS and any(row.of_limit is not None for row in group.rows):
             alike.setdefault((group.clock, group.cache), []).append(group)
     found: dict[str, Table] = {}
@@ -38,7 +38,7 @@ def tables(results: Results) -> Mapping[str, Table]:
 
 
 def markdown(results: Results) -> str:
-    """The tables with their captions; empty where :func:`tables` is."""
+    """Return the tables with their captions as Markdown, or "" without any."""
     found = tables(results)
     parts = [part for caption, table in found.items() for part in (f"**{caption}**", table.markdown())]
     marks = sections.notes_of((row for group in results.groups for row in group.rows), parts)
@@ -46,10 +46,10 @@ def markdown(results: Results) -> str:
 
 
 def _scores(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
-    """A column for each card. An implementation has a line if two cards measured it, on the problems of all those."""
+    """A column for each card, and a line for each implementation that two cards measured, on their common problems."""
     selections = [card.select(op) for card in cards]
     lines = []
-    for name in dict.fromkeys(name for selection in selections for name in standing.lead(selection)):
+    for name in dict.fromkeys(name for selection in selections for name in standing.leading_names(selection)):
         known = [[row for row in selection.of(name) if row.problem in shared] for selection in selections]
         limits = [{row.problem: row.of_limit for row in rows if row.of_limit} for rows in known]
         common = shared.intersection(*filter(None, limits))

@@ -1,4 +1,4 @@
-"""How much faster one row is than another, with an interval if there are enough samples."""
+"""Time ratios of two rows, with a confidence interval if there are enough samples."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from kernelzoo.report.table import BLANK, WORDS, Cell, Table, ratio_text, signif
 
 @dataclass(frozen=True)
 class Comparison:
-    """The time of ``row`` over that of ``base`` on the same problem: below 1 is faster."""
+    """The time of ``row`` / that of ``base`` on the same problem: below 1 is faster."""
 
     row: Row
     base: Row
     interval: Interval | None
-    """None where a file holds too few samples or none."""
+    """The interval of the ratio; None if a file has too few samples."""
 
     @property
     def ratio(self) -> float:
@@ -45,23 +45,23 @@ class Comparison:
 
     @property
     def marks(self) -> list[str]:
-        """The marks of the row, and the mark of a disturbance of the other."""
+        """The row's mark if it breaks the contract, and a mark if either row was disturbed."""
         return notes.marks([*([BREAKS] if self.row.breaks else []), *([DISTURBED] if self.disturbed else [])])
 
     @property
     def disturbed(self) -> bool:
-        """Whether other work disturbed either. Then neither is known to be faster."""
+        """Whether other work disturbed either row. Then neither is known to be faster."""
         return DISTURBED in self.row.flags or DISTURBED in self.base.flags
 
 
 @dataclass(frozen=True)
 class Change:
-    """How one group changed between an older and a newer run."""
+    """The changes of one group between an older and a newer run."""
 
     new: Group
     old: Group
     comparisons: tuple[Comparison, ...]
-    """New over old for each implementation and problem that both measured, the worst slowdown first."""
+    """The ratio new / old for each implementation and problem that both measured, the worst slowdown first."""
     only_new: tuple[Row, ...]
     only_old: tuple[Row, ...]
 
@@ -70,7 +70,7 @@ class Change:
         return {(c.row.op, c.row.problem): c.ratio for c in self.comparisons if c.row.name == self.new.baseline}
 
     def table(self, comparisons: Sequence[Comparison], caption: str = "") -> Table:
-        """A line for each of these comparisons. The last column takes the baseline's own change out."""
+        """Return a table with a line for each comparison. Its last column divides by the baseline's own change."""
         headers = ["implementation", "problem", "before, µs", "now, µs", "now / before", "95 % interval", "verdict"]
         lines = []
         for c in comparisons:
@@ -90,13 +90,13 @@ def compare(row: Row, base: Row) -> Comparison:
     return Comparison(row, base, interval)
 
 
-def one_card(row: Row, base: Row) -> bool:
+def same_card(row: Row, base: Row) -> bool:
     """Whether one card measured both, as far as their files say. No ratio is taken between two cards."""
     return not (row.gpu and base.gpu) or row.gpu == base.gpu
 
 
 def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison]:
-    """Comparisons of every row with the baseline on the same problem, by problem and name. The baseline is left out."""
+    """Compare every row with the baseline on the same problem. The result has no key for the baseline itself."""
     found = {}
     for (problem, name), row in selection.cells.items():
         base = selection.cells.get((problem, selection.baseline))
@@ -106,13 +106,13 @@ def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison
 
 
 def by_current_id(rows: Sequence[Row]) -> dict[tuple[str, Problem], Row]:
-    """Rows by the form that does their work now, and by problem. A row of that form itself comes first."""
+    """Index rows by problem and by the id that replaces a removed form's. A row with that id itself has precedence."""
     found = {(current_id(row.id), row.problem): row for row in rows}
     return {**found, **{(row.id, row.problem): row for row in rows if current_id(row.id) == row.id}}
 
 
 def changes(new: Results, old: Results) -> list[Change]:
-    """The groups in both results, with what both measured. Different devices, cards or clocks are never compared."""
+    """Compare the groups that are in both results. Different devices, cards or clocks are never compared."""
     olds = {(group.device, group.clock, group.cache): group for group in old.groups}
     found = []
     for group in new.groups:
@@ -120,7 +120,7 @@ def changes(new: Results, old: Results) -> list[Change]:
         if before is None:
             continue
         rows, bases = by_current_id(group.rows), by_current_id(before.rows)
-        both = {key for key, row in rows.items() if key in bases and one_card(row, bases[key])}
+        both = {key for key, row in rows.items() if key in bases and same_card(row, bases[key])}
         comparisons = [compare(row, bases[key]) for key, row in rows.items() if key in both]
         found.append(
             Change(

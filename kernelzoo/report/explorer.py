@@ -1,6 +1,6 @@
 """The data of the page's explorer: standings, and every row with its numbers and texts, by group, operation and dtype.
 
-The texts are those of the tables, from the same functions. The numbers only place points and sort lines. So the page's
+The texts are made by the functions that make the tables. The numbers only place points and sort lines. So the page's
 script computes nothing that a reader could quote.
 """
 
@@ -46,14 +46,14 @@ CLASSES = {
 
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
-"""In the order of their numbers in a comparison."""
+"""The verdicts, in the order of their numbers in a comparison."""
 
 PACKAGE = Path(kernelzoo.__file__).parent
 ROOT = PACKAGE.parent
 
 
 def document(results: Results, styles: Mapping[str, Look]) -> Json:
-    """Everything that the explorer shows. A subject is one operation and dtype of one group."""
+    """Return everything that the explorer shows. A subject is one operation and dtype of one group."""
     texts = texts_of(results)
     return {
         "baseline": results.baseline,
@@ -87,41 +87,41 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
     }
 
 
-def packed(document: object) -> str:
-    """The document as JSON, compressed, as base64: what the page's script unpacks."""
+def pack(document: object) -> str:
+    """Return the document as compressed JSON in base64, which the page's script unpacks."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def texts_of(results: Results) -> dict[str, dict[str, str]]:
-    """The sources of each form, by path."""
+    """Return the sources of each form, by path."""
     forms = sorted({row.form or row.id for group in results.groups for row in group.rows})
     paths = {form: found for form in forms if (found := sources(form))}
     return {form: {path: (ROOT / path).read_text(encoding="utf-8") for path in found} for form, found in paths.items()}
 
 
 def pairs(selection: Selection) -> dict[str, list[str]]:
-    """Comparisons of every two implementations but the baseline on each common problem. ``"1 4"`` names two by number.
+    """Compare every two implementations but the baseline on each problem. The key ``"1 4"`` names two by number.
 
-    Each problem has the ratio, its ends, the verdict's number and the marks, if samples give an interval.
+    Each value has, by problem, the ratio, its interval, the verdict's number and the marks; "" without an interval.
     """
     found = {}
     problems = looks.by_length(selection.problems)
     for (one, name), (other, base) in combinations(enumerate(selection.names), 2):
         if selection.baseline not in (name, base):
-            told = [_told(selection, problem, name, base) for problem in problems]
+            told = [_pair_text(selection, problem, name, base) for problem in problems]
             if any(told):
                 found[f"{one} {other}"] = told
     return found
 
 
 def sources(form: str) -> list[str]:
-    """Paths of a form's sources, relative to the package's folder; none for forms of others."""
+    """Return the paths of a form's sources, relative to the package's parent folder; [] for forms of other packages."""
     paths = packages.files(form)
     return [path.relative_to(ROOT).as_posix() for path in paths if path.is_relative_to(PACKAGE)]
 
 
-def _told(selection: Selection, problem: Problem, one: str, other: str) -> str:
+def _pair_text(selection: Selection, problem: Problem, one: str, other: str) -> str:
     row, base = selection.cells.get((problem, one)), selection.cells.get((problem, other))
     if row is None or base is None:
         return ""
@@ -133,7 +133,7 @@ def _told(selection: Selection, problem: Problem, one: str, other: str) -> str:
 
 
 def arguments(problem: Problem) -> str:
-    """The options that name a problem to ``kernelzoo compare`` and ``inspect``; empty where none can."""
+    """Return the options that name a problem to ``kernelzoo compare`` and ``inspect``, or "" if none can."""
     if problem.scalars:
         return ""
     if problem.axes:
@@ -143,14 +143,14 @@ def arguments(problem: Problem) -> str:
 
 
 def classes(problem: Problem) -> list[str]:
-    """The names in :data:`CLASSES` that match a problem."""
+    """Return the names in :data:`CLASSES` that match a problem."""
     length = problem.length
     found = ["short" if length <= SHORT else "middle" if length <= MIDDLE else "long", "odd" if length % 2 else "even"]
     return found + ["axis"] * (problem.dim != len(problem.shape) - 1 and not problem.axes)
 
 
 def _standings(group: Group, op: str) -> Json:
-    """A standing for each dtype, and for all where there are several, by kind of shapes."""
+    """Return a standing for each dtype, and one for all if there are several, by kind of shapes."""
     known = standing.scores(group.select(op))
     dtypes = group.dtypes(op)
     return {
@@ -172,10 +172,10 @@ def _standing(selection: Selection, known: standing.Scores, kind: str) -> Json |
         "said": standing.sentence(found, selection),
         "shapes": standing.shapes(found, len(asked)),
         "count": len(found.problems),
-        "lead": standing.lead(selection),
+        "lead": standing.leading_names(selection),
         "bars": [
             [
-                *(bar.name, *map(_place, (bar.score, bar.low, bar.high)), bar.count),
+                *(bar.name, *map(_rounded, (bar.score, bar.low, bar.high)), bar.count),
                 *("" if bar.ratio is None else f"{bar.ratio:.2f}", bar.marks),
             ]
             for bar in found.bars
@@ -190,7 +190,7 @@ def _checked(results: Results, op: str) -> str:
 
 
 def _lines(results: Results) -> Mapping[str, int]:
-    """Lines of code of each implementation of ours: of its own files, and of all forms that it chose."""
+    """Count the lines of code of each implementation of kernelzoo: its own files, and all forms that it chose."""
     forms: dict[str, set[str]] = {}
     for group in results.groups:
         for row in group.rows:
@@ -223,7 +223,7 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
         "ceiling": selection.ceiling,
         "floor": median(row.floor_us for row in rows),
         "names": names,
-        "lead": [places[1][name] for name in standing.lead(selection)],
+        "lead": [places[1][name] for name in standing.leading_names(selection)],
         "problems": [[str(p), moved[p], p.length, arguments(p), classes(p)] for p in problems],
         "columns": list(
             zip(*([places[1][r.name], places[0][r.problem], *line(r, run=runs[r.run])] for r in ordered), strict=True)
@@ -240,7 +240,7 @@ def _row(
     comparisons: Mapping[tuple[Problem, str], Comparison],
     run: int,
 ) -> list[Any]:
-    """The :data:`FIELDS` of one row, after its name and problem."""
+    """Return the :data:`FIELDS` of one row that follow its name and problem."""
     comparison = comparisons.get((row.problem, row.name))
     ratio = selection.ratio(row) if comparison is None else comparison.ratio
     interval = None if comparison is None else comparison.interval
@@ -248,11 +248,11 @@ def _row(
     return [
         significant(row.microseconds),
         significant(row.gb_per_s),
-        _place(row.of_limit),
+        _rounded(row.of_limit),
         "" if row.of_limit is None else f"{row.of_limit:.0%}",
-        _place(ratio),
+        _rounded(ratio),
         "" if ratio is None else " ".join([ratio_text(ratio), *([] if comparison is None else comparison.marks)]),
-        *((0, 0) if interval is None else (_place(interval.low), _place(interval.high))),
+        *((0, 0) if interval is None else (_rounded(interval.low), _rounded(interval.high))),
         "" if comparison is None else comparison.interval_text,
         "" if verdict is None else verdict.value,
         " ".join(row.marks),
@@ -274,6 +274,6 @@ def _row(
     ]
 
 
-def _place(value: float | None) -> float:
-    """A number to draw by: finer than a screen, shorter than a float."""
+def _rounded(value: float | None) -> float:
+    """Round a number to four digits, which are enough to draw it. None becomes 0."""
     return 0 if value is None else float(f"{value:.4g}")

@@ -51,7 +51,7 @@ STYLE: dict[Any, Any] = {
 
 
 def draw(group: Group, op: str, dtype: str) -> Figure:
-    """The figure of one operation and dtype: curves of its longest sweep, or bars for each problem without one."""
+    """Draw one operation and dtype: curves of its longest sweep, or without a sweep, bars for each problem."""
     selection = group.select(op, dtype)
     with rc_context(STYLE):
         return _curves(group, selection) if selection.is_sweep else _bars(group, selection)
@@ -73,7 +73,7 @@ def _curves(group: Group, selection: Selection) -> Figure:
     axes = figure.add_subplot()
     colours, seen = _colours(selection), Counter[str]()
     for index, name in enumerate(selection.names):
-        place = seen[backend := name.split("/")[0]]  # in its backend
+        place = seen[backend := name.split("/")[0]]  # the number of earlier variants of its backend
         seen[backend] += 1
         rows = {problem.shape[1]: selection.cells.get((problem, name)) for problem in points}
         speeds = [math.nan if row is None else row.gb_per_s for row in rows.values()]
@@ -108,7 +108,7 @@ def _curves(group: Group, selection: Selection) -> Figure:
 
 
 def _bars(group: Group, selection: Selection) -> Figure:
-    """A panel for each problem, with a labelled bar for each implementation."""
+    """Draw a panel for each problem, with a labelled bar for each implementation."""
     problems, names = selection.problems, selection.names
     across = min(3, len(problems))
     down = -(-len(problems) // across)
@@ -151,7 +151,7 @@ def _colours(selection: Selection) -> Mapping[str, str]:
 
 
 def _scale_columns(axes: Axes, columns: list[int]) -> None:
-    """A linear axis, or a logarithmic one if most counts, such as powers of two, would crowd at its start."""
+    """Set a linear axis; a logarithmic one if most counts, such as powers of two, would crowd at its start."""
     crowded = sum(count < columns[0] + (columns[-1] - columns[0]) / 10 for count in columns)
     if crowded > len(columns) / 2:
         axes.set_xscale("log", base=2)
@@ -165,10 +165,10 @@ def _scale_columns(axes: Axes, columns: list[int]) -> None:
 
 @rc_context(STYLE)
 def draw_speeds(group: Group) -> Figure:
-    """The picture of a race: a panel for each operation, a bar for each implementation.
+    """Draw the picture of a race: a panel for each operation, a bar for each implementation.
 
-    The caption says the device, the dtype, the number of problems and the day. A tilde marks what other work
-    disturbed. What did not take every shape is left out, and named.
+    The caption gives the device, the dtype, the number of problems and the day. A tilde marks a result that other work
+    disturbed. Implementations that did not take every shape have no bar; the caption names them.
     """
     ops = list(dict.fromkeys(row.op for row in group.rows))
     of = {op: speeds(group, op) for op in ops}

@@ -1,8 +1,8 @@
 """The records of checks as tables.
 
-A record's ``format`` names its kind (``kernelzoo-fuzz/1`` is of the kind ``fuzz``). It holds the command, the device
-and versions, the date and duration, and ``rows``, one flat object for each check. It may say in ``what`` what all rows
-have in common. ``kernelzoo report`` prints them, or puts the block of a kind into a document between ``<!--
+A record's ``format`` names its kind: ``kernelzoo-fuzz/1`` is of the kind ``fuzz``. A record has the command, the device
+and versions, the date and duration, and ``rows``, one flat object for each check. Its ``what`` may say what all rows
+have in common. ``kernelzoo report`` prints records, or puts the block of a kind into a document between ``<!--
 results:KIND -->`` and ``<!-- /results -->``.
 """
 
@@ -37,7 +37,7 @@ COLUMNS = {
     "repeated": ("id", "dtype", "shape", "ours_us", "theirs_us", "ratio", "agrees", "plain_us", "skipped"),
     "fuzz": ("id", "emulator", "cases", "right", "refused", "faults", "failed", "seed", "seconds"),
 }
-"""The columns to show, for kinds with too many for a table."""
+"""The columns to show, for kinds that have too many columns for a table."""
 
 NOTES = {
     "aa": (
@@ -56,11 +56,11 @@ class Findings:
     kind: str
     device: str
     facts: str
-    """How long it took, the versions and the date."""
+    """The duration, the versions and the date."""
     rows: tuple[Mapping[str, str], ...]
 
     def table(self) -> Table:
-        """A line for each row, with the kind's columns that are not empty."""
+        """Return a table with a line for each row, and with the kind's columns that are not empty."""
         known = dict.fromkeys(name for row in self.rows for name, value in row.items() if value)
         columns = [name for name in COLUMNS.get(self.kind, known) if name in known]
         lines = [[Cell(row.get(name) or "-") for name in columns] for row in self.rows]
@@ -68,7 +68,7 @@ class Findings:
 
 
 def blocks(paths: Sequence[str | Path]) -> dict[str, str]:
-    """A block for each kind, with its files in the given order. Raises ResultsError."""
+    """Return a block for each kind, with its files in the given order. Raises ResultsError."""
     found: dict[str, list[str]] = {}
     for findings in map(load, paths):
         parts = f"**{escape(findings.device)}**, {escape(findings.facts)}", findings.table().markdown()
@@ -77,7 +77,7 @@ def blocks(paths: Sequence[str | Path]) -> dict[str, str]:
 
 
 def terminal(paths: Sequence[str | Path], width: int) -> str:
-    """The same as plain text, in a terminal's width. Raises ResultsError."""
+    """Return the same tables as plain text, wrapped to a terminal's width. Raises ResultsError."""
     parts = list[str]()
     for findings in map(load, paths):
         said = f"{findings.kind}: {findings.device}, {findings.facts}"
@@ -114,7 +114,7 @@ def _parsed(document: Any, file: str) -> Findings:
 
 
 def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The cases checked under load: counts of each outcome by section and backend."""
+    """Count the outcomes of cases checked under load, by section and backend."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
         section, backend = row["section"], row["implementation"].partition("/")[0]
@@ -135,7 +135,7 @@ def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _exact_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """One row for all dtypes of an implementation that does not round: how many results were wrong."""
+    """Merge the rows of all dtypes of an implementation that does not round. ``wrong`` counts wrong results."""
     found: dict[str, dict[str, Any]] = {}
     others = []
     for row in rows:

@@ -1,8 +1,8 @@
-"""Forms that are gone, and those that do their work now. Older results name the former."""
+"""Replacements of removed forms, which older results still name."""
 
 _TILE_LANGUAGES = ("gluon", "cutile", "cute", "helion")
-_HELD = {"multi_row_tile": "fused", "columns": "fused"}
-_STREAMED = dict.fromkeys(("online", "split_grid", "split_two_launches"), "split")
+_FUSED = {"multi_row_tile": "fused", "columns": "fused"}
+_SPLIT = dict.fromkeys(("online", "split_grid", "split_two_launches"), "split")
 _MINIMA = {
     "columns": "rows_deferred",
     "rows_deferred_block": "rows_deferred",
@@ -11,9 +11,9 @@ _MINIMA = {
     "split_two_launches": "split",
 }
 
-# By language and operation, each former form and the one that does its work.
+# The replacement of each removed form, by language and operation.
 FORMER = {
-    **{(name, op): _HELD for name in _TILE_LANGUAGES for op in ("softmax", "softmax_backward", "min_backward")},
+    **{(name, op): _FUSED for name in _TILE_LANGUAGES for op in ("softmax", "softmax_backward", "min_backward")},
     **{(name, "min"): _MINIMA for name in _TILE_LANGUAGES},
     ("triton", "softmax"): {
         **dict.fromkeys(("split_grid", "split_two_launches", "columns_grid", "columns_two_launches"), "split"),
@@ -27,10 +27,10 @@ FORMER = {
         ),
         **dict.fromkeys(("split_arrival", "columns_split", "columns_flat"), "split"),
     },
-    ("triton", "softmax_backward"): {**_HELD, **_STREAMED},
-    ("triton", "min_backward"): {**_HELD, **_STREAMED, "fused_bits": "fused"},
-    ("cupy", "softmax_backward"): {**_HELD, "split_grid": "online"},
-    **dict.fromkeys((("cupy", "min_backward"), ("numba", "softmax_backward"), ("numba", "min_backward")), _HELD),
+    ("triton", "softmax_backward"): {**_FUSED, **_SPLIT},
+    ("triton", "min_backward"): {**_FUSED, **_SPLIT, "fused_bits": "fused"},
+    ("cupy", "softmax_backward"): {**_FUSED, "split_grid": "online"},
+    **dict.fromkeys((("cupy", "min_backward"), ("numba", "softmax_backward"), ("numba", "min_backward")), _FUSED),
     ("cupy", "softmax"): {
         **dict.fromkeys([f"columns_{of}" for of in ("grid", "cluster", "flat", "ragged")], "columns"),
         **dict.fromkeys(("multi_row_shared", "multi_row_thread"), "multi_row_lanes"),
@@ -47,7 +47,7 @@ FORMER = {
 
 
 def current_id(id: str) -> str:
-    """The id of the form that does the work of one. It is the id itself, unless that form is gone.
+    """Return the id of the form that replaces a removed one. For a form that still exists, return its own id.
 
     >>> current_id("gluon/softmax/multi_row_tile"), current_id("torch/softmax/eager")
     ('gluon/softmax/fused', 'torch/softmax/eager')

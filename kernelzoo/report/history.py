@@ -1,6 +1,6 @@
 """Speed changes over the results of many commits.
 
-Each row is compared with the last run at which its time had changed. So small steps are found once they add up.
+Each row is compared with the run of its previous change. So small steps are found once they add up.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelzoo.measure.statistics import Verdict, verdict
-from kernelzoo.report.compare import Comparison, by_current_id, compare, one_card
+from kernelzoo.report.compare import Comparison, by_current_id, compare, same_card
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Group, Problem, ResultsError, Row, Run
 
@@ -20,31 +20,31 @@ class Step:
     """The run at which an implementation's time on a problem changed, and the run of its previous change."""
 
     comparison: Comparison
-    """The run of this change over that of the previous change."""
+    """The row of this run compared with that of the previous change's run."""
     verdict: Verdict
     of_baseline: float | None
-    """The baseline's time ratio between the same two runs, which shows changes of the machine or torch."""
+    """The baseline's time ratio between the same two runs. It shows changes of the machine or torch."""
     last: bool
     """Whether no later run measured the row."""
 
     @property
     def relative(self) -> float | None:
-        """Now over before, relative to the baseline's change."""
+        """The time ratio divided by the baseline's."""
         return None if self.of_baseline is None else self.comparison.ratio / self.of_baseline
 
 
 @dataclass(frozen=True)
 class Point:
-    """One run: what it measured again, and what had changed."""
+    """One run, with the number of its results and its changes."""
 
     run: Run
     label: str
     """The device, clock and state of the cache."""
     results: int
     again: int
-    """Results that an earlier run has too."""
-    untold: int
-    """How many of these can't be compared: no samples, disturbed, or of another card."""
+    """The number of results that an earlier run has too."""
+    not_comparable: int
+    """The number of these that can't be compared: they have too few samples, were disturbed, or are of another card."""
     steps: tuple[Step, ...]
 
     def count(self, kind: Verdict) -> int:
@@ -52,10 +52,10 @@ class Point:
 
 
 def history(paths: Sequence[Path], by: float, op: Sequence[str] = ()) -> list[Point]:
-    """The runs, by device and then by date.
+    """Return the runs of each device, clock and cache, by date.
 
-    A change is one whose whole interval lies beyond ``by``, such as 0.05. ``op``: these operations only. Raises
-    ResultsError for a file that can't be read, and if no two runs measured the same.
+    A row has changed if its whole interval lies beyond ``by``, such as 0.05. ``op``: these operations only. Raises
+    ResultsError for a file that can't be read, and if no two runs measured the same row.
     """
     if len(paths) < 2:
         raise ResultsError("a history needs the results files of at least two runs")
@@ -70,7 +70,7 @@ def history(paths: Sequence[Path], by: float, op: Sequence[str] = ()) -> list[Po
 
 
 def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Point]:
-    """The runs of one device, clock and state of the cache."""
+    """Return the runs of one device, clock and state of the cache."""
     ordered = sorted(groups, key=lambda group: group.rows[0].run.date)  # stable: the given order for equal dates
     runs = [[row for row in group.rows if not ops or row.op in ops] for group in ordered]
     measured: list[dict[Key, Row]] = [by_current_id(rows) for rows in runs]
@@ -78,19 +78,19 @@ def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Poin
     since: dict[Key, tuple[int, Row]] = {}
     points = []
     for place, rows in enumerate(measured):
-        steps, again, untold = list[Step](), 0, 0
+        steps, again, not_comparable = list[Step](), 0, 0
         for key, row in rows.items():
             if key not in since:
                 since[key] = place, row
                 continue
             again += 1
             start, old = since[key]
-            if not one_card(row, old):
-                untold += 1
+            if not same_card(row, old):
+                not_comparable += 1
                 continue
             found = compare(row, old)
             if found.interval is None or found.disturbed:
-                untold += 1
+                not_comparable += 1
                 continue
             told = verdict(found.interval, margin=by)
             if told in (Verdict.FASTER, Verdict.SLOWER):
@@ -101,5 +101,5 @@ def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Poin
                 since[key] = place, row
         if rows:
             run = next(iter(rows.values())).run
-            points.append(Point(run, ordered[place].label, len(rows), again, untold, tuple(steps)))
+            points.append(Point(run, ordered[place].label, len(rows), again, not_comparable, tuple(steps)))
     return points

@@ -48,9 +48,9 @@ class Look:
 
 
 def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
-    """A look for each implementation, by id. It depends only on the set of implementations.
+    """Return a look for each implementation, by id. It depends only on the set of implementations.
 
-    Two of one operation differ in symbol, or in lightness. That holds for up to 66 implementations; later ones repeat.
+    Two of one operation differ in symbol or in lightness, for up to 66 implementations. Later looks repeat.
     """
     ids = sorted(
         {(row.op, row.backend, row.variant) for row in rows},
@@ -64,7 +64,7 @@ def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
         taken: set[tuple[str, int]] = set()
         for _, backend, variant in of_op:
             turned = [SYMBOLS[(turns[backend] + place) % len(SYMBOLS)] for place in range(len(SYMBOLS))]
-            pairs = [(symbol, shade) for shade in SHADES for symbol in turned]  # each backend begins with another
+            pairs = [(symbol, shade) for shade in SHADES for symbol in turned]  # a backend's own first symbol
             pair = next((pair for pair in pairs if pair not in taken), pairs[len(found) % len(pairs)])
             taken.add(pair)
             found[f"{backend}/{op}/{variant}"] = Look(colours[backend][pair[1]], pair[0])
@@ -72,5 +72,5 @@ def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
 
 
 def by_length(problems: Iterable[Problem]) -> list[Problem]:
-    """Short rows before long ones: length says more about a kernel's speed than the number of rows."""
+    """Sort problems by row length first, which says more about a kernel's speed than the number of rows."""
     return sorted(problems, key=lambda problem: (problem.length, math.prod(problem.shape), problem))

@@ -16,13 +16,13 @@ NOTES = {
     TILDE: "disturbed by other work or a changed clock. Stop other programs (kernelzoo doctor names suspects) and "
     "measure again before you rank these.",
 }
-"""The meaning of each mark, in the order in which marks stand."""
+"""The meaning of each mark, in the order in which marks are printed."""
 
 _MARKS = {BREAKS: DAGGER, DISTURBED: TILDE}
 
 
 def marks(flags: Iterable[str]) -> list[str]:
-    """The marks of a result's flags. Some flags have none."""
+    """Return the marks of a result's flags. Some flags have no mark."""
     found = {_MARKS[flag] for flag in flags if flag in _MARKS}
     return [mark for mark in NOTES if mark in found]
 
@@ -32,12 +32,12 @@ def marked(text: str, flags: Iterable[str]) -> str:
 
 
 def unmarked(flags: Iterable[str]) -> list[str]:
-    """The flags without a mark."""
+    """Return the flags that have no mark."""
     return [flag for flag in flags if flag not in _MARKS]
 
 
 def costs(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """A line for each choice of the baseline's backend that is another form, and slower, since the contract asks so."""
+    """Return a line for each torch chooser that ran another, slower form than the baseline to keep the contract."""
     found: dict[tuple[str, str], None] = {}
     for id, form in rows:
         backend, op, _ = id.split("/")
@@ -51,7 +51,7 @@ def costs(rows: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def lines(results: Sequence[Collection[str]]) -> list[str]:
-    """A line for each mark in the results. It has the number of marked results, unless all are."""
+    """Return a line for each mark in the results. It gives the number of marked results, unless all are marked."""
     found = []
     for mark, note in NOTES.items():
         count = sum(mark in marks for marks in results)
@@ -62,7 +62,7 @@ def lines(results: Sequence[Collection[str]]) -> list[str]:
 
 
 def energy_resolution(energies: Iterable[Energy | None]) -> str:
-    """What was measured and how finely, as text; empty without any energy."""
+    """Say what the energy covers, and with which resolution. The text is empty without any energy."""
     known = [energy for energy in energies if energy is not None]
     if not known:
         return ""
@@ -76,7 +76,7 @@ def energy_resolution(energies: Iterable[Energy | None]) -> str:
 
 
 def energy(energies: Iterable[Energy | None], baseline: str) -> list[str]:
-    """The footer of a table with columns of energy; none without any."""
+    """Return the footer of a table with columns of energy, or [] without any energy."""
     words = energy_resolution(energies)
     columns = f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}."
     return [f"{columns} `J/GB` is the energy divided by the necessary bytes. {words}"] if words else []

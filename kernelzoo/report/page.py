@@ -29,7 +29,7 @@ OURS = ("state.js", "charts.js", "tables.js", "page.js")
 
 
 UNITS = {"mhz": " MHz", "c": " °C", "w": " W", "s": " s"}
-"""The unit of a state of the device, by the end of its name."""
+"""The unit of a fact about the device's state, by the end of the fact's name."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Part:
 
 
 def write_page(results: Results, path: Path, *, against: Results | None = None, title: str) -> None:
-    """Write the whole report of ``results`` into one file, with the changes since ``against``.
+    """Write the whole report of ``results`` into one file, with the changes since the results ``against``.
 
     The same results give the same file. Raises OSError if it can't be written.
     """
@@ -58,16 +58,16 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
     html = environment.from_string(_file("page.html")).render(
         title=printable(title),
         baseline=results.baseline,
-        data=explorer.packed(data),
+        data=explorer.pack(data),
         explored=bool(data["groups"]),
         parts=[_part(group, slug) for group, slug in zip(results.groups, results.slugs(), strict=True)],
         cards=[
             replace(made, caption=said, op=said.rpartition(": ")[0]) for said, made in cards.tables(results).items()
         ],
         cards_note=cards.NOTE,
-        breaking=_captioned(result_tables.breaking_table(results), "Timed although it breaks the contract"),
+        breaking=_with_caption(result_tables.breaking_table(results), "Timed although it breaks the contract"),
         breaking_note=sections.BREAKING_NOTE,
-        failures=_captioned(result_tables.failure_table(results), "Without a result, and why"),
+        failures=_with_caption(result_tables.failure_table(results), "Without a result, and why"),
         differing=results.differing(),
         differing_note=sections.DIFFERING_NOTE,
         against=None if against is None else differences(results, against),
@@ -81,13 +81,13 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
 
 
 def _body(table: Table) -> Markup:
-    """The rows as HTML; the first cell of each is its heading. The template would be too slow for 100 000 cells."""
+    """Return the rows as HTML. The first cell is a row's heading. The template would be too slow for 100 000 cells."""
     lines = (f"<tr>{_html(row[0], 0)}{''.join(map(_html, row[1:]))}</tr>\n" for row in table.rows)
     return Markup("".join(lines))
 
 
 def _heads(table: Table) -> list[tuple[str, bool]]:
-    """Each header, and whether its column holds numbers."""
+    """Return each header, and whether its column has numbers."""
     first = table.rows[0] if table.rows else [Cell("")] * len(table.headers)
     return [(text, "number" in _kind(cell, i)) for i, (text, cell) in enumerate(zip(table.headers, first, strict=True))]
 
@@ -141,7 +141,7 @@ def _runs(group: Group) -> Table:
 
 
 def _conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
-    """The device's state over all rows, by name: the range of numbers, or all texts."""
+    """Return the device's state over all rows, by name: the range of numbers, or all texts."""
     found: dict[str, set[str | float]] = {}
     for row in rows:
         for name, value in row.condition:
@@ -167,6 +167,6 @@ def _summary(group: Group, op: str) -> Table:
     return replace(table, caption=f"{op}: the fastest first", op=op)
 
 
-def _captioned(table: Table, caption: str) -> Table | None:
-    """The table with a caption; None for an empty one."""
+def _with_caption(table: Table, caption: str) -> Table | None:
+    """Return the table with a caption, or None if it is empty."""
     return replace(table, caption=caption) if table.rows else None

@@ -1,4 +1,4 @@
-"""The page's part about changes since an older run."""
+"""The part of the page about changes since an older run."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from kernelzoo.report.results import Group, Results, Row, geometric_mean
 from kernelzoo.report.table import WORDS, Cell, Table, known, ratio_text
 
 FEW = 25
-"""Lines of the table of the largest changes. A second table, closed at first, has all."""
+"""The most lines of the table of the largest changes. A second table, closed at first, has all."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +27,15 @@ class Difference:
 
 
 def differences(new: Results, old: Results) -> tuple[Sequence[str], Sequence[Difference]]:
-    """What can't be compared, as text, and the changes of the rest."""
+    """Return texts on groups that can't be compared, and the changes of the other groups."""
     found = compare.changes(new, old)
-    alone = [
+    unmatched = [
         f"{group.label}: only in the {name} results"
         for name, groups, others in (("newer", new.groups, old.groups), ("older", old.groups, new.groups))
         for group in groups
         if group.label not in {other.label for other in others}
     ]
-    return alone, [_difference(change) for change in found]
+    return unmatched, [_difference(change) for change in found]
 
 
 def _difference(change: Change) -> Difference:
@@ -71,7 +71,7 @@ def _by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 
 def _differing(change: Change) -> Table | None:
-    """What differs between the two runs besides the results."""
+    """Return the facts, such as versions, that differ between the two runs; None if all agree."""
 
     def facts(group: Group) -> dict[str, str]:
         runs = [run for run, _ in group.runs()]

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import notes
 from kernelzoo.report.compare import changes, to_baseline
-from kernelzoo.report.result_tables import covered, failure_table, marks_of, ranked
+from kernelzoo.report.result_tables import coverage, failure_table, marks_of, ranked
 from kernelzoo.report.results import Results, Row, Selection, geometric_mean
 from kernelzoo.report.table import BLANK, Cell, Table, escape, ratio_text, significant
 
 MOST = 25
-"""Lines of a table. Of more results, a line for each implementation counts the verdicts."""
+"""The most lines of a table. If there are more results, each implementation has one line, which counts verdicts."""
 
 
 def markdown(results: Results, against: Results | None = None) -> str:
-    """The whole text. ``against``: older results, to say what is slower or faster since."""
+    """Return the whole text. ``against``: older results, to say what has become slower or faster."""
     parts = [] if against is None else list(_since(results, against))
     for group in results.groups:
         for op in group.operations():
@@ -46,7 +46,7 @@ def _each(selection: Selection) -> Table:
 
 
 def _counted(selection: Selection) -> Table:
-    """A line for each implementation: the mean ratio, and how often each verdict was given."""
+    """A line for each implementation: the mean ratio, and the number of each verdict."""
     compared = to_baseline(selection)
     verdicts = Verdict.FASTER, Verdict.SAME, Verdict.SLOWER, Verdict.UNCLEAR
 
@@ -57,7 +57,7 @@ def _counted(selection: Selection) -> Table:
         )
         counts = [Cell(str(found[verdict])) if found else BLANK for verdict in verdicts]
         told = BLANK if mean is None else Cell(ratio_text(mean))
-        return [Cell(rows[0].id + marks_of(rows, counted=True)), told, *counts, Cell(covered(rows, selection))]
+        return [Cell(rows[0].id + marks_of(rows, counted=True)), told, *counts, Cell(coverage(rows, selection))]
 
     taken = {name: selection.of(name) for name in selection.names}
     order = ranked(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
@@ -66,7 +66,7 @@ def _counted(selection: Selection) -> Table:
 
 
 def _since(new: Results, old: Results) -> Iterator[str]:
-    """What is slower or faster than in the older results."""
+    """Yield paragraphs on what is slower or faster than in the older results."""
     found = changes(new, old)
     if not any(change.comparisons for change in found):
         yield "Nothing can be compared with the older results: no row has the same problem, device, clock and cache."

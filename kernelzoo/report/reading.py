@@ -36,9 +36,9 @@ class NoTimesError(ResultsError):
 
 
 def load(paths: Iterable[str | Path]) -> Results:
-    """Read results files. If several runs measured the same, the newest counts. Raises ResultsError.
+    """Read results files. If several runs measured the same row, the newest counts. Raises ResultsError.
 
-    Records of bench/counters.py may be among them, and belong to the rows of the other files.
+    Records of bench/counters.py may be among the files. Their counts belong to the rows of the other files.
     """
     newest: dict[Key, dict[tuple[str, Problem], Row]] = {}
     repeated: dict[Key, int] = {}
@@ -134,7 +134,7 @@ def _read(path: Path) -> _File:
 
 
 def _counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str, str, str], Counters]:
-    """A profiler's counts for each launch, by device, id and problem."""
+    """Return a profiler's counts for each launch, by device, id and problem."""
     found = {}
     try:
         device = printable(record["environment"]["device"])
@@ -148,7 +148,7 @@ def _counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str, str, 
 
 
 def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:
-    """The backend, op, variant and problem of an entry. Raises ResultsError where they contradict each other."""
+    """Return the backend, op, variant and problem of an entry. Raises ResultsError if they contradict each other."""
     id, shape, dim = entry["id"], entry["shape"], entry["dim"]
     backend, op, variant = id.split("/")
     for key, part in (("backend", backend), ("op", op), ("variant", variant)):
@@ -160,7 +160,7 @@ def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Probl
 
 
 def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where: str) -> Row:
-    """The row of an entry that fits the schema. Raises ResultsError if its fields contradict each other."""
+    """Return the row of an entry that fits the schema. Raises ResultsError if its fields contradict each other."""
     extra, stats = entry["extra_info"], entry["stats"]
     id = f"{extra['backend']}/{extra['op']}/{extra['variant']}"
     if extra["id"] != id:
@@ -218,11 +218,11 @@ _TEXTS = ("form", "device", "clock", "clock_detail", "shape_set", "race", "break
 _ENERGY = tuple(field.name for field in fields(Energy) if field.name != "unknown")
 
 ROUNDED = 1e-3
-"""Figures within this share are equal, since files hold five digits."""
+"""Two figures count as equal within this share, since files have five digits."""
 
 
 def _differing(said: Mapping[str, Any], ours: Mapping[str, float | None]) -> Iterator[str]:
-    """Where a file's summary contradicts its samples."""
+    """Yield a text for each figure of a file's summary that contradicts its samples."""
     for name, figure in said.items():
         found = ours[name]
         if not isinstance(figure, int | float) or found is None:
@@ -237,7 +237,7 @@ def _float(value: float | None) -> float | None:
 
 
 def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str | float]]:
-    """The texts, numbers and booleans of a nested object, by name."""
+    """Yield the texts, numbers and booleans of a nested object, by name."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _leaves(inner, printable(key))
@@ -255,14 +255,14 @@ def _gpu(value: object) -> str:
 
 
 def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
-    """Split a group's rows by card where several cards measured one problem, since ratios are within one card.
+    """Split a group's rows by card if several cards measured one problem. A ratio needs times of one card.
 
-    The baseline's card keeps the group, or else the first. A row measured again stands beside another card's.
+    The baseline's card, or else the first, keeps the group. A row measured again may join another card's rows.
     """
     cards: dict[tuple[str, Problem], str] = {}
-    for row in sorted(rows, key=lambda row: row.name != BASELINE):  # stable
+    for row in sorted(rows, key=lambda row: row.name != BASELINE):  # stable, so the others stay in order
         cards.setdefault((row.op, row.problem), row.card)
-        cards[row.op, row.problem] = cards[row.op, row.problem] or row.card  # a file without a card may be of any
+        cards[row.op, row.problem] = cards[row.op, row.problem] or row.card  # a row without a card may be of any
     found: dict[Key, list[Row]] = {key: []}
     for row in rows:
         apart = row.card not in ("", cards[row.op, row.problem])
@@ -271,7 +271,7 @@ def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
 
 
 def _again(one: Mapping[str, Any]) -> tuple[str, str]:
-    """Backends that were measured later, with the date; and torch's time then over its earlier time."""
+    """Return the backends measured again, and a text with the date and torch's time then / its earlier time."""
     mean, least, most = (float(one["yardstick"][name]) for name in ("mean", "least", "most"))
     took = f"took {mean:.3f} of its earlier time in the mean, {least:.2f} to {most:.2f}"
     return ", ".join(map(printable, one["backends"])), f"{printable(one['datetime'])}, while torch/eager {took}"

@@ -10,15 +10,15 @@ from kernelzoo.report.results import OUTCOMES, Failure, Problem, Results, Row, S
 from kernelzoo.report.table import BLANK, Cell, Table, digits, known, significant
 
 LONG = 1000
-"""Most characters of a reason."""
+"""The most characters of a reason."""
 
 FEW = 12
-"""Most problems named beside a reason."""
+"""The most problems named beside a reason."""
 
 VALUES = re.compile(
     r", in rows of [^:]*|torch\.\w+|[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)\b(?: to [-+]?\d\S*)?|[(),]"
 )
-"""Parts in which reasons of one kind differ: numbers, places, dtypes and special values."""
+"""A pattern of the parts in which reasons of one kind differ: numbers, places, dtypes and special values."""
 
 UNRANKED = "Implementations with fewer problems are unranked; `best ranked` is the best mean on the same problems."
 
@@ -28,11 +28,10 @@ def ranked(
     mean: Callable[[Sequence[Row]], float | None],
     best: Callable[[Iterable[float]], float] = min,
 ) -> dict[str, float | None]:
-    """The names in the order of ranked tables: those that took all problems, by their mean. Unranked ones follow, by
-    their number of problems and name.
+    """Rank the names that took all problems by their mean. Unranked names follow, by number of problems and name.
 
-    ``best``: min or max. The value of an unranked name is the best ranked mean on its problems, without contract
-    breakers. The value of a ranked name is None.
+    ``best``: min or max. The value of a ranked name is None. The value of an unranked name is the best mean of a ranked
+    name on its problems. For this, names that break the contract don't count.
     """
     every = {row.problem for rows in taken.values() for row in rows}
     means = {name: mean(rows) for name, rows in taken.items() if len(rows) == len(every)}
@@ -68,14 +67,14 @@ def summary_table(selection: Selection) -> Table:
             cells += [known(selection.mean_energy_ratio(name)), known(per_gb, digits)]
         if with_submit:
             cells.append(known(selection.median_submit_us(name), significant))
-        return [*cells, Cell(covered(rows, selection, names[name]))]
+        return [*cells, Cell(coverage(rows, selection, names[name]))]
 
-    spare = _spare(selection, "host submit, µs", "J/GB", "of limit")
+    spare = _droppable(selection, "host submit, µs", "J/GB", "of limit")
     return Table(headers, [line(name) for name in names], spare=spare)
 
 
-def covered(rows: Sequence[Row], selection: Selection, there: float | None = None) -> str:
-    """The number of problems with rows, how many of them are disturbed, and the best ranked mean there."""
+def coverage(rows: Sequence[Row], selection: Selection, there: float | None = None) -> str:
+    """Say how many problems have rows, how many rows are disturbed, and the best ranked mean there."""
     disturbed = sum(TILDE in row.marks for row in rows)
     told = f"{len(rows)} of {len(selection.problems)}" + (f", {disturbed} {TILDE}" if disturbed else "")
     return told if there is None else f"{told}; best ranked {there:.2f}"
@@ -83,13 +82,13 @@ def covered(rows: Sequence[Row], selection: Selection, there: float | None = Non
 
 def _by_ratio(selection: Selection) -> dict[str, float | None]:
     taken = {name: selection.of(name) for name in selection.names}
-    if not selection.of(selection.baseline):  # of their times then
+    if not selection.of(selection.baseline):  # without a baseline, rank by time
         return dict.fromkeys(ranked(taken, lambda rows: geometric_mean(row.seconds for row in rows)))
     return ranked(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
 
 
-def _spare(selection: Selection, *others: str) -> list[str]:
-    """The columns to drop first. They include the number of problems unless some line is unranked."""
+def _droppable(selection: Selection, *others: str) -> list[str]:
+    """Return the columns to drop first. They include the number of problems unless a line is unranked."""
     partial = len(selection.rows) < len(selection.names) * len(selection.problems)
     return [*others, *["problems"] * (not partial)]
 
@@ -115,7 +114,7 @@ def ratio_table(selection: Selection) -> Table | None:
 
 
 def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
-    """Times and GB/s, with a line for each shape and a column for each implementation."""
+    """A table of times and GB/s, with a line for each shape and a column for each implementation."""
 
     def line(problem: Problem) -> list[Cell]:
         rows = [selection.cells.get((problem, name)) for name in selection.names]
@@ -127,7 +126,7 @@ def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
 
 
 def breaking_table(results: Results) -> Table:
-    """What was timed although it breaks the contract, with a line for each implementation."""
+    """A line for each implementation that was timed although it breaks the contract."""
     found: dict[str, list[Row]] = {}
     for group in results.groups:
         for row in group.rows:
@@ -138,7 +137,7 @@ def breaking_table(results: Results) -> Table:
 
 
 def failure_table(results: Results) -> Table:
-    """A line for each reason why something has no time, the worst outcome first. Reasons differ by more than values."""
+    """A line for each reason of a missing time, the worst outcome first. Reasons that differ only in values are one."""
     found: dict[tuple[str, str], list[Failure]] = {}
     for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
         words = failure.reason.replace(failure.id, "").replace(failure.id.replace(f"/{failure.op}/", "/"), "")
@@ -168,7 +167,7 @@ def _some(problems: list[str]) -> str:
 
 
 def call_table(selection: Selection) -> Table:
-    """Whole calls, with a line for each implementation, in the order of :func:`ranked` by ratio to the baseline."""
+    """A line for each implementation with its whole calls, in the order of :func:`ranked` by ratio to the baseline."""
     lines = []
     for name, there in _by_ratio(selection).items():
         rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)
@@ -182,11 +181,11 @@ def call_table(selection: Selection) -> Table:
                 BLANK if worst is None else Cell(at.problem.title),
                 Cell(significant(statistics.median(row.microseconds for row in rows))),
                 known(submit, significant),
-                Cell(covered(rows, selection, there)),
+                Cell(coverage(rows, selection, there)),
             ]
         )
     headers = ["implementation", f"call / {selection.baseline}", "worst", "at", "call, µs", "host submit, µs"]
-    return Table([*headers, "problems"], lines, spare=_spare(selection, "host submit, µs", "at", "call, µs"))
+    return Table([*headers, "problems"], lines, spare=_droppable(selection, "host submit, µs", "at", "call, µs"))
 
 
 def submit_table(selection: Selection) -> Table:
@@ -204,9 +203,9 @@ def submit_table(selection: Selection) -> Table:
 
 
 def marks_of(rows: Iterable[Row], *, counted: bool = False) -> str:
-    """The marks of any of these rows. Disturbed ones are left out where a column of :func:`covered` counts them."""
-    borne = {mark for row in rows for mark in row.marks} - ({TILDE} if counted else set())
-    return "".join(f" {mark}" for mark in (DAGGER, TILDE) if mark in borne)
+    """Return the marks that any of these rows has. Use ``counted`` if :func:`coverage` counts the disturbed rows."""
+    found = {mark for row in rows for mark in row.marks} - ({TILDE} if counted else set())
+    return "".join(f" {mark}" for mark in (DAGGER, TILDE) if mark in found)
 
 
 def _time(row: Row) -> str:

@@ -28,7 +28,7 @@ class ResultsError(KernelZooError, ValueError):
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """The problem of a launch. Its order (rank, axis, size) is that of every table."""
+    """The problem of a launch. Every table sorts problems by rank, axis and size."""
 
     rank: int = field(init=False, repr=False)
     dim: int
@@ -38,7 +38,7 @@ class Problem:
     axes: tuple[tuple[str, int], ...] = ()
     """All axes with their names, for an operation that is not by rows."""
     scalars: tuple[tuple[str, Any], ...] = ()
-    """Scalars that are not at their default."""
+    """Scalars that differ from their default."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rank", len(self.shape))
@@ -50,7 +50,7 @@ class Problem:
 
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> Self:
-        """The problem of an entry of a results file."""
+        """Return the problem of an entry of a results file."""
         axes, scalars = (tuple(entry.get(key, {}).items()) for key in ("axes", "scalars"))
         shape = tuple(entry["shape"])
         return cls(entry["dim"] % len(shape), shape, entry["dtype"], axes, scalars)
@@ -70,7 +70,7 @@ class Problem:
 
     @property
     def length(self) -> int:
-        """Length of the reduced axis."""
+        """The length of the reduced axis."""
         return self.shape[self.dim]
 
 
@@ -82,17 +82,17 @@ class Run:
     date: str
     commit: str
     again: tuple[tuple[str, str], ...] = ()
-    """Backends whose rows were measured later (bench/again.py): their names with the date, and what torch took then."""
+    """Backends measured again later (bench/again.py): their names, and a text with the date and torch's time then."""
 
     @property
     def minute(self) -> str:
-        """The date and time, less seconds."""
+        """The date and time without seconds."""
         return self.date.replace("T", " ")[:16] or "unknown"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one implementation on one problem."""
+    """The outcome of one implementation on one problem."""
 
     run: Run
     backend: str
@@ -115,7 +115,7 @@ class Row(Result):
     """One implementation timed on one problem."""
 
     form: str
-    """The id of the form that ran; for ``auto`` the one it chose. Empty where unknown."""
+    """The id of the form that ran; for ``auto`` the one it chose. Empty if unknown."""
     seconds: float
     """Median time of one launch."""
     bytes: int
@@ -128,13 +128,13 @@ class Row(Result):
     submit_us: float | None
     """The host's time to submit one launch."""
     ceiling_gb_per_s: float | None
-    """The best bandwidth in the same run: of a copy or a read, as for the operation."""
+    """The best bandwidth measured in the same run, of a copy or a read, whichever resembles the operation."""
     floor_us: float | None
     """The time of the smallest launch."""
     copy_us: float | None
-    """Time of a copy of the same data in the same rounds; None where fewer bytes are written than read."""
+    """The time of a copy of the same data in the same rounds. None if the operation writes less than it reads."""
     of_limit: float | None
-    """Share of the device's limit reached; None without a measured ceiling, or with a hot cache."""
+    """The share of the device's limit reached; None without a measured ceiling, or with a hot cache."""
     shape_set: str
     versions: tuple[tuple[str, str], ...]
     samples: int
@@ -145,14 +145,14 @@ class Row(Result):
     race: str
     """Rows with the same file and race were measured in the same rounds, so their samples are paired."""
     repeated_rounds: int
-    """Rounds of the race that were repeated because the device was disturbed."""
+    """The number of rounds of the race that were repeated because the device was disturbed."""
     first_call_ms: float | None
     cupti_us: float | None
-    """Time of one launch by the profiler's clock."""
+    """The time of one launch by the profiler's clock."""
     flags: tuple[str, ...]
     """Caveats of this time, for example that the host can't keep up."""
     breaks: str
-    """How it breaks the contract, if it was timed on request; else empty."""
+    """How it breaks the contract, if it was timed on request all the same; else empty."""
     condition: tuple[tuple[str, str | float], ...]
     """The device's state around the race (clocks, temperature), by name. A name may occur twice."""
     energy: Energy | None = None
@@ -160,15 +160,15 @@ class Row(Result):
     gpu: str = ""
     """The UUID of the card; empty if not in the file."""
     beside: str = ""
-    """The card beside whose rows it stands, if it was measured again on another card of the model."""
+    """If it was measured again on another card of the same model: the card whose rows it joins."""
     table: str = ""
     """The launch table it was bound with; empty if not in the file."""
     differs: tuple[str, ...] = ()
-    """Where the file's summary contradicts its samples, as text. The row has what the samples give."""
+    """Texts on where the file's summary contradicts its samples. The row's numbers are from the samples."""
 
     @property
     def card(self) -> str:
-        """The card of its group."""
+        """The card whose rows share its group."""
         return self.beside or self.gpu
 
     @property
@@ -178,7 +178,7 @@ class Row(Result):
 
     @property
     def marks(self) -> list[str]:
-        """See :mod:`kernelzoo.report.notes`."""
+        """The marks of the row's flags; see :mod:`kernelzoo.report.notes`."""
         return notes.marks([*([BREAKS] if self.breaks else []), *self.flags])
 
     @property
@@ -196,7 +196,7 @@ class Row(Result):
 
     @property
     def j_per_gb(self) -> float | None:
-        """Energy per byte that the operation must move."""
+        """The energy per byte that the operation must move."""
         return None if self.energy is None else 1e6 * self.energy.launch_mj / self.bytes
 
 
@@ -205,8 +205,8 @@ class Failure(Result):
     """An implementation without a time on one problem, and why."""
 
     outcome: str
-    """``"refused"``: it can't take the problem, which is no fault. ``"wrong"``: its result is. ``"failed"``: it raised
-    an error, crashed or hung."""
+    """``"refused"``: it can't take the problem, which is no fault. ``"wrong"``: its result is wrong. ``"failed"``: it
+    raised an error, crashed or hung."""
     reason: str
 
 
@@ -234,16 +234,16 @@ class Selection:
         return {(row.problem, row.name): row for row in self.rows}
 
     def of(self, name: str) -> list[Row]:
-        """The rows of one implementation, in the order of the problems."""
+        """Return the rows of one implementation, in the order of the problems."""
         return [self.cells[problem, name] for problem in self.problems if (problem, name) in self.cells]
 
     def ratio(self, row: Row) -> float | None:
-        """Its time over the baseline's on the same problem (below 1 is faster); None without a baseline."""
+        """Return the row's time / the baseline's on the same problem: below 1 is faster. None without a baseline."""
         base = self.cells.get((row.problem, self.baseline))
         return None if base is None else row.seconds / base.seconds
 
     def energy_ratio(self, row: Row) -> float | None:
-        """Its energy over the baseline's on the same problem (below 1 is less); None if either is unknown."""
+        """Return the row's energy / the baseline's on the same problem: below 1 is better. None if one is unknown."""
         base = self.cells.get((row.problem, self.baseline))
         if row.energy is None or base is None or base.energy is None:
             return None
@@ -263,21 +263,21 @@ class Selection:
 
     @property
     def ceiling(self) -> float | None:
-        """The measured bandwidth; of several runs, the median."""
+        """The measured bandwidth, or the median of several runs."""
         return median(row.ceiling_gb_per_s for row in self.rows)
 
     def sweep(self) -> list[Problem]:
-        """The matrices of the row count with the most column counts: the points of the standard figure."""
+        """Return the points of the standard figure: the matrices of the row count with the most column counts."""
         return max(self._by_row_count().values(), key=len, default=[])
 
     @cached_property
     def is_sweep(self) -> bool:
-        """Whether a curve over columns represents the results: enough points at one row count, and most problems."""
+        """Whether a curve over columns represents the results: it has enough points, and at least half the problems."""
         points = len(self.sweep())
         return points >= SWEEP and 2 * points >= len(self.problems)
 
     def readable(self) -> list[Problem]:
-        """The problems for a table read at a glance. Of a long sweep it has the powers of two and the ends."""
+        """Return problems for a table read at a glance: of a long sweep, the powers of two and the ends."""
         hidden: set[Problem] = set()
         for problems in self._by_row_count().values():
             if len(problems) > READABLE:
@@ -290,7 +290,7 @@ class Selection:
         return [problem for problem in self.problems if problem not in hidden]
 
     def _by_row_count(self) -> dict[tuple[int, str], list[Problem]]:
-        """The matrices that are reduced along their columns, as those of a sweep are."""
+        """Group the matrices that are reduced along axis 1, as in a sweep, by row count and dtype."""
         found: dict[tuple[int, str], list[Problem]] = {}
         for problem in self.problems:
             if len(problem.shape) == 2 and problem.dim == 1 and not problem.axes:
@@ -315,7 +315,7 @@ class Group:
         return f"{self.device}, {self.clock} clock" + (", hot cache" if self.cache == "hot" else "")
 
     def runs(self) -> list[tuple[Run, list[Row]]]:
-        """The files of the rows, each with its rows."""
+        """Return each file with its rows."""
         found: dict[Run, list[Row]] = {}
         for row in self.rows:
             found.setdefault(row.run, []).append(row)
@@ -334,8 +334,8 @@ class Group:
         )
 
 
-SWEEP = 6  # least points of a curve
-READABLE = 10  # most lines of one sweep in a table, which then fits one screen with the other shapes
+SWEEP = 6  # the fewest points of a curve
+READABLE = 10  # the most lines of one sweep in a table, which then fits one screen with the other shapes
 
 
 Counters = tuple[tuple[str, str], ...]
@@ -354,7 +354,7 @@ class Results:
     """A profiler's counts by device, id and problem as text (``float32 (8, 8)``). Only the page shows them."""
 
     def relative_to(self, baseline: str) -> Self:
-        """The results with ratios to another ``backend/variant``. Raises ResultsError if it has no results."""
+        """Return the results with ratios to another ``backend/variant``. Raises ResultsError if it has no results."""
         known = {row.name for group in self.groups for row in group.rows}
         if baseline not in known:
             raise ResultsError(f"no results of {baseline!r} to take ratios to; known: {', '.join(sorted(known))}")
@@ -363,7 +363,7 @@ class Results:
         )
 
     def differing(self) -> list[str]:
-        """A line for each row whose file's summary contradicts its samples."""
+        """Return a line for each row whose file's summary contradicts its samples."""
         return [
             f"{row.run.file}: {row.id} on {row.problem.title}: {'; '.join(row.differs)}"
             for group in self.groups
@@ -372,7 +372,7 @@ class Results:
         ]
 
     def slugs(self) -> list[str]:
-        """A name for each group, for addresses and files, which stays when other results are added."""
+        """Return a name for each group, for addresses and files. It stays the same when other results are added."""
         made: list[str] = []
         for group in self.groups:
             slug = re.sub(r"[^a-z0-9]+", "-", group.label.lower()).strip("-")
@@ -383,12 +383,12 @@ class Results:
 
 
 def median(values: Iterable[float | None]) -> float | None:
-    """The median of the known values; None if there are none."""
+    """Return the median of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 
 
 def geometric_mean(values: Iterable[float | None]) -> float | None:
-    """The geometric mean of the known values; None if there are none."""
+    """Return the geometric mean of the known values, or None if there are none."""
     known = [value for value in values if value is not None]
     return math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None

@@ -1,4 +1,4 @@
-"""Results as plain rows and as JSON, for programs and tables of others."""
+"""Results as plain rows and as JSON, for other programs and tables."""
 
 import csv
 import html
@@ -17,11 +17,11 @@ from kernelzoo.report.results import Group, Problem, Result, Results, Row, Selec
 Json = dict[str, Any]
 
 SHOWN = 100
-"""Most rows that a notebook shows."""
+"""The most rows that a notebook shows."""
 
 
 class Rows(list[dict[str, Any]]):
-    """Dictionaries with the same keys, which a notebook shows as a table."""
+    """A list of dictionaries with the same keys, which a notebook shows as a table."""
 
     def _repr_html_(self) -> str:
         shown = [key for key in (self[0] if self else ()) if any(row[key] not in _UNSAID for row in self)]
@@ -44,14 +44,14 @@ def _text(value: Any) -> str:
 
 
 def read(*paths: str | Path) -> Rows:
-    """The rows of results files, each a dictionary with the same keys. A notebook shows them as a table.
+    """Read the rows of results files. Each is a dictionary with the same keys. A notebook shows them as a table.
 
     ``outcome`` is ``measured``, or ``refused``, ``wrong`` or ``failed`` with a ``reason``. ``seconds`` is the median of
     a launch. ``p10``, ``quartile_1``, ``quartile_3`` and ``p90`` are :func:`quantiles` of its samples, in seconds too.
-    ``of_limit`` is the share of the device's limit. What is unknown is None. If several runs measured the same, the
-    newest counts.
+    ``of_limit`` is limit / time, the share of the device's limit. Unknown values are None. If several runs measured the
+    same row, the newest counts.
 
-    Raises ResultsError for a file that holds no results.
+    Raises ResultsError for a file without results.
 
     >>> import kernelzoo
     >>> rows = kernelzoo.results.read("bench/results/h200-axes.json.gz")
@@ -65,7 +65,7 @@ def read(*paths: str | Path) -> Rows:
 
 
 def to_csv(rows: Sequence[dict[str, Any]]) -> str:
-    """The rows as CSV, with a line of names. What is no number or text is JSON."""
+    """Return the rows as CSV, with a header of names. Lists and dictionaries are JSON."""
     text = io.StringIO()
     table = csv.DictWriter(text, list(_EMPTY), lineterminator="\n")
     table.writeheader()
@@ -75,9 +75,9 @@ def to_csv(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def quantiles(times: Sequence[float], unit: float = 1.0) -> dict[str, float | None]:
-    """The tenth, 25th, 75th and 90th percentile of the times, in ``unit`` seconds; None for fewer than two.
+    """Return the 10th, 25th, 75th and 90th percentiles of the times, in ``unit`` seconds; None for fewer than two.
 
-    Between two samples it is interpolated. It never lies beyond them.
+    A percentile between two samples is interpolated. It never lies outside the range of the samples.
     """
     names = {"p10": 10, "quartile_1": 25, "quartile_3": 75, "p90": 90}
     if len(times) < 2:
@@ -92,7 +92,7 @@ _EMPTY: dict[str, Any] = dict.fromkeys(
         *("seconds", "p10", "quartile_1", "quartile_3", "p90", "samples", "bytes", "gb_per_s", "of_limit", "submit_us"),
         *("first_call_ms", "device", "clock", "cache", "flags", "breaks", "versions", "shape_set", "file", "date"),
     )
-) | {"reason": "", "breaks": ""}  # text in all rows or in few: a data frame learns a column's type from the first
+) | {"reason": "", "breaks": ""}  # "" rather than None: a data frame takes a column's type from the first rows
 
 
 def _of(one: Result) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def _measured(row: Row) -> dict[str, Any]:
 
 
 def document(results: Results) -> Json:
-    """Every group with its summary and rows, and everything without a result. A ratio is a time over the baseline's."""
+    """Return every group with its summary and rows, and all failures. A ratio is a time / that of the baseline."""
     return {
         "baseline": results.baseline,
         "groups": [_group(group) for group in results.groups],
@@ -147,7 +147,7 @@ def _group(group: Group) -> Json:
 
 
 def _summary(selection: Selection, name: str) -> Json:
-    """The means of one implementation and operation over its problems."""
+    """Return the means of one implementation and operation over its problems."""
     rows = selection.of(name)
     return {
         "id": rows[0].id,

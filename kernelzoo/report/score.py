@@ -1,4 +1,4 @@
-"""Scores over a map of problems: how near the limit each implementation is, and where it falls short or loses.
+"""Scores over a map of problems: how near implementations are to the limit, and where peers are faster.
 
 The *score* is the geometric mean of limit / time over the problems that an implementation takes. 1.00 is the best
 possible on the device.
@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kernelzoo.report.looks import OWN
 from kernelzoo.report.notes import DAGGER
-from kernelzoo.report.result_tables import covered, marks_of, ranked
+from kernelzoo.report.result_tables import coverage, marks_of, ranked
 from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
 from kernelzoo.report.table import BLANK, Cell, Table, known, significant
 
@@ -23,12 +23,12 @@ NEAR = 1.1
 ZOO, OTHERS, COPY = "best kernelzoo variant", "best peer", "a plain copy"
 ALL_OTHERS = f"{OTHERS}, with {DAGGER}"
 
-MOST_LINES = 40  # in a list of problems, the worst first
-WORST = 10  # worst cases against each side
+MOST_LINES = 40  # of a list of problems, the worst first
+WORST = 10  # the number of worst cases against the peer, and against the copy
 
 
 def score_table(group: Group, op: str) -> Table | None:
-    """Scores by implementation, then of the best variant, the best peer and a copy. None without limits."""
+    """A line for each implementation, the best variant, the best peer and a copy. None without limits."""
     selection = group.select(op)
     if not any(row.of_limit is not None for row in selection.rows):
         return None
@@ -39,7 +39,7 @@ def score_table(group: Group, op: str) -> Table | None:
     ]
     for label, best in sides(selection):
         lines.append(_score_line(label, list(best.values()), selection))
-    if copies := {row.problem: _copied(row) for row in selection.rows if row.copy_us and row.of_limit}:
+    if copies := {row.problem: _as_copy(row) for row in selection.rows if row.copy_us and row.of_limit}:
         lines.append(_score_line(COPY, list(copies.values()), selection))
     headers = ["implementation", "score", "even lengths", "odd lengths", "worst", "at", "problems"]
     return Table(headers, lines)
@@ -56,7 +56,7 @@ def shortfall_table(group: Group, op: str) -> Table | None:
     for row in sorted(short, key=lambda row: row.of_limit or 0)[:MOST_LINES]:
         autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in backends]
         shares = [known(None if auto is None else auto.of_limit) for auto in autos]
-        copied = BLANK if row.copy_us is None else known(_copied(row).of_limit)
+        copied = BLANK if row.copy_us is None else known(_as_copy(row).of_limit)
         lines.append([Cell(row.problem.title), _best(row), known(row.of_limit), *shares, *[copied] * with_copy])
     headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in backends)]
     headers += [COPY] * with_copy
@@ -94,7 +94,7 @@ def spread_table(group: Group, op: str) -> Table | None:
     kernels = {ZOO: list(dict(sides(selection)).get(ZOO, {}).values())}
     kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}
     lines = []
-    for label, base in _measures(selection):
+    for label, base in _references(selection):
         for name, rows in kernels.items():
             speeds = _speeds(rows, base)
             if speeds:
@@ -112,7 +112,7 @@ def worst_table(group: Group, op: str) -> Table | None:
     selection = group.select(op)
     zoo = dict(sides(selection)).get(ZOO, {})
     lines = []
-    for label, base in _measures(selection):
+    for label, base in _references(selection):
         speeds = _speeds(zoo.values(), base)
         for speed, row in speeds[:WORST]:
             other = Cell(significant(base[row.problem] * 1e6))
@@ -121,15 +121,15 @@ def worst_table(group: Group, op: str) -> Table | None:
     return Table(headers, lines) if lines else None
 
 
-def _measures(selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
-    """Seconds of the best peer that keeps the contract, and of a copy, by problem."""
+def _references(selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
+    """Yield the seconds by problem of the best peer that keeps the contract, and of a copy."""
     others = dict(sides(selection)).get(OTHERS, {})
     yield OTHERS, {problem: row.seconds for problem, row in others.items()}
     yield COPY, {row.problem: row.copy_us / 1e6 for row in selection.rows if row.copy_us}
 
 
 def _speeds(rows: Iterable[Row], base: Mapping[Problem, float]) -> list[tuple[float, Row]]:
-    """Speeds relative to a base, the slowest first."""
+    """Return speeds relative to ``base``, the slowest first."""
     speeds = [(base[row.problem] / row.seconds, row) for row in rows if row.problem in base]
     return sorted(speeds, key=lambda one: one[0])
 
@@ -156,7 +156,7 @@ def variant_table(group: Group, op: str) -> Table | None:
 
 
 def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
-    """The fastest row of each problem: of kernelzoo, of peers that keep the contract, and maybe of all peers."""
+    """Yield the fastest row of each problem: of kernelzoo, of peers that keep the contract, and perhaps of all."""
     own = _own_backends(selection)
     others = [row for row in selection.rows if row.backend not in own]
     found = [
@@ -174,7 +174,7 @@ def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
 
 
 def _own_backends(selection: Selection) -> list[str]:
-    """Built-in backends except the baseline's."""
+    """Return the built-in backends except the baseline's."""
     return sorted({row.backend for row in selection.rows} & set(OWN))
 
 
@@ -190,12 +190,12 @@ def _score_line(label: str, rows: Iterable[Row], selection: Selection, there: fl
         known(geometric_mean(odd)),
         known(None if worst is None else worst.of_limit),
         BLANK if worst is None else Cell(worst.problem.title),
-        Cell(covered(limited, selection, there)),
+        Cell(coverage(limited, selection, there)),
     ]
 
 
-def _copied(row: Row) -> Row:
-    """The row with the time of a plain copy of the same data as its own."""
+def _as_copy(row: Row) -> Row:
+    """Replace the row's time by that of a plain copy of the same data."""
     assert row.of_limit is not None and row.copy_us is not None
     share = row.of_limit * row.microseconds / row.copy_us
     return replace(row, seconds=row.copy_us / 1e6, of_limit=share)
@@ -206,5 +206,5 @@ def _timed(row: Row) -> tuple[Cell, Cell]:
 
 
 def _best(row: Row) -> Cell:
-    """The name, and the form that it chose if known."""
+    """The name, and the form that it chose, if known."""
     return Cell(" ".join([row.name, *([f"({row.chosen})"] if row.chosen else []), *row.marks]), id=row.id)

@@ -53,7 +53,7 @@ def ratios_note(baseline: str) -> str:
 
 
 def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], str]) -> str:
-    """The whole report. ``figures``: image file by label of the group, operation and dtype."""
+    """Return the whole report. ``figures``: image file by label of the group, operation and dtype."""
     parts = [f"# {escape(title)}", environment(results)]
     for group in results.groups:
         if group.clock in OF_CALLS:
@@ -86,7 +86,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
 
 
 def blocks(results: Results) -> dict[str, str]:
-    """Every block that these results can fill, by name."""
+    """Return every block that these results can fill, by name."""
     found: dict[str, list[str]] = {"summary": []}
     for group in results.groups:
         for name, parts in _blocks(group):
@@ -99,7 +99,7 @@ def blocks(results: Results) -> dict[str, str]:
 
 
 def _blocks(group: Group) -> Iterator[tuple[str, list[str]]]:
-    """The parts of one group, by the name of their block."""
+    """Yield the name of each block with its parts for one group."""
     if group.clock in OF_CALLS:
         yield group.clock, _calls(group) if group.clock == "call" else _submits(group)
         return
@@ -115,12 +115,12 @@ def _blocks(group: Group) -> Iterator[tuple[str, list[str]]]:
 
 
 def environment(results: Results) -> str:
-    """A line for each run: device, clock, versions and date."""
+    """Return a line for each run: device, clock, versions and date."""
     return "\n".join(line for group in results.groups for line in _environment(group))
 
 
 def terminal(results: Results, width: int = 0) -> str:
-    """Ratios to the baseline as plain text: a summary of each operation, and on the host every problem."""
+    """Return ratios to the baseline as plain text: a summary of each operation, and on the host every problem."""
 
     def prose(text: str) -> str:
         return "\n".join(wrapped(text, width or len(text)))
@@ -150,7 +150,7 @@ def terminal(results: Results, width: int = 0) -> str:
     return "\n\n".join(parts)
 
 
-MOST = 5  # such lines in the terminal; a report has all
+MOST = 5  # lines under this note in the terminal; a report has all
 DIFFERING_NOTE = "A file's summary contradicts its samples; all numbers here are from the samples."
 
 BREAKING_NOTE = (
@@ -160,7 +160,7 @@ BREAKING_NOTE = (
 
 
 def _calls(group: Group) -> list[str]:
-    """Whole calls: the means of each operation, and the ratio on every problem."""
+    """Show whole calls: the means of each operation, and the ratio on every problem."""
     parts = []
     for op in group.operations():
         selection = group.select(op)
@@ -171,7 +171,7 @@ def _calls(group: Group) -> list[str]:
 
 
 def _submits(group: Group) -> list[str]:
-    """The host's time to submit a call: a table for each operation."""
+    """Show the host's time to submit a call: a table for each operation."""
     tables = [submit_table(group.select(op)).markdown() for op in group.operations()]
     return [*tables, *notes_of(group.rows, tables)]
 
@@ -225,7 +225,7 @@ SCORES = {
 
 
 def _scores(group: Group, kind: str) -> list[str]:
-    """A table for each operation, or "none" if it is empty. Nothing without a measured limit."""
+    """Show a table for each operation, or "none" if it is empty. Without a measured limit, return []."""
     made = SCORES[kind]
     parts = []
     for op in group.operations():
@@ -236,7 +236,7 @@ def _scores(group: Group, kind: str) -> list[str]:
 
 
 def notes_of(rows: Iterable[Row], tables: Iterable[str]) -> list[str]:
-    """A paragraph for each mark in the tables."""
+    """Return a paragraph for each mark in the tables."""
     text = "".join(tables)
     return [escape(line) for line in notes.lines([row.marks for row in rows]) if line[0] in text]
 
@@ -279,7 +279,7 @@ def samples(rows: Sequence[Row]) -> str:
 
 
 def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
-    """The measured limits of the device, by name."""
+    """Yield the measured limits of the device, by name."""
     for op in sorted({row.op for row in rows}):
         of_op = [row.ceiling_gb_per_s for row in rows if row.op == op]
         if ceilings := {significant(ceiling) for ceiling in of_op if ceiling is not None}:
@@ -289,7 +289,7 @@ def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
-    """The versions of all packages, by name; several if the rows differ."""
+    """Return the versions of all packages, by name. If rows differ, a package has several."""
     found: dict[str, set[str]] = {}
     for row in rows:
         for name, version in row.versions:
@@ -298,7 +298,7 @@ def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 
 def aged(group: Group) -> list[tuple[str, str]]:
-    """The versions, each with its age on the day of the last measurement, if releases.json knows its release."""
+    """Return the versions with their age at the last measurement, if releases.json knows their release."""
     measured = max(run.date for run, _ in group.runs())[:10]
     text = resources.files("kernelzoo.report").joinpath("releases.json").read_text(encoding="utf-8")
     released = json.loads(text) if measured else {}
@@ -311,7 +311,7 @@ def aged(group: Group) -> list[tuple[str, str]]:
 
 
 def clocks(rows: Iterable[Row]) -> str:
-    """The most frequent detail of the clock, and others with their implementations."""
+    """Return the most frequent detail of the clock, and others with their implementations."""
     ids: dict[str, list[str]] = {}
     for row in rows:
         ids.setdefault(row.clock_detail, []).append(row.id)

@@ -1,4 +1,4 @@
-"""Which implementation is the fastest, by how much, and on which shapes: the page's first picture."""
+"""The page's first picture: which implementation is the fastest, by how much, and on which shapes."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from kernelzoo.report.result_tables import marks_of
 from kernelzoo.report.results import Group, Problem, Results, Selection, geometric_mean
 
 FEW = 5
-"""A language with fewer shapes in common with the others does not shrink the set that all are ranked on."""
+"""A language that shares fewer shapes with the others is ignored when the common shapes are determined."""
 
 PEER = score.OTHERS
 
@@ -29,11 +29,11 @@ class Bar:
     score: float
     low: float
     high: float
-    """Its 95 % interval; 0 and 0 if the file holds no samples."""
+    """The ends of its 95 % interval; 0 and 0 if the file has no samples."""
     count: int
-    """The number of shapes that it took."""
+    """The number of shapes that it was measured on."""
     ratio: float | None
-    """How many times as fast as the baseline, on the shapes that both take."""
+    """The speed relative to the baseline, on the shapes that both take."""
     marks: str
 
 
@@ -45,10 +45,10 @@ class Standing:
     bars: Sequence[Bar]
 
 
-def lead(selection: Selection) -> list[str]:
-    """The implementations shown at first: the baseline, each language's auto, and all of a backend without one.
+def leading_names(selection: Selection) -> list[str]:
+    """Return the implementations shown at first: the baseline, each ``auto``, and all of a backend without ``auto``.
 
-    All, if these are fewer than two. The baseline stands for torch's auto, unless it takes fewer shapes.
+    If these are fewer than two, return all. torch's ``auto`` is left out if the baseline takes as many shapes.
     """
     base, _, _ = selection.baseline.partition("/")
     firsts = [name for name in selection.names if name == selection.baseline or name.endswith("/auto")]
@@ -60,14 +60,14 @@ def lead(selection: Selection) -> list[str]:
 
 
 Score = tuple[float, Sequence[tuple[float, int]]]
-"""The logarithm of a row's share of the limit; without a limit, of its speed relative to the baseline. Then variances
-with their degrees of freedom, none where samples are too few."""
+"""The logarithm of a row's share of the limit, or without a limit, of its speed relative to the baseline. Then the
+variances with their degrees of freedom; none if samples are too few."""
 
 Scores = Mapping[tuple[Problem, str], Score]
 
 
 def scores(selection: Selection) -> Scores:
-    """The score of each row, by problem and name."""
+    """Return the score of each row, by problem and name."""
     limited = any(row.of_limit is not None for row in selection.rows)
     found = {}
     for row in selection.rows:
@@ -81,13 +81,13 @@ def scores(selection: Selection) -> Scores:
 
 
 def score_of(value: float, timed: Sequence[Sequence[float]]) -> Score:
-    """The score of a value that rests on these samples."""
+    """Return the score of a value that was computed from these samples."""
     return math.log(value), [_error(times) for times in timed] if min(map(len, timed)) > 1 else []
 
 
 def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -> Standing:
-    """The standing on those of the problems that every language of kernelzoo takes. Scores are geometric means."""
-    shown = _common(selection, known, set(problems))
+    """Rank all bars on those of the problems that every language of kernelzoo takes. Scores are geometric means."""
+    shown = _common_problems(selection, known, set(problems))
     rows_of = {name: selection.of(name) for name in selection.names}
     base = selection.baseline.partition("/")[0]
     peers = list(dict(score.sides(selection)).get(PEER, {}).values())
@@ -107,18 +107,18 @@ def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -
 
 
 def sentence(found: Standing, selection: Selection) -> str:
-    """The fastest, those that samples can't tell from it, and how many times as fast it is as others."""
-    shown, count = {*lead(selection), PEER}, len(found.problems)
+    """Say which is the fastest, which are too close to tell apart, and how much faster it is than others."""
+    shown, count = {*leading_names(selection), PEER}, len(found.problems)
     bars = [bar for bar in found.bars if bar.name in shown and bar.count == count and DAGGER not in bar.marks]
     if not bars:
         return "No implementation took all of these shapes."
     first, *others = bars
     level = [bar for bar in others if bar.high >= first.low > 0]
-    names = " and ".join(_named(bar) for bar in (first, *level))
+    names = " and ".join(_bar_label(bar) for bar in (first, *level))
     rest = [bar for bar in others if bar not in level]
     next_own = next((bar for bar in rest if _is_own(bar.name)), None)
     beside = [bar for bar in rest if bar is next_own or bar.name in (PEER, selection.baseline)]
-    said = [f"{first.score / bar.score:.2f} × {_named(bar)}" for bar in beside if bar.name != selection.baseline]
+    said = [f"{first.score / bar.score:.2f} × {_bar_label(bar)}" for bar in beside if bar.name != selection.baseline]
     if first.ratio is not None and selection.baseline not in (bar.name for bar in (first, *level)):
         said.append(f"{first.ratio:.2f} × {selection.baseline}")
     names += ", too close to tell apart" * bool(level)
@@ -127,7 +127,7 @@ def sentence(found: Standing, selection: Selection) -> str:
 
 
 def shapes(found: Standing, asked: int) -> str:
-    """The dtypes and shapes of a standing, as text."""
+    """Return the dtypes and shapes of a standing as text."""
     problems = found.problems
     dtypes = " and ".join(sorted({problem.dtype for problem in problems}))
     count = f"{len(problems)} shape{'s' * (len(problems) != 1)}"
@@ -138,7 +138,7 @@ def shapes(found: Standing, asked: int) -> str:
 
 
 def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
-    """The geometric mean of scores, and its 95 % interval of noise; 0 and 0 for too few samples."""
+    """Return the geometric mean of scores, and the ends of its 95 % interval: 0, 0 for too few samples."""
     mean = math.exp(math.fsum(log for log, _ in rows) / len(rows))
     if not all(of_row for _, of_row in rows):
         return mean, 0.0, 0.0
@@ -152,22 +152,22 @@ def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
 
 
 def _error(times: Sequence[float]) -> tuple[float, int]:
-    """The variance of a median's logarithm, with its degrees of freedom. It is 1.5708 times that of a mean."""
+    """Return the variance of a median's logarithm, 1.5708 times that of a mean, and its degrees of freedom."""
     logs = list(map(math.log, times))
     mean = math.fsum(logs) / len(logs)
     return 1.5708 * math.fsum((log - mean) ** 2 for log in logs) / (len(logs) - 1) / len(logs), len(logs) - 1
 
 
 def _student(freedom: float, z: float = 1.959964) -> float:
-    """Student's quantile for 95 %, from the normal one (Abramowitz and Stegun 26.7.5)."""
+    """Return Student's quantile for 95 % from the normal one (Abramowitz and Stegun 26.7.5)."""
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
-def _common(selection: Selection, known: Scores, asked: set[Problem]) -> set[Problem]:
-    """The problems that every language takes. Those with few in common are left out, the fewest first."""
+def _common_problems(selection: Selection, known: Scores, asked: set[Problem]) -> set[Problem]:
+    """Return the problems that every language takes. If these are few, leave out the language with the fewest."""
     by_language: dict[str, set[Problem]] = {}
-    names = set(lead(selection))
+    names = set(leading_names(selection))
     for problem, name in known:
         if problem in asked and name in names and _is_own(name):
             by_language.setdefault(name.partition("/")[0], set()).add(problem)
@@ -184,20 +184,20 @@ def _is_own(name: str) -> bool:
     return name.partition("/")[0] in OWN
 
 
-def _named(bar: Bar) -> str:
+def _bar_label(bar: Bar) -> str:
     return f"{'the ' * (bar.name == PEER)}{bar.name}{f' ({bar.marks})' * bool(bar.marks)}"
 
 
 def speeds(group: Group, op: str) -> dict[str, float]:
-    """Times as fast as torch eager, in the geometric mean over the problems that all took, the fastest first."""
+    """Return the mean speed relative to torch eager of each name with the same problems as it, the fastest first."""
     selection = group.select(op)
     taken = {name: {row.problem for row in selection.of(name)} for name in selection.names}
     means = {name: selection.mean_ratio(name) for name in taken if taken[name] == taken.get(selection.baseline)}
     return dict(sorted(((name, 1 / mean) for name, mean in means.items() if mean), key=lambda item: -item[1]))
 
 
-def speeds_said(results: Results) -> list[str]:
-    """The speeds on the first device in words: a line for each operation."""
+def speed_lines(results: Results) -> list[str]:
+    """Return the speeds on the first device as text: a line for each operation."""
     group = results.groups[0]
     ops = dict.fromkeys(row.op for row in group.rows)
     told = {
@@ -208,7 +208,7 @@ def speeds_said(results: Results) -> list[str]:
 
 
 def speed_label(name: str, group: Group, op: str) -> str:
-    """What an implementation is called beside its speed, with a tilde where other work disturbed it."""
+    """Return the label of an implementation's speed, with a tilde if other work disturbed it."""
     backend, _, variant = name.partition("/")
     title = packages.LANGUAGES.get(backend, backend)
     disturbed = any(DISTURBED in row.flags for row in group.select(op).of(name))

@@ -16,9 +16,9 @@ class Cell:
     id: str = ""
     """The implementation's id, since the text may hold more."""
     note: str = ""
-    """A second, smaller line on the page; elsewhere it follows the text."""
+    """A second, smaller line on the page; in Markdown it follows the text."""
     kind: str = ""
-    """Its CSS classes on the page; by default those of a name or a figure."""
+    """The CSS classes on the page; by default those of a name or a number."""
 
     @property
     def markdown(self) -> str:
@@ -28,7 +28,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Headers, and rows of as many cells. The first column holds names, the others figures."""
+    """Headers, and rows with as many cells. The first column has names, the others numbers."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -49,7 +49,7 @@ class Table:
         return "\n".join(lines)
 
     def text(self, width: int = 0) -> str:
-        """Aligned columns, with a star at the best of a row. What is beyond the width (0 is none) follows below."""
+        """Align the columns, with a star at the best of a row. Columns beyond ``width`` follow below; 0 is no limit."""
         rows = [[cell.text + "*" * cell.best for cell in row] for row in self.rows]
         if not self.matrix or not width:
             fitted = fit(self.headers, rows, width or 10**6, range(1, len(self.headers)), self.spare)
@@ -76,28 +76,28 @@ WORDS = "words"
 
 
 def known(value: float | None, text: Callable[[float], str] = "{:.2f}".format) -> Cell:
-    """The cell of a figure; blank for None."""
+    """Return the cell of a number, or a blank one for None."""
     return BLANK if value is None else Cell(text(value))
 
 
 def significant(value: float) -> str:
-    """Three significant digits, and every digit before the point."""
+    """Format a number with three significant digits, and with every digit before the point."""
     return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def digits(value: float) -> str:
-    """As :func:`significant`, with three digits of small numbers too."""
+    """Format a number as :func:`significant` does, but with three digits of small numbers too."""
     return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def ratio_text(value: float) -> str:
-    """Two decimals, or three near 1, where two would hide a small difference. It may be infinite or NaN."""
+    """Format a ratio, perhaps infinite or NaN, with two decimals, or three near 1 to show small differences."""
     if value >= 1e6:
         return f"{value:.0e}"
     return f"{value:.3f}" if 0.9 <= value < 1.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
 def escape(text: str) -> str:
-    """Text that Markdown shows unchanged, without emphasis, links, HTML, comments or new columns."""
+    """Escape a text so that Markdown shows it unchanged: no emphasis, links, HTML, comments or new columns."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*\[\]|#~$]|(?<!\w)_|_(?!\w))", r"\\\1", text)

@@ -1,4 +1,4 @@
-"""Writes a report: one page, a folder with Markdown and figures, or blocks of documents between markers."""
+"""Output of a report: one page, a folder with Markdown and figures, or blocks of documents between markers."""
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def is_page(path: Path) -> bool:
 
 
 def check_output(path: Path) -> None:
-    """Raise ResultsError for what is no page or folder, FileError if its place does not exist."""
+    """Raise ResultsError if the path is no page or folder, FileError if its parent folder does not exist."""
     check_folder(path)
     if path.is_dir() or is_page(path):
         return
@@ -52,7 +52,7 @@ def write(
 
 
 def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
-    """Draw every figure into a folder; returns their names by label, operation and dtype."""
+    """Draw every figure into a folder, and return their names by label, operation and dtype."""
     try:
         from kernelzoo.report import figure
     except ImportError as error:
@@ -71,7 +71,7 @@ def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
 
 
 def insert(document: str, text: Mapping[str, str], where: str) -> tuple[str, list[str]]:
-    """Insert each block's text between its markers; returns the document and the names of changed blocks.
+    """Insert each block's text between its markers. Returns the document and the names of changed blocks.
 
     A marker stands alone on its line. Raises ResultsError for markers without a pair, for a block that ``text`` lacks,
     and for a document without markers.
@@ -107,7 +107,7 @@ def insert(document: str, text: Mapping[str, str], where: str) -> tuple[str, lis
 
 
 def refreshed(path: Path, text: Mapping[str, str]) -> tuple[str, list[str]]:
-    """A document with its blocks inserted, and the names of changed blocks. Nothing is written. Raises ResultsError."""
+    """Return a document with its blocks inserted, and the names of changed blocks. Raises ResultsError."""
     try:
         document = path.read_bytes().decode()
     except OSError as error:

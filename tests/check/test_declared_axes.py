@@ -187,7 +187,7 @@ def test_a_finding_says_the_scalars(declare: Declare) -> None:
     found = verifying.verify(implementation, checks, cpu, whole=True, progress=lambda name, known: None)
     assert found.findings and all(finding.scalars["scale"] in (0.5, 3.0) for finding in found.findings)
     assert found.passed and all(finding.kind == "wrong value" for finding in found.findings)
-    assert "scale=" in dict(verify._told({**vars(found.findings[0]), "repeat": ""}))["input"]
+    assert "scale=" in dict(verify._finding_lines({**vars(found.findings[0]), "repeat": ""}))["input"]
 
 
 # Inputs of the operation's own

@@ -29,7 +29,7 @@ def test_the_energy_stands_beside_the_time_with_its_ratio(full, entry, capsys, m
     monkeypatch.setenv("COLUMNS", "400")
     made = [entry("torch/softmax/eager", 4.0), entry("triton/softmax/auto", 1.0)]
     made.append(entry("cupy/softmax/auto", None, "no energy: the counter did not move in 1 s"))
-    found = rows.described(PROBLEM, made, [], "torch/softmax/eager")
+    found = rows.describe_problem(PROBLEM, made, [], "torch/softmax/eager")
     assert {row["id"]: row["energy_ratio"] for row in found["rows"]} == {
         "torch/softmax/eager": 1.0,
         "triton/softmax/auto": 0.25,
@@ -45,7 +45,7 @@ def test_the_energy_stands_beside_the_time_with_its_ratio(full, entry, capsys, m
 
 def test_without_energy_there_is_no_column(entry, capsys) -> None:
     made = [entry("torch/softmax/eager", None)]
-    rows.Tables().show(rows.described(PROBLEM, made, [], "torch/softmax/eager"))
+    rows.Tables().show(rows.describe_problem(PROBLEM, made, [], "torch/softmax/eager"))
     assert "energy" not in capsys.readouterr().out
 
 

@@ -157,7 +157,7 @@ def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked,
 @pytest.mark.parametrize(("unlucky", "verdict", "asked"), [(1, "right", 2), (9, "undecidable", 3)])
 def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, tmp_path, monkeypatch, capsys) -> None:
     put(tmp_path, ["right"], (4, 4))
-    draws, raced = list[Any](), folder.Crew.raced
+    draws, raced = list[Any](), folder.Crew.race_ids
 
     def drawn(crew: Any, guard: Any, problem: Any, ids: Sequence[str], rounds: int) -> Any:
         draws.append(ids)
@@ -166,7 +166,7 @@ def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, tmp_path, monk
         lost = [{**row, "id": id} for id in ids]
         return ([], lost) if len(draws) <= unlucky else raced(crew, guard, problem, ids, rounds)
 
-    monkeypatch.setattr(folder.Crew, "raced", drawn)
+    monkeypatch.setattr(folder.Crew, "race_ids", drawn)
     how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     folder.folder(how, "", None, resume=False, json=True)
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
@@ -182,7 +182,7 @@ def test_a_narrow_table_names_definitions(monkeypatch, capsys) -> None:
     verdicts.show([{**row, "definition": name} for name in names], 9, 9)
     shown = capsys.readouterr().out
     assert "speedup  " not in shown and "published  " not in shown
-    for name in map(verdicts.short, names):
+    for name in map(verdicts.shorten, names):
         assert shown.count(f"{name}  a") == 1 and f"{name}/a: wrong, wrong value" in shown
     assert "at (0,) of total got 1, expected 2" in " ".join(shown.split())
 

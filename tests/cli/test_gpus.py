@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kernelzoo.cli.guards import Guards
-from kernelzoo.measure.gpus import Gpu, GpusError, chosen
+from kernelzoo.measure.gpus import Gpu, GpusError, parse_gpus
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.worker_process import GuardError
 
@@ -83,14 +83,14 @@ def test_every_command_names_the_gpus_and_uses_them_all(answer, stub) -> None:
 
 def test_gpus_are_numbered_as_torch_numbers_them(monkeypatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-x,-1,5")
-    assert chosen("all") == [Gpu(0, "3"), Gpu(1, "GPU-x")]
-    assert chosen("1") == [Gpu(1, "GPU-x")] and chosen("") == []
+    assert parse_gpus("all") == [Gpu(0, "3"), Gpu(1, "GPU-x")]
+    assert parse_gpus("1") == [Gpu(1, "GPU-x")] and parse_gpus("") == []
     for text, told in (("2", "no GPU 2 here; there are 2"), ("0,0", "each number once"), ("-1", "each number once")):
         with pytest.raises(GpusError, match=told):
-            chosen(text)
+            parse_gpus(text)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(GpusError, match="there is no GPU here"):
-        chosen("all")
+        parse_gpus("all")
 
 
 def test_two_workers_on_one_gpu_are_refused(answer, stub) -> None:

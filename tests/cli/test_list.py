@@ -13,7 +13,7 @@ from kernelzoo import definitions, packages
 from kernelzoo.cli import options
 from kernelzoo.cli import probe as probe_of
 from kernelzoo.cli.availability import Availability
-from kernelzoo.cli.listing import seen
+from kernelzoo.cli.listing import probe_backends
 from kernelzoo.errors import BackendUnavailableError, KernelZooError
 
 
@@ -36,7 +36,7 @@ def test_every_implementation_and_whether_it_runs(process) -> None:
 def test_a_backend_whose_process_gives_no_answer_has_its_reason(monkeypatch) -> None:
     answers = {"backend:torch": asdict(Availability("torch", ("cpu",))), "backend:cpu": {"error": "crashed"}}
     monkeypatch.setattr(probe_of, "look", lambda names: {name: answers[name] for name in names})
-    found = seen(["torch", "cpu"])
+    found = probe_backends(["torch", "cpu"])
     assert found["torch"].devices == ("cpu",) and found["cpu"].reason == "crashed"
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from kernelzoo.cli.against import share
-from kernelzoo.cli.options import OptionError, choose, full_dtype, missing, select, select_early, shape, words
+from kernelzoo.cli.options import OptionError, choose, full_dtype, select, select_early, shape, split_words, why_missing
 from kernelzoo.cli.sizes import problems
 from kernelzoo.errors import UnknownNameError
 
@@ -16,7 +16,7 @@ KNOWN = [
 
 
 def test_words_split_commas_and_keep_order() -> None:
-    assert words(["a,b", "c", ",d,"]) == ("a", "b", "c", "d")
+    assert split_words(["a,b", "c", ",d,"]) == ("a", "b", "c", "d")
 
 
 def test_shapes() -> None:
@@ -144,9 +144,9 @@ def test_names_are_refused_before_a_process_starts_unless_a_module_may_add_them(
 def test_what_was_asked_for_by_name_is_missing() -> None:
     chosen = ["cupy/min/a", "cupy/min/b", "torch/min/compile", "torch/min/eager"]
     absent = {"cupy/min/a": "no cupy", "cupy/min/b": "no cupy"}
-    assert missing(["cupy/*"], (), absent, chosen) == ["no cupy"]
-    assert missing([], ["cupy"], absent, chosen) == ["no cupy"]
-    assert missing(["*/min/*", "torch/*"], (), absent, chosen) == []
+    assert why_missing(["cupy/*"], (), absent, chosen) == ["no cupy"]
+    assert why_missing([], ["cupy"], absent, chosen) == ["no cupy"]
+    assert why_missing(["*/min/*", "torch/*"], (), absent, chosen) == []
     compiler = {"torch/min/compile": "no compiler"}
-    assert missing(["torch/*"], (), compiler, chosen) == []
-    assert missing(["torch/min/compile"], (), compiler, chosen) == ["no compiler"]
+    assert why_missing(["torch/*"], (), compiler, chosen) == []
+    assert why_missing(["torch/min/compile"], (), compiler, chosen) == ["no compiler"]

@@ -85,7 +85,7 @@ def test_rows_are_ordered_and_paired(raced) -> None:
 def test_what_has_no_result_is_told_by_reason() -> None:
     refused = [{"id": f"a/min/{i}", "outcome": "refused", "reason": "no GPU"} for i in range(5)]
     failed = [{"id": "b/min/c", "outcome": "failed", "reason": "crashed"}]
-    lines = rows.without_result([{"problem": "p", "rows": refused + failed}, {"problem": "q", "rows": refused}])
+    lines = rows.without_result_lines([{"problem": "p", "rows": refused + failed}, {"problem": "q", "rows": refused}])
     assert lines == ["FAILED b/min/c on p: crashed", "refused by 5 implementations, 10 times: no GPU"]
 
 
@@ -96,14 +96,14 @@ def test_forms_that_do_not_take_a_problem_are_one_line_by_reason(monkeypatch, ca
         return {"problem": "p", "rows": [{"id": e.implementation, "outcome": "refused", "reason": str(e)} for e in why]}
 
     shown = "a/softmax/fused, a/softmax/one, a/softmax/two"
-    assert rows.not_taken([problem(7)]) == [
+    assert rows.not_taken_lines([problem(7)]) == [
         f"not taken by {shown}: no row of 7",
         "not taken by a/softmax/columns: it takes columns",
     ]
-    assert rows.not_taken([problem(7), problem(8)])[0] == f"not taken by {shown}, 6 times: for one, no row of 7"
-    assert rows.without_result([problem(7)]) == []
+    assert rows.not_taken_lines([problem(7), problem(8)])[0] == f"not taken by {shown}, 6 times: for one, no row of 7"
+    assert rows.without_result_lines([problem(7)]) == []
     monkeypatch.setenv("COLUMNS", "60")
-    rows.tell_without_result([problem(7)])
+    rows.print_without_result([problem(7)])
     said = capsys.readouterr().out
     assert max(map(len, said.splitlines())) <= 60 and {"a/softmax/fused,", "a/softmax/two:"} <= {*said.split()}
 
@@ -111,10 +111,10 @@ def test_forms_that_do_not_take_a_problem_are_one_line_by_reason(monkeypatch, ca
 def test_backends_that_are_not_here_are_named_in_one_line() -> None:
     errors = [BackendUnavailableError(name, "it is not installed", "install it") for name in ("d", "b", "c", "a")]
     refused = [{"id": f"{e.backend}/min/auto", "outcome": "refused", "reason": str(e)} for e in errors]
-    few = rows.without_result([{"problem": "p", "rows": refused[:3]}])
+    few = rows.without_result_lines([{"problem": "p", "rows": refused[:3]}])
     assert few[0] == "refused by d/min/auto: backend 'd' can't run here: it is not installed; install it"
     assert len(few) == 3
-    many = rows.without_result([{"problem": problem, "rows": refused} for problem in ("p", "q")])
+    many = rows.without_result_lines([{"problem": problem, "rows": refused} for problem in ("p", "q")])
     assert many == ["4 backends can't run here: a, b, c, d; kernelzoo doctor says what they need"]
 
 

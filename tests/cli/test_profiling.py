@@ -10,7 +10,7 @@ MODULE = """
 import sys, types, torch, kernelzoo
 from kernelzoo.measure import worker
 kernelzoo.register("mine", "min", "told")(lambda x, out: lambda: print("launched"))
-worker.opened = lambda device: torch.device("cpu")
+worker.open_device = lambda device: torch.device("cpu")
 torch.cuda.synchronize = lambda: print("waited")
 begin, end = lambda *name: print("begun", *name), lambda: print("ended")
 torch.cuda.cudart = lambda: types.SimpleNamespace(cudaProfilerStart=begin, cudaProfilerStop=end)

@@ -18,7 +18,7 @@ def test_what_runs_here_is_raced_and_drawn(tmp_path, monkeypatch, capsys) -> Non
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     monkeypatch.setitem(race.SHAPES, "cpu", ["16x64"])
     seen = {"torch": Availability("torch", ("cpu",)), "cupy": Availability("cupy", reason="no GPU")}
-    monkeypatch.setattr(race.listing, "seen", lambda names: seen)
+    monkeypatch.setattr(race.listing, "probe_backends", lambda names: seen)
     monkeypatch.chdir(tmp_path)
     assert main(["race"]) == 0
     document = json.loads(Path("race.json").read_text())
@@ -34,7 +34,7 @@ def test_what_runs_here_is_raced_and_drawn(tmp_path, monkeypatch, capsys) -> Non
 def test_no_shape_begins_after_its_time(tmp_path, monkeypatch, capsys) -> None:
     """And --resume measures those that are left."""
     monkeypatch.setitem(race.SHAPES, "cpu", ["16x64"])
-    monkeypatch.setattr(race.listing, "seen", lambda names: {"torch": Availability("torch", ("cpu",))})
+    monkeypatch.setattr(race.listing, "probe_backends", lambda names: {"torch": Availability("torch", ("cpu",))})
     monkeypatch.setattr(race, "SECONDS", -1.0)
     command = ["race", "-o", str(tmp_path / "r.json")]
     assert main(command) == 2 and "left out, for lack of time" in capsys.readouterr().err
@@ -61,7 +61,7 @@ def test_a_bar_is_the_mean_over_problems_that_all_took() -> None:
 def test_the_default_device_is_a_gpu_where_one_backend_has_it(monkeypatch, tmp_path) -> None:
     asked: dict[str, object] = {}
     seen = {"torch": Availability("torch", ("cpu", "cuda")), "triton": Availability("triton", ("cuda",))}
-    monkeypatch.setattr(race.listing, "seen", lambda names: {name: seen[name] for name in seen if name in names})
+    monkeypatch.setattr(race.listing, "probe_backends", lambda ids: {name: seen[name] for name in seen if name in ids})
     monkeypatch.setattr(race.bench, "bench", lambda **given: asked.update(given) or 2)
     assert main(["race", "-o", str(tmp_path / "r.json")]) == 2
     assert asked["backend"] == ["torch", "triton"] and asked["device"] == "cuda" and asked["dtype"] == ["bfloat16"]

@@ -83,7 +83,7 @@ class Killer(threading.Thread):
         found = []
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                if (entry / "cmdline").read_bytes().startswith(b"ray::_There"):
+                if (entry / "cmdline").read_bytes().startswith(b"ray::_RemoteGuard"):
                     found.append(int(entry.name))
             except OSError:  # it has ended meanwhile
                 continue

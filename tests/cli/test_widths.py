@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kernelzoo.cli import accuracy, bench, compare, output, rows, tune_tables
-from kernelzoo.cli.against import Held
+from kernelzoo.cli.against import RowChange
 from kernelzoo.measure.first_call import FirstCall
 from kernelzoo.measure.statistics import Interval
 from kernelzoo.measure.tuning import Outcome, Trial
@@ -45,8 +45,8 @@ def show_compared() -> None:
     tables = rows.Tables(full=True)
     tables.show(problem())
     held = [
-        Held("cupy/softmax/auto", "softmax-bfloat16-16x262144", 1.02, (0.99, 1.05)),
-        Held("torch/softmax/eager", "softmax-bfloat16-16x262144", refusal="the file has no such row"),
+        RowChange("cupy/softmax/auto", "softmax-bfloat16-16x262144", 1.02, (0.99, 1.05)),
+        RowChange("torch/softmax/eager", "softmax-bfloat16-16x262144", refusal="the file has no such row"),
     ]
     output.show(output.console(), compare._table(held))
 

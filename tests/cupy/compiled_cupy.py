@@ -71,7 +71,7 @@ class Machine:
         return self.device
 
     def loaded(self, file: Path, plan: Plan, step: Step, device: Device) -> "_Kernel":
-        code, name = self.edit(compiler.source(file)), compiler.known(step.kernel)
+        code, name = self.edit(compiler.source(file)), compiler.checked_name(step.kernel)
         return _Kernel(self, file, kernel(code, name, device.capability, *compiler.OPTIONS), step, plan, device)
 
 

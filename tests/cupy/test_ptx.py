@@ -274,9 +274,9 @@ BROKEN = [
     ("softmax_backward/split_cluster", "cluster_wait();  //", "//", "known to have started"),
     ("sum/rows", "    __syncthreads();\n    own = shared", "    own = shared", "wrong"),
     ("sum/split", "if (!arrives_last(arrived + block / parts, parts)) return false;", "", "wrong"),
-    ("argmin/rows", "over_lanes(least_of_lane(x, lane), shared, lane, Lesser{})", "least_of_lane(x, lane)", "wrong"),
+    ("argmin/rows", "merge_lanes(least_of_lane(x, lane), shared, lane, Lesser{})", "least_of_lane(x, lane)", "wrong"),
     ("cumsum/rows", "shared[turn ^= 1]", "shared[0]", "wrong"),
-    ("rms_norm_backward/rows", "sum[j] = over_threads(sum[j]", "over_threads(sum[j]", "wrong"),
+    ("rms_norm_backward/rows", "sum[j] = merge_threads(sum[j]", "merge_threads(sum[j]", "wrong"),
 ]
 """A form, what stands in its source, what is put there instead, and in what words that shows."""
 

@@ -17,7 +17,7 @@ import torch
 
 from kernelzoo import registry
 from kernelzoo.measure.guard import Guard
-from kernelzoo.measure.judge.apart import Apart
+from kernelzoo.measure.judge.apart import RunnerProcess
 from kernelzoo.measure.judge.entrant import Entrant, Here
 from kernelzoo.measure.judge.race import _Race
 from kernelzoo.measure.worker_process import DiedError
@@ -36,7 +36,7 @@ def stops(process: int) -> bool:
 
 
 def test_a_runner_answers_beside_the_judges_work_and_stops_no_compiler() -> None:
-    runner = Apart.together("cpu", {"": []}, 60.0, None)[0][""]
+    runner = RunnerProcess.together("cpu", {"": []}, 60.0, None)[0][""]
     try:
         (process,) = runner.processes
         assert stops(process)
@@ -52,7 +52,7 @@ def test_a_runner_answers_beside_the_judges_work_and_stops_no_compiler() -> None
 
 
 def test_a_runner_that_dies_meanwhile_is_noticed_by_the_next_request() -> None:
-    runner = Apart.together("cpu", {"": []}, 60.0, None)[0][""]
+    runner = RunnerProcess.together("cpu", {"": []}, 60.0, None)[0][""]
     try:
         with runner.meanwhile({"do": "tables", "backends": ["torch"], "ops": []}):
             assert runner._process is not None
@@ -139,14 +139,14 @@ def alive(process: str) -> bool:
 )
 def test_what_works_on_a_gpu_while_it_is_stopped_is_ended(late: list[float], after: list[float], words: str) -> None:
     answers = iter(late + after)
-    data: Any = SimpleNamespace(is_gpu=True, seen=lambda: next(answers))
-    runner = Apart.together("cpu", {"": []}, 60.0, None)[0][""]
+    data: Any = SimpleNamespace(is_gpu=True, probe=lambda: next(answers))
+    runner = RunnerProcess.together("cpu", {"": []}, 60.0, None)[0][""]
     entrant = Entrant(registry.implementation("torch/softmax/eager"), runner)
     made = _Race("device", [entrant], [runner], data, lambda stage, id: None, 3, Here(torch.device("cpu")))
     try:
         with pytest.raises(DiedError, match=words) if words else contextlib.nullcontext():
             for _ in late:
-                made.late(entrant)
+                made.gpu_is_busy(entrant)
         assert runner.broken == bool(words) and next(answers, None) is None
         if words:
             with pytest.raises(DiedError, match="SIGKILL"):
@@ -183,14 +183,14 @@ time.sleep(600)
 
 
 @pytest.fixture
-def runs_on(tmp_path: Path) -> Iterator[Apart]:
+def runs_on(tmp_path: Path) -> Iterator[RunnerProcess]:
     (file := tmp_path / "runs_on.py").write_text(RUNS_ON.replace("FORKS", repr(FORKS)), encoding="utf-8")
-    runner = Apart.together("cpu", {"": [str(file)]}, 60.0, None)[0][""]
+    runner = RunnerProcess.together("cpu", {"": [str(file)]}, 60.0, None)[0][""]
     yield runner
     runner.close()
 
 
-def test_what_runs_on_after_an_answer_is_told(runs_on: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_on_after_an_answer_is_told(runs_on: RunnerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process may let it go on, while the judge looks through what it has started."""
     found = runs_on._all
 
@@ -200,13 +200,13 @@ def test_what_runs_on_after_an_answer_is_told(runs_on: Apart, monkeypatch: pytes
         return found()
 
     runs_on.ask("empty")
-    assert runs_on.ran_on() < 0.05
+    assert runs_on.overrun() < 0.05
     monkeypatch.setattr(runs_on, "_all", slow)
     runs_on._halt()
-    assert runs_on.ran_on() > 0.005
+    assert runs_on.overrun() > 0.005
 
 
-def test_what_a_compiler_starts_is_no_stray(runs_on: Apart) -> None:
+def test_what_a_compiler_starts_is_no_stray(runs_on: RunnerProcess) -> None:
     """Torch's begins its pool when it is ready, perhaps in a turn."""
     (helper,) = runs_on._strays()
     runs_on.ask("empty")

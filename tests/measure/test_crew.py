@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelzoo.measure import Problem
-from kernelzoo.measure.worker_pool import WorkerPool, compared
+from kernelzoo.measure.worker_pool import WorkerPool, measure_on_each
 from kernelzoo.measure.worker_process import About, GuardError, LostError, RaceLostError
 
 
@@ -106,7 +106,7 @@ def test_cards_are_compared_with_the_fastest_of_their_model() -> None:
     workers = [Pretended(uuid, takes(seconds)) for uuid, seconds in times.items()]
     workers += [Pretended("d", broken), Pretended("e", takes(9.0), "another card")]
     with WorkerPool([lambda worker=worker: worker for worker in workers]) as crew:
-        found = compared(crew, Problem("softmax", (4, 4), "float32"), "torch/softmax/eager")
+        found = measure_on_each(crew, Problem("softmax", (4, 4), "float32"), "torch/softmax/eager")
     assert [check.ratio for check in found] == [1.0, 1.019, 1.021, None, None]
     assert [check.slower for check in found] == [False, False, True, False, False]
     assert [check.median_us for check in found] == [*(1e6 * seconds for seconds in times.values()), None, 9e6]

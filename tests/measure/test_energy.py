@@ -59,7 +59,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], Energy]:
     def of(machine: Machine) -> Energy:
         for name in ("perf_counter", "sleep"):
             monkeypatch.setattr(energy, name, getattr(machine, name))
-        return energy.of(machine.more, machine.end, LAUNCHES, lambda: joules(machine, None))
+        return energy.measure(machine.more, machine.end, LAUNCHES, lambda: joules(machine, None))
 
     return of
 

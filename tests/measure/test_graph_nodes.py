@@ -14,7 +14,7 @@ from kernelzoo import measure
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Bind, Launch
 from kernelzoo.measure import Problem
-from kernelzoo.measure.graph_nodes import Nodes, alike
+from kernelzoo.measure.graph_nodes import Nodes, check_same_nodes
 from kernelzoo.registry import Implementation
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
@@ -23,15 +23,15 @@ DIFFER = r"its \d+ launches in a CUDA graph differ"
 
 
 def test_launches_that_are_alike() -> None:
-    alike(Nodes(), Nodes(), 7)
-    alike(Nodes({ONE: 7, OTHER: 14}), Nodes(), 7)
-    alike(Nodes({ONE: 8, PROBE: 2}), Nodes({ONE: 1, PROBE: 2}), 7)  # torch's kernels may be the probe's too
+    check_same_nodes(Nodes(), Nodes(), 7)
+    check_same_nodes(Nodes({ONE: 7, OTHER: 14}), Nodes(), 7)
+    check_same_nodes(Nodes({ONE: 8, PROBE: 2}), Nodes({ONE: 1, PROBE: 2}), 7)  # torch's kernels may be the probe's too
 
 
 @pytest.mark.parametrize("found", [{ONE: 6}, {ONE: 6, OTHER: 1}, {ONE: 7, OTHER: 1}, {ONE: 7, PROBE: 3}], ids=str)
 def test_launches_that_are_not_alike(found: dict[tuple[int, ...], int]) -> None:
     with pytest.raises(ContractError, match=DIFFER):
-        alike(Nodes(found), Nodes({PROBE: 2}), 7)
+        check_same_nodes(Nodes(found), Nodes({PROBE: 2}), 7)
 
 
 @GPU

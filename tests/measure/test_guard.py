@@ -17,7 +17,7 @@ from kernelzoo.errors import CacheWarning
 from kernelzoo.measure import Problem, worker_process
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.measurement import UNJUDGED
-from kernelzoo.measure.worker_process import DiedError, GuardError, _told
+from kernelzoo.measure.worker_process import DiedError, GuardError, _explaining_lines
 
 pytestmark = pytest.mark.slow
 
@@ -314,7 +314,7 @@ def test_a_process_that_never_starts_is_an_error(monkeypatch: pytest.MonkeyPatch
 HOLDS = """
 import ctypes, os, sys
 from kernelzoo.measure import answering
-answering._end_with(int(sys.argv[1]))
+answering._end_with_guard(int(sys.argv[1]))
 if os.fork() == 0:
     while True: pass
 os.write(1, b"x")
@@ -361,4 +361,4 @@ def test_the_real_process_is_what_the_system_ends_first(tmp_path: Path) -> None:
 def test_the_exception_is_told_whatever_is_printed_behind_it() -> None:
     lines = ["Traceback (most recent call last):", 'File "a.py", line 3, in f', "return g(x)"]
     ended = [*lines, "torch.OutOfMemoryError: CUDA out of memory. Tried", "[W1129 CudaIPCTypes.cpp:16] Producer"]
-    assert _told(ended) == [ended[3], ended[1]]
+    assert _explaining_lines(ended) == [ended[3], ended[1]]

@@ -283,10 +283,10 @@ def test_a_device_whose_cache_keeps_nothing_is_asked_once() -> None:
 def test_launches_that_are_in_no_graph_have_no_time() -> None:
     """They ran elsewhere, while it was captured: replays would take no time at all."""
     clock = DeviceClock.__new__(DeviceClock)
-    clock._counts, clock._captured = True, lambda work: (None, Nodes())  # type: ignore[method-assign]
+    clock._counts, clock._capture = True, lambda work: (None, Nodes())  # type: ignore[method-assign]
     with pytest.raises(ContractError, match="no kernel"):
         clock.arrange([lambda: None])
-    clock._captured = lambda work: (None, Nodes({(0, 1): 3}))  # type: ignore[method-assign]
+    clock._capture = lambda work: (None, Nodes({(0, 1): 3}))  # type: ignore[method-assign]
     with pytest.raises(ContractError, match="its 2 launches in a CUDA graph differ"):
         clock.arrange([lambda: None] * 2)
 

@@ -79,7 +79,7 @@ def test_rows_are_held_or_read_again(op: str, n: int) -> None:
 @pytest.mark.parametrize("n", [4096, 12000])
 @pytest.mark.parametrize("op", ["cumsum", "rms_norm", "layer_norm", "add_rms_norm", "quantize_rows"])
 def test_rows_are_right_where_fewer_lanes_fill_a_device(op: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "MANY", 1)
+    monkeypatch.setattr(lanes, "ENOUGH_LANES", 1)
     operation = kernelzoo.operations.OPERATIONS[op]
     inputs = operation.sample((5, n), "bfloat16", -1, generator=torch.Generator().manual_seed(0))
     found = getattr(kernelzoo.get("numba"), op)(*inputs)

@@ -97,16 +97,16 @@ def test_a_bound_is_given_the_arithmetic(
 ) -> None:
     op = declared["peak"]
     args = op.arguments((torch.zeros(2, 3, dtype=getattr(torch, dtype)), torch.zeros(2).long()))
-    known = op._known(args.inputs, args)
+    known = op._hook_arguments(args.inputs, args)
     assert (known["unit"], known["tiny"]) == (2.0**unit, 2.0**tiny)
 
 
 def test_totals_are_drawn_as_a_row_has_them() -> None:
     """Of 1 and more, whatever was drawn; NaN and infinity stay."""
     drawn = torch.tensor([0.0, -3.0, 1e-40, 0.5, 7.0, 3.4e38, math.inf, math.nan])
-    confined = operations.OPERATIONS["softmax_finish"].confined(2, drawn, 4)
-    assert confined[:5].tolist() == [1, 1, 1, 1, 7]
-    assert 3e38 < confined[5] < 3.4e38 and confined[6] == math.inf and confined[7].isnan()
+    clamp_to_domain = operations.OPERATIONS["softmax_finish"].clamp_to_domain(2, drawn, 4)
+    assert clamp_to_domain[:5].tolist() == [1, 1, 1, 1, 7]
+    assert 3e38 < clamp_to_domain[5] < 3.4e38 and clamp_to_domain[6] == math.inf and clamp_to_domain[7].isnan()
 
 
 def test_a_merged_sum_has_terms_whose_exponential_is_no_number() -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from kernelzoo.cli.against import Old
+from kernelzoo.cli.against import OldResults
 from kernelzoo.report import cards, compare
 from kernelzoo.report.history import history
 from kernelzoo.report.reading import load
@@ -58,8 +58,8 @@ def test_a_result_is_not_held_against_another_card_s(entry, write) -> None:
     info = new["extra_info"]
     told = {"problem": "p", **{name: info[name] for name in ("op", "shape", "dim", "dtype")}}
     for card, refused in ((A, True), (B, False), (None, False)):
-        old = Old(write([entry(FAST, us=5.0, gpu=card, data=[5.0 + i / 1e4 for i in range(9)])]))
-        (held,) = old.hold(told, [new], [], 0.05)
+        old = OldResults(write([entry(FAST, us=5.0, gpu=card, data=[5.0 + i / 1e4 for i in range(9)])]))
+        (held,) = old.judge(told, [new], [], 0.05)
         assert ("measured on card GPU-a, this on GPU-b" in held.refusal) is refused and (held.ratio is None) is refused
 
 

@@ -65,7 +65,7 @@ def test_the_last_run_of_a_row_is_known(runs) -> None:
 def test_the_disturbed_and_those_without_samples_tell_nothing(entry, write, runs) -> None:
     assert steps(runs(5.0, 9.0, flags=["disturbed"])) == []
     paths = [write([entry(us=us)], f"{us}.json", f"2026-01-0{us:.0f}") for us in (2.0, 8.0)]
-    assert [(point.again, point.untold) for point in history(paths, BY)] == [(0, 0), (1, 1)]
+    assert [(point.again, point.not_comparable) for point in history(paths, BY)] == [(0, 0), (1, 1)]
 
 
 def test_devices_are_apart_and_operations_are_chosen(entry, write) -> None:

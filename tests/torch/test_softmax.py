@@ -8,7 +8,7 @@ import torch
 
 import kernelzoo
 from kernelzoo.kernels.torch import choose
-from kernelzoo.kernels.torch.min.compile import _invents
+from kernelzoo.kernels.torch.min.compile import _has_8_bit_error
 from kernelzoo.kernels.torch.softmax import limits, renormalized
 from kernelzoo.operations import FLOATS, OPERATIONS
 
@@ -103,5 +103,5 @@ def test_8_bits_on_the_host_are_right_or_refused(dtype: torch.dtype) -> None:
     except kernelzoo.BackendUnavailableError as error:
         pytest.skip(str(error))
     except kernelzoo.UnsupportedProblemError as error:
-        found = [100] * 5 if _invents(dtype) and "docs/records/inductor-8-bit.md" in str(error) else []
+        found = [100] * 5 if _has_8_bit_error(dtype) and "docs/records/inductor-8-bit.md" in str(error) else []
     assert found == [100] * 5

@@ -31,7 +31,7 @@ def test_a_key_is_made_once_of_the_same_files(root: Path, tmp_path: Path) -> Non
         return made[-1]
 
     def found() -> str:
-        return triton_key.kept(make, root, tmp_path / "cache")
+        return triton_key.cached_key(make, root, tmp_path / "cache")
 
     assert [found(), found()] == ["key 0", "key 0"]
     library = root / "_C" / "libtriton.so"
@@ -52,14 +52,14 @@ def test_only_our_own_compilations_get_the_key_from_disk(tmp_path: Path, monkeyp
     own = cache.triton_key
     expected = own()
     monkeypatch.setattr(user_cache, "folder", lambda name: tmp_path / name)
-    with triton_key.quick():
+    with triton_key.use_cached_key():
         quick = cache.triton_key
-        with triton_key.quick():
+        with triton_key.use_cached_key():
             assert cache.triton_key is quick is not own and quick() == expected
     assert cache.triton_key is own and getattr(compiler, "triton_key", own) is own
     (kept,) = (tmp_path / "triton").iterdir()
     assert kept.read_bytes().endswith(expected.encode())
-    with pytest.raises(ValueError, match="of the compiler"), triton_key.quick():
+    with pytest.raises(ValueError, match="of the compiler"), triton_key.use_cached_key():
         raise ValueError("of the compiler")
     assert cache.triton_key is own
 
@@ -70,7 +70,7 @@ def test_a_user_without_a_home_gets_tritons_own(monkeypatch: pytest.MonkeyPatch)
 
     own = cache.triton_key
     monkeypatch.setattr(user_cache, "folder", folder)
-    with triton_key.quick():
+    with triton_key.use_cached_key():
         assert cache.triton_key is own
 
 
@@ -79,7 +79,7 @@ def test_a_kernel_is_compiled_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class Kernel:
         def warmup(self, *args: object, **options: object) -> None:
-            seen.append(getattr(cache.triton_key, "__wrapped__", None) is triton_key.kept)
+            seen.append(getattr(cache.triton_key, "__wrapped__", None) is triton_key.cached_key)
 
     own = cache.triton_key
     jit.compiled(torch.empty(1), Kernel(), (), {})

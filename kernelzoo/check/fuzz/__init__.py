@@ -1,8 +1,8 @@
 """Fuzzing: random cases over the whole contract, drawn from a seed, stored as JSON, and reduced when they fail.
 
-A :class:`Case` says everything about one call: dtype, shape, strides, storage offset, axis, ``out``, values, and the
+A :class:`Case` describes one call completely: dtype, shape, strides, storage offset, axis, ``out``, values, and the
 fault, if any. The same case is the same call on any machine, with the same values on the same kind of device. The
-module ``running`` runs it.
+module ``running`` runs cases.
 """
 
 from kernelzoo.check.fuzz.case import FAR, Case, CaseError, Companion, Layout, contiguous, span

@@ -14,7 +14,7 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.operations.arguments import NARROW
 
 FAR = 2**30
-"""Fewest elements between rows of a case that is ``far``. Multiples of it exceed 32 bits."""
+"""The fewest elements between rows of a case that is ``far``. Multiples of it exceed 32 bits."""
 
 
 class CaseError(KernelZooError, ValueError):
@@ -30,13 +30,13 @@ class Layout:
 
 
 Specials = tuple[tuple[str, int], ...]
-"""Special values and their places: the element's number in memory, modulo the number of elements."""
+"""Names of special values, each with the index of its element in memory, modulo the number of elements."""
 
 
-def word_of(name: str) -> str:
+def json_key(name: str) -> str:
     """The JSON key of a companion input: its name, prefixed where a case has a key of that name.
 
-    >>> word_of("weight"), word_of("values")
+    >>> json_key("weight"), json_key("values")
     ('weight', 'input values')
     """
     return f"input {name}" if name in WORDS else name
@@ -51,7 +51,7 @@ WORDS = (
 
 @dataclass(frozen=True)
 class Companion:
-    """A companion input: one beside the first."""
+    """A companion input, which is any input other than the first."""
 
     name: str
     dtype: str = ""
@@ -64,14 +64,14 @@ class Companion:
     negated: bool = False
 
     def said(self) -> dict[str, Any]:
-        """As JSON, without default values."""
-        layout = {"strides": self.layout.strides, **_present(offset=self.layout.offset)} if self.layout else {}
-        rest = _present(values=self.values, specials=self.specials, negated=self.negated)
-        return {**_present(dtype=self.dtype), **layout, **rest}
+        """The companion input as JSON, without default values."""
+        layout = {"strides": self.layout.strides, **_nonempty(offset=self.layout.offset)} if self.layout else {}
+        rest = _nonempty(values=self.values, specials=self.specials, negated=self.negated)
+        return {**_nonempty(dtype=self.dtype), **layout, **rest}
 
 
-def _present(**said: Any) -> dict[str, Any]:
-    """What is not empty, zero or False."""
+def _nonempty(**said: Any) -> dict[str, Any]:
+    """The given values, without those that are empty, zero or False."""
     return {key: value for key, value in said.items() if value}
 
 
@@ -80,11 +80,11 @@ class Case:
     """One call. ``fault`` names what is wrong with it (see ``faulty.FAULTS``); the rest is the call without it."""
 
     dtype: str
-    """Dtype of the first input. Shape, values, seed, specials and negated are its own too."""
+    """Dtype of the first input. ``shape``, ``values``, ``seed``, ``specials`` and ``negated`` describe it too."""
     shape: tuple[int, ...]
     x: Layout
     dim: Any = -1
-    """None unless the operation is by rows."""
+    """The axis, or several; None unless the operation is by rows."""
     keepdim: bool = False
     outs: tuple[Layout, ...] = ()
     """Layout of each output. Empty if the call makes its own."""
@@ -101,18 +101,18 @@ class Case:
     sizes: tuple[tuple[str, int], ...] = ()
     """Sizes of the axes that the first input does not have, by name."""
     drawn: tuple[int, tuple[int, ...]] = field(default=(0, ()), repr=False, compare=False)
-    """If it was drawn: of at most so many elements, by these choices."""
+    """For a drawn case: the most elements that it could have, and the choices that drew it."""
 
     def __str__(self) -> str:
         """Compact JSON, without default values."""
         outs = [[out.strides, out.offset] for out in self.outs]
         said: dict[str, Any] = {"dtype": self.dtype, "shape": self.shape}
         said |= {} if self.dim is None else {"dim": self.dim}
-        said |= {"strides": self.x.strides, **_present(offset=self.x.offset, keepdim=self.keepdim)}
-        said |= _present(out=outs[0] if len(outs) == 1 else outs)
-        said |= {"values": self.values, "seed": self.seed, **_present(specials=self.specials, negated=self.negated)}
-        said |= {word_of(companion.name): companion.said() for companion in self.companions}
-        said |= _present(scalars=dict(self.scalars), sizes=dict(self.sizes), fault=self.fault)
+        said |= {"strides": self.x.strides, **_nonempty(offset=self.x.offset, keepdim=self.keepdim)}
+        said |= _nonempty(out=outs[0] if len(outs) == 1 else outs)
+        said |= {"values": self.values, "seed": self.seed, **_nonempty(specials=self.specials, negated=self.negated)}
+        said |= {json_key(companion.name): companion.said() for companion in self.companions}
+        said |= _nonempty(scalars=dict(self.scalars), sizes=dict(self.sizes), fault=self.fault)
         return json.dumps(said, separators=(",", ":"))
 
     @property
@@ -131,7 +131,7 @@ class Case:
 
     @property
     def layout(self) -> tuple[object, ...]:
-        """Everything that a compiled kernel may depend on."""
+        """Everything in the case that a compiled kernel may depend on."""
         companions = tuple((companion.name, companion.dtype, companion.layout) for companion in self.companions)
         return self.dtype, self.shape, self.x, self.dim, self.keepdim, self.outs, companions, self.scalars, self.sizes
 
@@ -143,7 +143,7 @@ class Case:
         return self.shapes(op)[len(operations.OPERATIONS[op].inputs) :]
 
     def each_input(self, op: str) -> Iterator[tuple[Companion, tuple[int, ...]]]:
-        """Every input, as if the first were a companion too, and its shape."""
+        """Every input and its shape. The first is described as a companion, too."""
         first = next(iter(operations.OPERATIONS[op].inputs))
         yield Companion(first, self.dtype, self.x, self.values, self.specials, self.negated), self.shape
         yield from self.each_companion(op)
@@ -185,7 +185,7 @@ def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple
 
 
 def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """The families of values for an input of that dtype. A declared or narrow range has its own alone."""
+    """The families of values for an input of that dtype. A declared range and a narrow dtype have only their own."""
     operation = operations.OPERATIONS[op]
     declared = operation.inputs[name]
     if "others" in operation.hooks and name != next(iter(operation.inputs)):
@@ -210,7 +210,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements of memory from the first to the last, inclusive; 0 if the tensor is empty."""
+    """The number of elements in memory from the first to the last, inclusive; 0 if the tensor is empty."""
     if not math.prod(shape):
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))

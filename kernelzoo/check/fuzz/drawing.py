@@ -1,4 +1,4 @@
-"""Draws random cases from a seed."""
+"""Random cases, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GROUP = 8
-"""Cases in a row that share a layout, so that kernels are seldom compiled anew. Values, specials and sizes differ."""
+"""Consecutive cases that share a layout, so that kernels are seldom compiled. Values, specials and sizes differ."""
 
 
 def largest(implementation: Implementation) -> int:
-    """Most elements of an input: few where kernels are interpreted, most where launches are cheap."""
+    """The most elements of an input: few if kernels are interpreted, many if launches are cheap."""
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**20
@@ -35,14 +35,14 @@ def largest(implementation: Implementation) -> int:
 
 
 class Choose(Protocol):
-    """Chooses, from a seeded generator or Hypothesis. ``plain``: the simplest, if it is not the first. ``often``: the
-    numbers of what a generator chooses among."""
+    """A function that chooses, by a seeded generator or Hypothesis. ``plain``: the simplest choice, if it is not the
+    first. ``often``: the indices that a generator chooses from."""
 
     def __call__(self, among: Sequence[T], /, plain: T | None = None, often: Sequence[int] = ()) -> T: ...
 
 
-def _recorded(number_of: Callable[[int, Sequence[int]], int]) -> tuple[Choose, list[int]]:
-    """What chooses by the numbers that ``number_of`` makes, of which 0 is the simplest; and those numbers so far."""
+def _recording_choose(number_of: Callable[[int, Sequence[int]], int]) -> tuple[Choose, list[int]]:
+    """Return a :class:`Choose`, and a list that records its choices: numbers from ``number_of``, 0 for the simplest."""
     choices = list[int]()
 
     def choose(among: Sequence[T], /, plain: T | None = None, often: Sequence[int] = ()) -> T:
@@ -56,15 +56,15 @@ def _recorded(number_of: Callable[[int, Sequence[int]], int]) -> tuple[Choose, l
 def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> list[Case]:
     """Draw ``count`` different cases of at most ``elements`` elements, the same for the same arguments.
 
-    ``alike`` in a row share a layout; see GROUP. A plain generator draws them. Hypothesis repeats half of its own, and
-    takes twenty times longer.
+    ``alike`` consecutive cases share a layout; see GROUP. A plain generator draws them. Hypothesis would repeat half of
+    the cases, and take twenty times longer.
     """
     cases = dict[str, Case]()
     layouts = set[Case]()
     generator = random.Random(f"{op} {seed}")
     while len(cases) < count:
-        choose, choices = _recorded(lambda count, often: generator.choice(often or range(count)))
-        case = _drawn(choose, op, elements)
+        choose, choices = _recording_choose(lambda count, often: generator.choice(often or range(count)))
+        case = _draw_case(choose, op, elements)
         if case not in layouts:
             layouts.add(case)
             of_layout = tuple(choices)
@@ -72,7 +72,7 @@ def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> l
                 # One far case is enough, since it takes gigabytes.
                 how = "near" if number and case.far else "resized" if number >= alike // 2 else "same"
                 choices[:] = (*of_layout, _LIKE.index(how))
-                like = _filled(choose, op, _like(choose, op, case, elements, how))
+                like = _with_values_or_fault(choose, op, _similar_case(choose, op, case, elements, how))
                 cases[str(like)] = replace(like, drawn=(elements, tuple(choices)))
     return list(cases.values())[:count]
 
@@ -84,29 +84,29 @@ def strategy(op: str, elements: int) -> SearchStrategy[Case]:
     @st.composite
     def drawn(draw: DrawFn) -> Case:
         choose = choosing(draw)
-        case = _drawn(choose, op, elements)
-        return _filled(choose, op, _like(choose, op, case, elements, choose(_LIKE)))
+        case = _draw_case(choose, op, elements)
+        return _with_values_or_fault(choose, op, _similar_case(choose, op, case, elements, choose(_LIKE)))
 
     return drawn()
 
 
 def choosing(draw: DrawFn) -> Choose:
-    """What chooses as Hypothesis draws."""
+    """Return a :class:`Choose` that lets Hypothesis draw."""
     from hypothesis import strategies as st
 
-    # Among one thing, Hypothesis makes no choice, and those after it would take the places of others.
-    return _recorded(lambda count, often: min(draw(st.sampled_from(range(max(count, 2)))), count - 1))[0]
+    # With one alternative, Hypothesis records no choice, so that all later choices would shift.
+    return _recording_choose(lambda count, often: min(draw(st.sampled_from(range(max(count, 2)))), count - 1))[0]
 
 
 _MOST_BY_ROWS = 2000
-"""Most elements of a first input by rows of :func:`tensors`, since an interpreter must run it quickly."""
+"""The most elements of a first input from :func:`tensors`, by rows, so that an interpreter runs it quickly."""
 
 
 def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
     """A Hypothesis strategy for inputs on the CPU: every dtype of an operation, and any rank up to 5.
 
-    Axes have at most ``largest`` elements, unless their bounds want more. Tensors are permuted, sliced, stepped or
-    expanded, and floats hold special values. Several inputs come as a tuple, for a call along the last axis.
+    Axes have at most ``largest`` elements, unless their bounds require more. Tensors are permuted, sliced, stepped or
+    expanded, and floats include special values. Several inputs come as a tuple, for a call along the last axis.
     Needs Hypothesis.
     """
     import torch
@@ -129,7 +129,7 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
             sizes = operation.fitted({axis: choose(range(1, largest + 1)) for axis in operation.free_axes})
             shape, further = named_sizes(operation, sizes)
         room = 4 * max(_MOST_BY_ROWS, math.prod(shape))
-        case = Case(dtype, shape, layout_of(choose, shape, room, read_alone=True), dim, sizes=tuple(further.items()))
+        case = Case(dtype, shape, layout_of(choose, shape, room, read_only=True), dim, sizes=tuple(further.items()))
         case = with_values(choose, op, with_companions(choose, op, case, room), plain=True)
         inputs = [x for _, x in placing.inputs(operation, case, torch.Generator())]
         return inputs[0] if len(inputs) == 1 else tuple(inputs)
@@ -141,14 +141,14 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
 _ODD = (3, 5, 6, 7, 10, 11, 13, 24, 37, 61, 100, 127, 251, 509, 781, 1000, 1021, 2053, 5003, 9973, 50257, 99991, 524309)
 
 
-def _drawn(choose: Choose, op: str, elements: int) -> Case:
-    """A case without its values."""
+def _draw_case(choose: Choose, op: str, elements: int) -> Case:
+    """Draw a case without its values."""
     operation = operations.OPERATIONS[op]
     case = (_drawn_by_rows if operation.by_rows else _drawn_by_axes)(choose, op, elements)
     if not case.far:
         room = 4 * elements + 64
         if _chance(choose, 40):
-            layouts = (layout_of(choose, shape, room, read_alone=False) for shape in case.out_shapes(op))
+            layouts = (layout_of(choose, shape, room, read_only=False) for shape in case.out_shapes(op))
             case = replace(case, outs=tuple(layouts))
         case = with_companions(choose, op, case, room)
     drawn = ((name, choose((scalar.default, *scalar.also))) for name, scalar in operation.scalars.items())
@@ -162,7 +162,7 @@ def with_companions(choose: Choose, op: str, case: Case, room: int) -> Case:
     for companion, shape in list(case.each_companion(op)):
         wanted = operation.inputs[companion.name].dtype
         dtype = choose(wanted) if isinstance(wanted, tuple) else ""
-        layout: Layout | None = layout_of(choose, shape, room, read_alone=True)
+        layout: Layout | None = layout_of(choose, shape, room, read_only=True)
         layout = None if layout == Layout(contiguous(shape)) else layout
         # An empty dtype stands for the first one.
         dtype = "" if dtype and dtype == operation.dtype_of(companion.name, case.dtype) else dtype
@@ -171,7 +171,7 @@ def with_companions(choose: Choose, op: str, case: Case, room: int) -> Case:
 
 
 def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
-    """Dtype, shape, axis and layout of x for an operation by rows."""
+    """Draw dtype, shape, axis and layout of x for an operation by rows."""
     operation = operations.OPERATIONS[op]
     dtype = _dtype(choose, operation)
     rank = choose((2,) * 8 + (3,) * 6 + (1,) * 2 + (4, 4, 5, 5, 6, 0))
@@ -188,7 +188,7 @@ def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
     if rank and _chance(choose, 4):
         empty = choose(range(rank))
         shape = (*shape[:empty], 0, *shape[empty + 1 :])
-    return Case(dtype, shape, layout_of(choose, shape, 4 * elements + 64, read_alone=True), dim, keepdim)
+    return Case(dtype, shape, layout_of(choose, shape, 4 * elements + 64, read_only=True), dim, keepdim)
 
 
 def _dtype(choose: Choose, operation: operations.Operation) -> str:
@@ -196,7 +196,7 @@ def _dtype(choose: Choose, operation: operations.Operation) -> str:
 
 
 def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
-    """Dtype and sizes for an operation with named axes. Now and then a size is 0 if that makes all outputs empty."""
+    """Draw dtype and sizes for an operation with named axes. Rarely a size is 0, if that makes all outputs empty."""
     operation = operations.OPERATIONS[op]
     dtype, axes = _dtype(choose, operation), operation.free_axes
     sizes = _allowed(operation, _shape(choose, len(axes), (), elements), elements)
@@ -206,12 +206,12 @@ def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
     if spare and _chance(choose, 4):
         sizes[choose(spare)] = 0
     shape, further = named_sizes(operation, dict(zip(axes, sizes, strict=True)))
-    layout = layout_of(choose, shape, 4 * elements + 64, read_alone=True)
+    layout = layout_of(choose, shape, 4 * elements + 64, read_only=True)
     return Case(dtype, shape, layout, None, sizes=tuple(further.items()))
 
 
 def _allowed(operation: operations.Operation, sizes: Sequence[int], elements: int) -> list[int]:
-    """The sizes of named axes as their bounds allow. If that makes too many elements, others become small."""
+    """Change the sizes of named axes to satisfy their bounds. If that makes too many elements, others become small."""
     named = operation.fitted(dict(zip(operation.free_axes, sizes, strict=True)))
     least = operation.fitted(dict.fromkeys(named, 1))
     for axis in named if operation.limits else ():
@@ -231,7 +231,7 @@ def _order(choose: Choose, count: int) -> list[int]:
 
 
 def _shape(choose: Choose, rank: int, reduced: Sequence[int], elements: int) -> tuple[int, ...]:
-    """Random sizes that share a number of elements of any magnitude. Most shapes are a few long rows."""
+    """Draw sizes whose product may have any magnitude up to ``elements``. Most shapes are a few long rows."""
     left = int(2 ** (choose(range(3, 21)) / 20 * math.log2(elements)))
     sizes = [1] * rank
     kept = [d for d in range(rank) if d not in reduced]
@@ -242,13 +242,13 @@ def _shape(choose: Choose, rank: int, reduced: Sequence[int], elements: int) -> 
 
 
 def _lengths(most: int) -> list[int]:
-    """Lengths of any magnitude: powers of two above all, one more or less, small, odd, and the most."""
+    """Lengths of any magnitude: mostly powers of two, with one more or less, small ones, odd ones, and ``most``."""
     near = (2**power + more for power in range(most.bit_length()) for more in (-1, 0, 0, 0, 1))
     lengths = [length for length in (*near, *range(2, 9), *_ODD) if 1 <= length <= most]
     return lengths + [most] * (1 + len(lengths) // 3)
 
 
-def layout_of(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bool) -> Layout:
+def layout_of(choose: Choose, shape: Sequence[int], room: int, *, read_only: bool) -> Layout:
     """A random layout within ``room`` elements. One that is only read may also be expanded or overlap itself."""
     offset = choose((0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 7, 8, 12, 15))
     kind = choose(("contiguous",) * 3 + ("permuted", "gaps", "permuted gaps") * 2 + ("read alone",) * 2)
@@ -258,9 +258,9 @@ def layout_of(choose: Choose, shape: Sequence[int], room: int, *, read_alone: bo
     strides, step = [0] * rank, 1
     for d in reversed(_order(choose, rank) if "permuted" in kind else range(rank)):
         strides[d] = step * (choose((1, 1, 2, 3)) if "gaps" in kind else 1)
-        # The padding makes it a slice of longer rows.
+        # With padding, it is a slice of longer rows.
         step = strides[d] * shape[d] + (choose((0, 0, 1, 3, 8, 16)) if "gaps" in kind else 0)
-    if kind == "read alone" and read_alone:
+    if kind == "read alone" and read_only:
         # Equal rows, or overlapping windows.
         d = choose(range(rank))
         strides[d] = choose((0, 0, 1, 2, max(1, strides[d] // 2)))
@@ -271,14 +271,14 @@ _LIKE = ("same", "near", "resized")
 """How a case of a group may differ from its first."""
 
 
-def _like(choose: Choose, op: str, case: Case, elements: int, how: str) -> Case:
+def _similar_case(choose: Choose, op: str, case: Case, elements: int, how: str) -> Case:
     """A similar case for the same compiled kernels; see GROUP."""
     if how == "near":
         return replace(case, x=Layout(contiguous(case.shape)))
     return _resized(choose, op, case, elements) if how == "resized" and case.elements and not case.far else case
 
 
-def _filled(choose: Choose, op: str, case: Case) -> Case:
+def _with_values_or_fault(choose: Choose, op: str, case: Case) -> Case:
     """The case with values, and now and then a fault."""
     case = with_values(choose, op, case)
     if case.far:
@@ -289,7 +289,7 @@ def _filled(choose: Choose, op: str, case: Case) -> Case:
 
 
 def with_values(choose: Choose, op: str, case: Case, *, plain: bool = False) -> Case:
-    """The case with values of any family, or of the first of each dtype if ``plain``, and special ones."""
+    """The case with values of any family, or of each dtype's first if ``plain``, and with special values."""
     operation, most = operations.OPERATIONS[op], 1 if plain else None
     first = next(iter(operation.inputs))
     case = replace(case, values=choose(families(op, first, case.dtype)[:most]), seed=choose(range(2**31)))
@@ -308,7 +308,7 @@ def with_values(choose: Choose, op: str, case: Case, *, plain: bool = False) -> 
 
 
 def _specials(choose: Choose, names: Sequence[str], elements: int) -> tuple[tuple[str, int], ...]:
-    """Random special values, often at either end of the memory, where blocks or rows begin or end."""
+    """Draw special values, often at either end of the memory, where blocks or rows begin or end."""
     last = max(1, elements)
     count = choose((1, 1, 1, 2, 3))
     return tuple((choose(names), choose((0, -1, choose(range(last))))) for _ in range(count))

@@ -1,4 +1,4 @@
-"""Makes calls with one fault each."""
+"""Calls with one fault each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelzoo.operations.tensors import same_memory
 
 
 class Call:
-    """A valid call, and the replacements for its arguments."""
+    """A valid call, and the arguments that make it faulty."""
 
     def __init__(self, op: Operation, case: Case, inputs: Sequence[torch.Tensor]) -> None:
         self.op, self.case, self.inputs = op, case, inputs
@@ -26,30 +26,30 @@ class Call:
         return list(self.op.allocate(args))
 
     def with_out(self, change: Callable[[torch.Tensor], object]) -> dict[str, Any]:
-        """The ``out`` argument with one output changed."""
+        """An argument ``out`` with one output changed."""
         outs: list[Any] = list(self.outs())
         place = self.seed % len(outs)
         outs[place] = change(outs[place])
         return {"out": outs[0] if len(outs) == 1 else tuple(outs)}
 
     def with_companion(self, change: Callable[[int], torch.Tensor]) -> dict[str, Any]:
-        """One companion input, made from its index."""
+        """An argument for one companion input, made from its index."""
         number = 1 + self.seed % (len(self.inputs) - 1)
         return {list(self.op.inputs)[number]: change(number)}
 
     def gradient(self) -> dict[str, Any]:
-        """One floating-point input that requires a gradient."""
+        """An argument for one floating-point input, which requires a gradient."""
         able = [name for name, x in zip(self.op.inputs, self.inputs, strict=True) if x.is_floating_point()]
         name = able[self.seed % len(able)]
         return {name: dict(zip(self.op.inputs, self.inputs, strict=True))[name].detach().requires_grad_()}
 
-    def within(self, right: torch.Tensor) -> object:
-        """An out that overlaps an input and is not a legal in-place output. "out" where no such tensor exists."""
+    def out_overlapping_input(self, right: torch.Tensor) -> object:
+        """An out that overlaps an input and is not a legal in-place output; "out" if no such tensor exists."""
         number = self.seed % len(self.inputs)
         number = number if self.inputs[number].numel() else 0
         x, shape, wide = self.inputs[number], tuple(right.shape), right.element_size()
         storage = x.untyped_storage()
-        # One element farther also lies within x, if x has two.
+        # An out that begins at the second element overlaps x, too.
         for further in (0, 1):
             start = x.storage_offset() * x.element_size() // wide + further
             fits = (start + span(shape, contiguous(shape))) * wide <= storage.nbytes()
@@ -65,7 +65,7 @@ class Call:
         allowed = {declared.inplace for declared in self.op.outputs.values()}
         return list(self.op.inputs)[number] in allowed and same_memory(out, self.inputs[number])
 
-    def upon_each_other(self) -> dict[str, Any]:
+    def outs_at_one_address(self) -> dict[str, Any]:
         """Outs that begin at the same address."""
         outs = self.outs()
         memory = torch.empty(sum(16 + out.numel() * out.element_size() for out in outs), dtype=torch.uint8)
@@ -84,7 +84,7 @@ class Call:
         return x.new_empty([size + (d == axis) for axis, size in enumerate(x.shape)])
 
 
-def _upon_itself(out: torch.Tensor) -> object:
+def _out_overlapping_itself(out: torch.Tensor) -> object:
     """An expanded single element, as an out that overlaps itself; "out" for an output of one element."""
     return out.new_empty(1).expand(out.shape) if math.prod(out.shape) > 1 else "out"
 
@@ -116,8 +116,8 @@ FAULTS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
     "no such variant": ("UnknownNameError", lambda call: {"variant": "fastest"}),
     "out of another shape": ("OutputError", lambda call: call.with_out(lambda out: out.new_empty((*out.shape, 2)))),
     "out of another dtype": ("OutputError", lambda call: call.with_out(_complex)),
-    "out within x": ("OutputError", lambda call: call.with_out(call.within)),
-    "out upon itself": ("OutputError", lambda call: call.with_out(_upon_itself)),
+    "out within x": ("OutputError", lambda call: call.with_out(call.out_overlapping_input)),
+    "out upon itself": ("OutputError", lambda call: call.with_out(_out_overlapping_itself)),
     "out that is none": ("OutputError", lambda call: {"out": [1.0]}),
     "another shape of an input": ("ShapeError", lambda call: call.with_companion(call.another_shape)),
     "an input elsewhere": (
@@ -128,7 +128,7 @@ FAULTS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
         "InputTypeError",
         lambda call: call.with_companion(lambda number: _complex(call.inputs[number])),
     ),
-    "outs upon each other": ("OutputError", lambda call: call.upon_each_other()),
+    "outs upon each other": ("OutputError", lambda call: call.outs_at_one_address()),
 }
 """Possible faults of a call: the error that each must raise, and the arguments to replace."""
 

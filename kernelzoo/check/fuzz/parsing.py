@@ -1,4 +1,4 @@
-"""Reads cases back from JSON."""
+"""Cases read back from JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernelzoo import operations
-from kernelzoo.check.fuzz.case import Case, CaseError, Companion, Layout, contiguous, families, specials, word_of
+from kernelzoo.check.fuzz.case import Case, CaseError, Companion, Layout, contiguous, families, json_key, specials
 from kernelzoo.check.fuzz.faulty import faults
 from kernelzoo.errors import KernelZooError
 from kernelzoo.operations.limits import broken
@@ -27,10 +27,10 @@ def parse(text: str, op: str) -> Case:
 
 def _parsed(said: dict[str, Any], op: operations.Operation) -> Case:
     companions = list(op.inputs)[1:]
-    # Keys of some operations are not among those of every case.
+    # Some keys exist only for some operations.
     known = {"dtype", "shape", "dim", "strides", "offset", "keepdim", "out", "values", "seed", "specials"}
     known -= set() if op.by_rows else {"dim", "keepdim"}
-    known |= {*map(word_of, companions)} | ({"scalars"} if op.scalars else set()) | ({"sizes"} if op.sizes else set())
+    known |= {*map(json_key, companions)} | ({"scalars"} if op.scalars else set()) | ({"sizes"} if op.sizes else set())
     _check_words("a case", said, known, {"negated", "fault"})
     shape, dim = tuple(map(int, said["shape"])), said.get("dim", -1)
     outs = said.get("out") or []
@@ -46,7 +46,7 @@ def _parsed(said: dict[str, Any], op: operations.Operation) -> Case:
         _specials(said.get("specials", ())),
         bool(said.get("negated", False)),
         said.get("fault", ""),
-        tuple(_companion(name, said[word_of(name)]) for name in companions if said.get(word_of(name))),
+        tuple(_companion(name, said[json_key(name)]) for name in companions if said.get(json_key(name))),
         tuple((name, said["scalars"][name]) for name in op.scalars if name in said.get("scalars", {})),
         tuple((name, int(said["sizes"][name])) for name in op.sizes),
     )
@@ -83,7 +83,7 @@ def _check_name(name: str, of: str, kind: str, known: Sequence[str]) -> None:
 
 
 def _check(case: Case, op: str, text: str) -> None:
-    """Raise CaseError for a case that is no call of that operation."""
+    """Raise CaseError unless the case can be a call of that operation."""
     operation = operations.OPERATIONS[op]
     first, *_ = operation.inputs
     _check_name(case.dtype, "a case", f"{op} dtype", operation.dtypes)

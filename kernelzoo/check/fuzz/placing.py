@@ -1,4 +1,4 @@
-"""Puts the tensors of a case into memory with guard elements, which reveal reads or writes out of bounds."""
+"""Memory for the tensors of a case, with guard elements that reveal reads or writes out of bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GUARD = 256
 """Guard elements on either side of a tensor, in whole 16-byte vectors of any dtype."""
 
 Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
-"""A stretch of memory, and the tensor in it."""
+"""A range of memory, and the tensor in it."""
 
 Draw: TypeAlias = "Callable[[tuple[int, ...]], torch.Tensor]"
 
@@ -62,9 +62,9 @@ def _values(
         and "others" in op.hooks
         and shape == case.shapes(op.name)[number]
     ):
-        drawn = _going_with(op, case, first, generator)[number].to(getattr(torch, dtype))
+        drawn = _all_inputs(op, case, first, generator)[number].to(getattr(torch, dtype))
     elif family == values.DECLARED:
-        drawn = as_declared(op.inputs[given.name], shape, dtype, _known(op, case), generator)
+        drawn = as_declared(op.inputs[given.name], shape, dtype, _range_values(op, case), generator)
     else:
         drawn = values.draw(family, shape, dtype, generator)
     if given.specials:
@@ -72,29 +72,29 @@ def _values(
         flat = bits(drawn.view(-1))
         for name, place in given.specials:
             flat[place % flat.numel()] = values.special(name, dtype)
-    return op.confined(number, drawn.contiguous(), _length(op, case))
+    return op.clamp_to_domain(number, drawn.contiguous(), _length(op, case))
 
 
-def _going_with(op: Operation, case: Case, first: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+def _all_inputs(op: Operation, case: Case, first: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
     """All inputs, with companion inputs that match the first."""
     companions = [name for name in op.inputs if name != next(iter(op.inputs))]
     shapes = case.shapes(op.name)[1 : 1 + len(companions)]
     drawn = (
-        as_declared(op.inputs[name], shape, op.dtype_of(name, case.dtype), _known(op, case), generator)
+        as_declared(op.inputs[name], shape, op.dtype_of(name, case.dtype), _range_values(op, case), generator)
         for name, shape in zip(companions, shapes, strict=True)
     )
     return op.completed((first, *drawn), case.dim, generator=generator)
 
 
 def _length(op: Operation, case: Case) -> int:
-    """The length of a row, at least 1, since a limit divides by it."""
+    """The length of a row, at least 1, since a domain's limit is divided by it; 0 unless by rows."""
     if not op.by_rows:
         return 0
     return max(1, math.prod(case.shape[d] for d in case.axes) if case.shape else 1)
 
 
-def _known(op: Operation, case: Case) -> dict[str, Any]:
-    """The axes and scalars that an input's range may name."""
+def _range_values(op: Operation, case: Case) -> dict[str, Any]:
+    """The values of axes and scalars that an input's range may name."""
     scalars = {name: scalar.default for name, scalar in op.scalars.items()} | dict(case.scalars)
     if op.by_rows:
         return {**scalars, "n": _length(op, case)}
@@ -102,7 +102,7 @@ def _known(op: Operation, case: Case) -> dict[str, Any]:
 
 
 def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw, device: torch.device) -> Placed:
-    """Memory with a tensor in it. The rest is NaN or the least integer, so that reading it gives a wrong result."""
+    """Memory with a tensor in it. Other elements are NaN or the least integer: reading them gives a wrong result."""
     extent = span(shape, layout.strides)
     memory = torch.empty(2 * _GUARD + layout.offset + extent, dtype=kind, device=device)
     memory.fill_(math.nan if kind.is_floating_point else kind != torch.bool and torch.iinfo(kind).min)
@@ -110,7 +110,7 @@ def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw
     x = memory.as_strided(shape, layout.strides, start)
     if not extent:
         return memory, x
-    # Write each element once: one for an expanded axis, one stretch for overlapping windows.
+    # Write each element in memory once: for an expanded axis one element, for overlapping windows their whole range.
     sizes = [size if stride else 1 for size, stride in zip(shape, layout.strides, strict=True)]
     core = memory.as_strided(sizes, layout.strides, start)
     if overlaps_itself(core):
@@ -120,7 +120,7 @@ def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw
 
 
 def output(shape: tuple[int, ...], layout: Layout, dtype: torch.dtype, pattern: int, device: torch.device) -> Placed:
-    """Memory filled with one pattern, and an out of that layout in the middle."""
+    """Memory filled with one pattern, and in the middle an output of that layout."""
     extent = span(shape, layout.strides)
     board = torch.empty(2 * _GUARD + layout.offset + extent, dtype=dtype, device=device)
     if dtype == torch.bool:

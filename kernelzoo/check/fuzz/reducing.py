@@ -1,4 +1,4 @@
-"""Reduces a failing case to a simpler one, and keeps it for later runs, by Hypothesis."""
+"""Failing cases, which Hypothesis reduces to simpler ones and stores for later runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hypothesis.database import ExampleDatabase
 
 NEEDED = "to reduce and keep failures: python -m pip install 'hypothesis>=6.140'"
-"""What to do where :func:`reduce`, :func:`keep` and :func:`kept` raise ImportError."""
+"""The remedy to show if :func:`reduce`, :func:`keep` or :func:`kept` raises ImportError."""
 
 
 def reduce(op: str, case: Case, fails: Callable[[Case], bool], tries: int) -> Case:
@@ -27,7 +27,7 @@ def reduce(op: str, case: Case, fails: Callable[[Case], bool], tries: int) -> Ca
     known = {str(case): True}
 
     def failed(candidate: Case) -> bool:
-        """Hypothesis asks twice about a case, and must get the same answer of a kernel that fails now and then."""
+        """Hypothesis asks twice about a case, and must get the same answer even if a kernel fails only sometimes."""
         text = str(candidate)
         if text not in known:
             takes_gigabytes = candidate.far and not case.far
@@ -38,7 +38,7 @@ def reduce(op: str, case: Case, fails: Callable[[Case], bool], tries: int) -> Ca
     if not choices:
         return case
     database, key = InMemoryExampleDatabase(), op.encode()
-    # Choices that a case uses up would pass for reduced already, so there is one to spare.
+    # If a case used up all the choices, Hypothesis would not reduce it. So there is one more.
     database.save(key, choices_to_bytes((*choices, 0)))
     phases = Phase.reuse, Phase.shrink
     told = settings(database=database, phases=phases, deadline=None, verbosity=Verbosity.quiet, print_blob=False)
@@ -49,24 +49,24 @@ def reduce(op: str, case: Case, fails: Callable[[Case], bool], tries: int) -> Ca
 
 
 def keep(id: str, case: Case, *, failed: bool) -> None:
-    """Keep a failure of an implementation in Hypothesis's database, or forget a case that passes."""
+    """Store a failure of an implementation in Hypothesis's database, or delete a case that passes."""
     database = _database()
     (database.save if failed else database.delete)(id.encode(), str(case).encode())
 
 
 def kept(id: str) -> list[Case]:
-    """The failures of an implementation that are kept."""
+    """The stored failures of an implementation."""
     found = []
     for text in sorted(_database().fetch(id.encode())):
         try:
             found.append(parse(text.decode(), id.split("/")[1]))
-        except (CaseError, UnicodeDecodeError):  # of another version
+        except (CaseError, UnicodeDecodeError):  # stored by another version
             continue
     return found
 
 
 def _database() -> ExampleDatabase:
-    """That of Hypothesis's own examples."""
+    """The database of Hypothesis's own examples."""
     from hypothesis.database import DirectoryBasedExampleDatabase
 
     return DirectoryBasedExampleDatabase(

@@ -1,8 +1,8 @@
-"""Runs fuzzing cases through an implementation as user calls, and checks them against the contract.
+"""Fuzzing cases run through an implementation as user calls, and checked against the contract.
 
 Each case is called twice, over different old memory contents. Results must be within the operation's tolerance, and
 equal to the bit. Bytes around and between the elements of every tensor must not change. A fault must raise its
-documented error, and no other call may raise. Where an output may be an input, a third call works in place.
+documented error, and no other call may raise. If an output may be an input, a third call works in place.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kernelzoo.check.fuzz import placing
 from kernelzoo.check.fuzz.case import Case, Layout, contiguous
 from kernelzoo.check.fuzz.faulty import FAULTS, Call
 from kernelzoo.check.fuzz.placing import Placed
-from kernelzoo.check.running import called
-from kernelzoo.device import device_lives
+from kernelzoo.check.running import call_case
+from kernelzoo.device import check_device
 from kernelzoo.errors import (
     BackendUnavailableError,
     ContractError,
@@ -50,7 +50,7 @@ Check = tuple[str, "torch.Tensor"]
 
 @dataclass
 class Found:
-    """The results of several cases."""
+    """The results of several cases, as numbers of cases."""
 
     right: int = 0
     """Cases with the right result, twice with the same bits."""
@@ -63,7 +63,7 @@ class Found:
     compiled: int = 0
     """Cases whose first call took SLOW longer than the second."""
     undecidable: int = 0
-    """Cases with wrong elements in which the operation's own reference exceeds its bounds. They are nobody's fault."""
+    """Cases with wrong elements in which the operation's own reference exceeds its bounds. No kernel is at fault."""
     wrong: list[tuple[int, str]] = field(default_factory=list)
     """The number of each failed case, and why."""
     unavailable: str = ""
@@ -104,7 +104,7 @@ def run(
                 torch.cuda.empty_cache()  # other processes on the device may need the gigabytes
         runner.settle()
     except RuntimeError as error:  # a GPU reports a kernel's error at a later call
-        runner.survives(str(error))
+        runner.check_device(str(error))
         raise
     return runner.found
 
@@ -119,7 +119,7 @@ class _Runner:
         self._pending: list[tuple[int, Case, list[Check]]] = []
 
     def add(self, number: int, case: Case) -> None:
-        """Start a case. What is known without waiting for the device is counted at once."""
+        """Start a case. A result that is known without waiting for the device is counted at once."""
         found = self.found
         try:
             checks = self._checks(case)
@@ -143,7 +143,7 @@ class _Runner:
         except _RaisedError as error:
             found.wrong.append((number, str(error)))
             self.settle()
-            self.survives(str(error))
+            self.check_device(str(error))
         else:
             if case.fault or not checks:
                 found.faults += bool(case.fault)
@@ -168,7 +168,7 @@ class _Runner:
         self._pending.clear()
 
     def _count_wrong(self, number: int, case: Case, words: str) -> None:
-        """Count a case with wrong elements, unless the operation's bounds decide nothing for it."""
+        """Count a case with wrong elements as wrong, or as undecidable if the operation's bounds can't decide."""
         op = self._operation
         with torch.no_grad():
             inputs = [x for _, x in placing.inputs(op, case, self._generator)]
@@ -178,9 +178,9 @@ class _Runner:
         else:
             self.found.wrong.append((number, words))
 
-    def survives(self, words: str) -> None:
+    def check_device(self, words: str) -> None:
         """Raise DeviceLostError if the device no longer responds."""
-        device_lives(self._device, self._implementation.id, words)
+        check_device(self._device, self._implementation.id, words)
 
     def _checks(self, case: Case) -> list[Check]:
         op = self._operation
@@ -217,7 +217,7 @@ class _Runner:
                 expected.check(found)
             checks += _wrong(expected, found, "" if own else " in out")
             for name, (board, out), clean in zip(op.outputs, boards, self._boards(case, args, pattern), strict=False):
-                # Copying out onto a clean board must give this board: nothing else has changed.
+                # Copying out into clean memory must give this memory: nothing else has changed.
                 clean[1].copy_(out)
                 whose = name if len(op.outputs) > 1 else "out"
                 checks.append(
@@ -234,7 +234,7 @@ class _Runner:
         return checks + self._in_place(case, placed, expected)
 
     def _in_place(self, case: Case, placed: Sequence[Placed], expected: Expected) -> list[Check]:
-        """Call with an input as out, where the only output may be one."""
+        """Call with an input as out, if the only output may be that input; returns the checks."""
         op = self._operation
         (declared, *more) = op.outputs.values()
         if more or not declared.inplace or case.far:
@@ -256,7 +256,7 @@ class _Runner:
         return [*_wrong(expected, [out], f" with {declared.inplace} as out"), (words, _differ(board, clean))]
 
     def _boards(self, case: Case, args: Arguments, pattern: int) -> list[Placed]:
-        """Memory of one pattern for each output, with the output in it."""
+        """Memory filled with one pattern for each output, and the output in it."""
         shapes, dtypes = self._operation.out_shapes(args), self._operation.out_dtypes(args)
         layouts = case.outs or [Layout(contiguous(shape)) for shape in shapes]
         return [
@@ -267,7 +267,7 @@ class _Runner:
     def _call(self, case: Case, inputs: Sequence[Any], arguments: dict[str, Any]) -> Any:
         """Call as a user does, with ``arguments`` in place of the case's. Raises _RaisedError for an illegal error."""
         try:
-            return called(self._implementation, case, inputs, arguments)
+            return call_case(self._implementation, case, inputs, arguments)
         except (
             UnsupportedProblemError,
             BackendUnavailableError,
@@ -295,7 +295,7 @@ class _Runner:
                 raise AssertionError(f"raised {name}, and changed {input_name}")
 
     def _check_results(self, result: object, args: Arguments, outs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """A call's result as a checked tuple. ``outs``: the outputs it was given."""
+        """Check a call's result; returns it as a tuple. ``outs``: the outputs that the call was given."""
         op = self._operation
         several = len(op.outputs) > 1
         found = result if several else (result,)
@@ -338,7 +338,7 @@ def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
-    """Checks for wrong elements of each output, without waiting for the device."""
+    """Make a check for wrong elements of each output, without waiting for the device."""
     return [
         (f"{bounds.name}: {_WRONG}{where}", bounds.right(out).all().logical_not_())
         for bounds, out in zip(expected.outputs, outs, strict=True)

@@ -1,7 +1,7 @@
 """Named families of values for fuzzing, drawn on a device from a seed.
 
-A family takes a :class:`Fill`. A special value is one element of a dtype that often breaks kernels. Both have names, so
-that a case can be written down.
+A family is a function of a :class:`Fill`. A special value is one element of a dtype that often breaks kernels. Both
+have names, so that a case can be written down.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from kernelzoo.check.bits import bits
 from kernelzoo.lazy import torch
 
 DECLARED = "declared"
-"""The family for an input whose operation declares its values. It needs the rest of the call;
-:func:`kernelzoo.operations.sampling.as_declared` draws it."""
+"""The family of an input whose values the operation declares. :mod:`kernelzoo.operations.sampling` draws it."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +31,10 @@ class Fill:
         return torch.finfo(self.kind) if self.kind.is_floating_point else torch.iinfo(self.kind)
 
     def normal(self, double: bool | None = None) -> torch.Tensor:
-        """Normal values, in float32 or ``double`` precision; by default in that which holds the dtype."""
+        """Normal values in float64 if ``double``, else in float32. By default, float64 is for dtypes of 8 bytes."""
         return self._floats(double).normal_(generator=self.generator)
 
     def uniform(self, double: bool | None = None) -> torch.Tensor:
-        """Values from 0 to 1."""
         return self._floats(double).uniform_(generator=self.generator)
 
     def signs(self, double: bool | None = None) -> torch.Tensor:
@@ -47,7 +45,7 @@ class Fill:
         return replace(self, shape=()).normal(double).expand(self.shape)
 
     def integers(self, low: int, high: int | None) -> torch.Tensor:
-        """64-bit integers from ``low`` to below ``high``, or of any bits."""
+        """64-bit integers from ``low`` to ``high - 1``, or without an upper limit if ``high`` is None."""
         words = torch.empty(self.shape, dtype=torch.int64, device=self.generator.device)
         return words.random_(low, high, generator=self.generator)
 
@@ -100,7 +98,7 @@ _SPECIAL_FLOATS = (
     *("nan", "-nan", "signaling nan", "inf", "-inf", "0", "-0", "max", "-max", "tiny", "-tiny"),
     *("subnormal", "-subnormal"),
 )
-"""``tiny`` is the smallest normal number."""
+"""Names of the special values of floats. ``tiny`` is the smallest normal number."""
 
 
 def _table(dtype: str) -> dict[str, Family]:
@@ -108,14 +106,14 @@ def _table(dtype: str) -> dict[str, Family]:
 
 
 def _wide(fill: Fill) -> torch.Tensor:
-    """Every exponent of the dtype, both signs."""
+    """Values with every exponent of the dtype, and both signs."""
     low, high = math.log2(fill.info.tiny), math.log2(fill.info.max)
     exponent = fill.uniform(double=True).mul_(high - low).add_(low)
     return exponent.exp2_().mul_(fill.signs(double=True)).clamp_(-fill.info.max, fill.info.max)
 
 
 def _plateau(fill: Fill) -> torch.Tensor:
-    """Equal values and some one in 200 above them: a sum in order rounds each time the same way."""
+    """Equal values, and about one in 200 above them. A sum in order rounds in the same direction each time."""
     low = fill.constant(double=True).abs().neg_()
     return low.masked_fill_(fill.uniform(double=False) < 0.005, 2.0)
 
@@ -132,7 +130,7 @@ def _ladder(fill: Fill) -> torch.Tensor:
 
 
 def _masked(fill: Fill) -> torch.Tensor:
-    """Half -inf, in runs of 32 as in a causal mask, and single."""
+    """Normal values, of which about half are -inf: in runs of 32 as in a causal mask, and single ones."""
     count = math.prod(fill.shape)
     runs = replace(fill, shape=(count // 32 + 1,)).uniform(double=False).repeat_interleave(32)[:count]
     alone = fill.uniform(double=False) < 0.1
@@ -140,7 +138,7 @@ def _masked(fill: Fill) -> torch.Tensor:
 
 
 def _bits(fill: Fill) -> torch.Tensor:
-    """Any bits. Values that are not finite become zero, since one decides a whole row."""
+    """Values of random bits. Those that are not finite become zero, since a single one decides a whole row."""
     words = fill.integers(-(2**63), None)
     if not fill.kind.is_floating_point:
         return words.to(fill.kind)  # wraps around
@@ -149,7 +147,7 @@ def _bits(fill: Fill) -> torch.Tensor:
 
 
 def _ends(fill: Fill) -> torch.Tensor:
-    """The largest integers, and rarely the least."""
+    """The largest integer, and rarely the least."""
     rare = fill.uniform(double=False) < 0.02
     return rare.to(fill.kind).fill_(fill.info.max).masked_fill_(rare, fill.info.min)
 
@@ -168,13 +166,13 @@ _FLOATS: dict[str, Family] = {
     "subnormal": lambda fill: fill.normal(double=True).mul_(fill.info.tiny / 4),
     "zeros": lambda fill: fill.signs().mul_(0.0),
     "masked": _masked,
-    # Far below zero, so that a zero that stands for the maximum of nothing exceeds all of them.
+    # Far below zero, so that a zero as the initial maximum would exceed all of them.
     "low": lambda fill: _masked(fill).sub_(300.0),
     "extremes": lambda fill: fill.signs(double=True).mul_(fill.info.max),
     "bits": _bits,
 }
 _INTEGERS: dict[str, Family] = {
-    # Few different ones, so that the minimum occurs often.
+    # Few different values, so that the minimum occurs often.
     "few": lambda fill: fill.integers(-2 if fill.info.min else 0, 4),
     "bits": _bits,
     # Close to a minimum's identity.

@@ -7,7 +7,7 @@ from kernelzoo.registry import require
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here. Raises BackendUnavailableError."""
+    """Return the device types that this backend takes here. Raises BackendUnavailableError."""
     require("cpu", "torch", "install it with: pip install torch")
     numba = require("cpu", "numba", "install it with: pip install 'kernelzoo[cpu]'")
     if numba.config.DISABLE_JIT:
@@ -24,12 +24,12 @@ _LAYERS = {
     "threadsafe": ("tbb", "omp"),
     "forksafe": ("tbb", "workqueue"),
 }
-"""What NUMBA_THREADING_LAYER may say beside "default", and which of Numba's layers then serve."""
+"""The values of NUMBA_THREADING_LAYER other than "default", and the layers of Numba that each allows."""
 
 
 def _no_threads(numba: Any) -> tuple[str, str] | None:
-    """Why Numba can't start threads, and what to do; None if it can. It asks this at its first parallel loop, and
-    starts them; here none are."""
+    """Return why Numba can't start threads, and the remedy; None if it can. Numba finds out at its first parallel loop.
+    This function starts no threads."""
     layer, order = str(numba.config.THREADING_LAYER).lower(), list(numba.config.THREADING_LAYER_PRIORITY)
     if sorted(order) != sorted(_MODULES):
         return (
@@ -39,7 +39,7 @@ def _no_threads(numba: Any) -> tuple[str, str] | None:
     among = tuple(order) if layer == "default" else _LAYERS.get(layer, ())
     if not among:
         return f"NUMBA_THREADING_LAYER is {layer!r}", f"unset it, or set it to one of default, {', '.join(_LAYERS)}"
-    if "workqueue" in among or any(map(_loads, among)):  # which comes with Numba
+    if "workqueue" in among or any(map(_loads, among)):  # workqueue comes with Numba
         return None
     install = "pip install tbb, or " if "tbb" in among else ""
     return f"NUMBA_THREADING_LAYER is {layer!r}, and {' or '.join(among)} can't be loaded", f"{install}unset it"

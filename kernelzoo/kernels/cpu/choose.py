@@ -1,4 +1,4 @@
-"""Which form takes a problem, of operations that choose alike; others have a ``choose.py`` of their own."""
+"""Choosers that several operations share. Other operations have a ``choose.py`` of their own."""
 
 import torch
 
@@ -8,5 +8,5 @@ from kernelzoo.registry import chooser
 @chooser("cpu", "min_backward", "auto")
 @chooser("cpu", "softmax_backward", "auto")
 def fused(*tensors: torch.Tensor) -> str:
-    """Always fused, the one there is: of rows that no cache holds it is as good as any other order."""
+    """Always fused, the only form. For rows that fit in no cache, no other order of reads would be better."""
     return "fused"

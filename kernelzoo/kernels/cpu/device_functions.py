@@ -1,6 +1,6 @@
-"""What the kernels of the host share: elements as floats and back, the exponential, rounded sums.
+"""Functions of the host's kernels: conversions of elements, the exponential, sums with their rounding errors.
 
-Only in the exponential may a product be fused with a sum ('contract'). No other order of a sum is taken here.
+Only the exponential may fuse a product with a sum ('contract'). No sum here may be reordered.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from numba.extending import intrinsic, overload
 
 
 def by_type(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """A function for compiled code alone. The decorated one takes the types of its arguments, and returns what is
-    compiled for them, with these options."""
+    """Make a function for compiled code only. The decorated function takes the types of its arguments, and returns the
+    function to compile for them, with these options."""
 
     def decorate(choose: Callable[..., Any]) -> Any:
         def function(*arguments: Any) -> Any:
@@ -33,7 +33,7 @@ def by_type(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @intrinsic
 def bits_of(typing_context, value):
-    """The bits of a float as a signed integer."""
+    """Return the bits of a float as a signed integer."""
     integer = types.Integer.from_bitwidth(value.bitwidth, True)
 
     def generate(context, builder, signature, arguments):
@@ -44,7 +44,6 @@ def bits_of(typing_context, value):
 
 @intrinsic
 def float_of(typing_context, bits):
-    """The float of those bits."""
     real = {32: types.float32, 64: types.float64}[bits.bitwidth]
 
     def generate(context, builder, signature, arguments):
@@ -55,7 +54,7 @@ def float_of(typing_context, bits):
 
 @intrinsic
 def _half_extended(typing_context, element):
-    """The float32 of a float16's bits, by the processor's instruction."""
+    """Return the float32 of a float16's bits, by the processor's instruction."""
 
     def generate(context, builder, signature, arguments):
         return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
@@ -65,7 +64,7 @@ def _half_extended(typing_context, element):
 
 @intrinsic
 def _half_rounded(typing_context, value):
-    """The bits of the float16 nearest to a float32, by the processor's instruction."""
+    """Return the bits of the float16 nearest to a float32, by the processor's instruction."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), ir.IntType(16))
@@ -82,7 +81,7 @@ def converts_halves() -> bool:
 
 @by_type()
 def widen(element):
-    """An element as the float that it is accumulated in."""
+    """Return an element in its accumulator dtype: narrow floats as float32."""
     if element == types.uint16:  # bfloat16: the upper half of a float32
         return lambda element: float_of(np.int32(np.uint32(element) << np.uint32(16)))
     if element == types.int16:
@@ -91,7 +90,7 @@ def widen(element):
 
 
 def _from_half(element):
-    """float16 to float32 by integers, which LLVM vectorises."""
+    """Convert float16 to float32 by integer operations, which LLVM vectorises."""
     sign = np.int32((np.int32(element) & np.int32(0x8000)) << np.int32(16))
     magnitude = np.int32((np.int32(element) & np.int32(0x7FFF)) << np.int32(13))
     rebias = np.int32(112 << 23)
@@ -113,8 +112,8 @@ def _to_bfloat16(value, like):
 
 @by_type()
 def rounded(value, like):
-    """A float rounded to nearest, ties to even, to an element of ``like``'s type: what overflows to an infinity, or in
-    float8 to the largest."""
+    """Round a float to nearest, ties to even, to an element of ``like``'s type. Overflow gives an infinity, or in
+    float8 the largest number."""
     if like == types.uint16:
         return _to_bfloat16
     if like == types.int16:
@@ -125,7 +124,7 @@ def rounded(value, like):
 
 
 def _to_float8(value, like):
-    """float8_e4m3fn, which has no infinity: 0x7E is its largest number, 448, and 0x7F NaN."""
+    """Round to float8_e4m3fn. It has no infinity: 0x7E is its largest number, 448, and 0x7F is NaN."""
     bits = bits_of(value)
     sign = np.int32((bits >> np.int32(24)) & np.int32(0x80))
     magnitude = np.int32(bits & np.int32(0x7FFFFFFF))
@@ -143,7 +142,7 @@ def _to_half(value, like):
     magnitude = np.int32(bits & np.int32(0x7FFFFFFF))
     odd = np.int32((magnitude >> np.int32(13)) & np.int32(1))
     normal = np.int32(np.int32(magnitude - np.int32(112 << 23) + np.int32(0xFFF) + odd) >> np.int32(13))
-    normal = min(normal, np.int32(0x7C00))  # what is too large, and infinity, whose exponent is larger still
+    normal = min(normal, np.int32(0x7C00))  # for too large numbers and infinity
     small = np.int32(bits_of(np.float32(float_of(magnitude) + np.float32(0.5))) - np.int32(126 << 23))
     half = small if magnitude < np.int32(113 << 23) else normal
     return np.int16((np.int32(0x7E00) if value != value else half) | sign)
@@ -154,7 +153,7 @@ def _to_half(value, like):
 
 @by_type(fastmath={"contract"})
 def exponential(t):
-    """e^t for t up to 88, flushed to zero below the smallest normal number; NaN for NaN. Within 3 units of roundoff.
+    """Return e^t for t up to 88, within 3 units of roundoff; 0 below the smallest normal number, NaN for NaN.
 
     t = k ln 2 + r with an integer k, so e^t = 2^k e^r and |r| <= ln(2)/2, where the Taylor series is short. Adding 1.5
     times 2^(bits of the fraction) rounds to the integer k and leaves it in the low bits, whence it moves to the
@@ -201,7 +200,7 @@ def exponential(t):
 
 @by_type()
 def ordered(bits):
-    """The integer that sorts as the float of those bits does, and back again: it is its own inverse."""
+    """Map a float's bits to the integer that sorts as the float does. The function is its own inverse."""
     integer = getattr(np, f"int{bits.bitwidth}")
     sign_at, magnitude = integer(bits.bitwidth - 1), integer(np.iinfo(integer).max)
     return lambda bits: integer(bits ^ ((bits >> sign_at) & magnitude))
@@ -209,20 +208,20 @@ def ordered(bits):
 
 @by_type()
 def empty(count, x):
-    """An array of the float that x's elements are accumulated in."""
+    """Return an uninitialised array of x's accumulator dtype."""
     real = np.float64 if x.dtype == types.float64 else np.float32
     return lambda count, x: np.empty(count, real)
 
 
 @by_type()
 def same_type(array, like):
-    """``array`` where it is of ``like``'s type, ``like`` otherwise: the compiler is to see one type only."""
+    """Return ``array`` if it has ``like``'s type, else ``like``, so that the compiler sees only one type."""
     return (lambda array, like: array) if array == like else (lambda array, like: like)
 
 
 @njit
 def two_sum(total, carry, term):
-    """The rounded sum of all three, and what it rounded off (Knuth, TAOCP 2, 4.2.2)."""
+    """Return total + term, and carry + the rounding error of that (Knuth, TAOCP 2, 4.2.2)."""
     new = total + term
     back = new - total
     return new, carry + ((total - (new - back)) + (term - back))
@@ -230,18 +229,18 @@ def two_sum(total, carry, term):
 
 @njit
 def whole(total, carry):
-    """A sum with what it rounded off, which is no number where the sum is none or infinite."""
+    """Return total + carry. ``carry`` is NaN if the sum is NaN or infinite, and is then left out."""
     return total + carry if carry == carry else total
 
 
 @njit
 def place(row, lanes, group_stride, lane_stride):
-    """Offset of a row's first element: unsigned, as a signed index has a branch that stops LLVM from vectorising."""
+    """Return the offset of a row's first element, unsigned: a signed index has a branch that stops vectorisation."""
     return np.uint64(row // lanes * group_stride + row % lanes * lane_stride)
 
 
 @by_type()
 def zero_of(x):
-    """0 as the float that x's elements are accumulated in."""
+    """Return 0 in x's accumulator dtype."""
     real = np.float64 if x.dtype == types.float64 else np.float32
     return lambda x: real(0)

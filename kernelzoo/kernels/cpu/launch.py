@@ -1,4 +1,4 @@
-"""How the host's kernels are compiled, laid out and launched: machine code, rows side by side, tasks, launches."""
+"""Compiles, caches and launches the host's kernels, in parallel tasks, and orders the axes of their tensors."""
 
 import ctypes
 import hashlib
@@ -28,21 +28,21 @@ from kernelzoo.kernels.shared.host_memory import flat as flat
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, recording
 
 TASK_ELEMENTS = 65536
-"""Least elements worth a task of its own: while the other threads are woken, one core reads these."""
+"""The fewest elements that are worth a task of their own: one core reads them while other threads wake up."""
 
 MIN_LANES = 8
-"""Fewer rows than this side by side leave most of a vector register idle."""
+"""The fewest neighbouring rows to vectorise across: fewer leave most of a vector register idle."""
 
 SHORT = 32
-"""Reduced axes shorter than this are too short to vectorise along."""
+"""The shortest reduced axis that is worth vectorising along."""
 
 FIRST = np.int64(0)
-"""Of a kernel's units of work. Numba compiles what takes a literal 0 once more for other numbers."""
+"""A kernel's first unit of work. Numba would compile a function again if it were a literal 0."""
 
 Kernel: TypeAlias = "tuple[Callable[..., None], tuple[Any, ...]]"
 """A compiled kernel and its arguments."""
 
-# Numba starts its threads at the first question for their number, and sets OpenMP's, which is torch's too.
+# Asking Numba for its number of threads starts them, and sets OpenMP's number, which torch shares.
 _of_torch = torch.get_num_threads()
 if numba.get_num_threads() and torch.get_num_threads() != _of_torch:
     torch.set_num_threads(_of_torch)
@@ -51,17 +51,17 @@ if numba.get_num_threads() and torch.get_num_threads() != _of_torch:
 # when two Python threads are inside parallel kernels at once. One launch uses all cores, so waiting costs little.
 _launching = threading.Lock()
 
-_alone = False
-"""Whether this process may not start parallel loops: see _after_fork."""
+_single_threaded = False
+"""Whether this process must not start parallel loops: see _after_fork."""
 
 
 def _after_fork() -> None:
-    """In a forked child: the lock may be held by a thread that only the parent has, and GNU OpenMP, which Numba takes
-    where TBB is not installed, can't be forked. Numba ends a child that enters a parallel loop if its parent had."""
-    global _launching, _alone
+    """Make a new lock in a forked child, since a thread of the parent may hold the old one. Forbid parallel loops if
+    Numba uses GNU OpenMP (without TBB): it ends a child that enters one if the parent had."""
+    global _launching, _single_threaded
     _launching = threading.Lock()
     with suppress(ValueError):  # the parent had started no threads: the child may start its own
-        _alone = _alone or numba.threading_layer() == "omp"
+        _single_threaded = _single_threaded or numba.threading_layer() == "omp"
 
 
 if hasattr(os, "register_at_fork"):
@@ -69,9 +69,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Order the two row axes of the canonical form so that the last, the *lane* axis, is the one to go side by side.
+    """Order the two row axes of canonical tensors so that the last, the *lane* axis, is the one to vectorise across.
 
-    That is the one closer in x's memory, unless it has too few rows; the other then, if it is longer.
+    It is the axis with the smaller stride in x; the other one if that has too few rows, and the other has more.
     """
     closer, other = (0, 2) if x.size(2) == 1 or (x.size(0) > 1 and x.stride(0) < x.stride(2)) else (2, 0)
     lane = closer if x.size(closer) >= min(MIN_LANES, x.size(other)) else other
@@ -80,13 +80,13 @@ def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ..
 
 
 def side_by_side(x: torch.Tensor) -> bool:
-    """Whether neighbouring rows of ``lanes_last`` are best worked on together, a vector register across rows."""
+    """Whether to vectorise across neighbouring rows of ``lanes_last`` (rows *side by side*), not along each row."""
     return x.size(2) >= MIN_LANES and (x.size(1) < SHORT or x.stride(2) < x.stride(1))
 
 
 def tasks(units: int, elements: int) -> int:
-    """Number of parallel tasks for so many independent units of work over so many elements; 1 runs on the caller."""
-    if _alone:
+    """Return the number of parallel tasks for these independent units of work. One task runs in the calling thread."""
+    if _single_threaded:
         return 1
     threads: int = numba.get_num_threads()
     return max(1, min(threads, units, elements // TASK_ELEMENTS))
@@ -98,11 +98,11 @@ ELEMENTS = {
     torch.float8_e4m3fn: torch.uint8,
     torch.bool: torch.uint8,
 }
-"""Narrow floats come as integers of their width, one type each, and are widened to float32 by their bits."""
+"""The integer dtype as which a kernel gets narrow floats, to widen them to float32 by their bits."""
 
 
 def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: Any) -> Launch:
-    """A kernel that takes the tensors' memory, the rows' length, the lanes, and the strides of each tensor."""
+    """Bind a kernel that takes the tensors' memory, n, lanes, each tensor's strides, the constants, units and tasks."""
     x = tensors[0]
     strides = (stride for tensor in tensors for stride in tensor.stride())
     shape = (x.size(1), x.size(2), *strides, *constants, units, tasks(units, x.numel()))
@@ -111,11 +111,11 @@ def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units:
 
 
 def launcher(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any, ...]) -> Launch:
-    """A launch that runs a compiled kernel with its arguments; under a recording, its step.
+    """Return a launch that runs a compiled kernel with its arguments; under a recording, one that adds a step.
 
-    The arguments begin with the memory of the canonical ``tensors``. It is flat, so that each kernel is compiled once
-    per dtype, whatever the strides, and finds the rows that are contiguous to be so. The launch does not hold it: once
-    cached, it must not keep the tensors of its bind.
+    The arguments begin with the memory of the canonical ``tensors`` as flat arrays. So each kernel is compiled once per
+    dtype, whatever the strides, and checks itself whether rows are contiguous. The launch keeps no reference to them: a
+    cached launch must not keep its bind's tensors alive.
     """
     rec = recording.get()
     if rec is not None:
@@ -133,8 +133,8 @@ def launcher(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any,
 
 
 def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
-    """What runs: of one task, the machine code of what does its work, without the loop around it, which takes longer to
-    compile. It is called as it is, since its arguments are of the same types every time."""
+    """Return the function to run, with its arguments. A single task needs no parallel loop, which takes longer to
+    compile: its machine code is called directly, since the argument types never change."""
     task, tasks = kernel.py_func.__globals__.get("_task"), arguments[-1]
     if task is None or tasks != 1:
         return kernel, arguments
@@ -143,10 +143,10 @@ def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
 
 
 def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
-    """A kernel with its arguments as a step: as many blocks as tasks, of a thread each."""
-    given = arguments if _written(kernel) is kernel.py_func else (arguments,)
+    """Return a kernel with its arguments as a step: one block of one thread per task."""
+    given = arguments if _source_function(kernel) is kernel.py_func else (arguments,)
     signature = tuple(map(numba.typeof, given))
-    *names, _, _ = inspect.signature(_written(kernel)).parameters
+    *names, _, _ = inspect.signature(_source_function(kernel)).parameters
     named = zip((*names, "units", "tasks"), arguments, strict=True)
     numbers = {name: value for name, value in named if isinstance(value, int)}
     return Step(
@@ -158,16 +158,16 @@ def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Ste
     )
 
 
-def _written(kernel: Any) -> Callable[..., None]:
-    """The function that says what a kernel does."""
+def _source_function(kernel: Any) -> Callable[..., None]:
+    """Return the Python function with a kernel's own code."""
     function: Callable[..., None] = kernel.py_func.__globals__.get("_task", kernel).py_func
     return function
 
 
 def _compiled(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) -> Compiled:
-    """The kernel compiled for this host, whatever device is assumed."""
+    """Return the facts of the kernel compiled for this host, whatever device is simulated."""
     kernel.compile(signature)
-    function = _written(kernel)
+    function = _source_function(kernel)
     return Compiled(
         name=function.__name__,
         language="Numba",
@@ -182,7 +182,7 @@ def _compiled(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) 
 
 
 def _with_called(kernel: Any) -> list[Any]:
-    """A kernel and the compiled functions of this backend that it calls, and those that they call."""
+    """Return a kernel and all compiled functions of this backend that it calls, directly or not."""
     found = [kernel]
     for function in found:  # grows as it goes
         names = function.py_func.__code__.co_names
@@ -194,41 +194,41 @@ def _with_called(kernel: Any) -> list[Any]:
 # --- Machine code kept on disk, so that a kernel is compiled once and not once per process ----------------------------
 #
 # Numba's own cache numbers its files by an index that processes rewrite without a lock: two that compile at once can
-# give one number to two signatures, and a third then loads the code of the wrong one. Here a file's name says what it
-# is for, its content says so again with a digest of the rest, and it appears whole or not at all; what is damaged is
-# compiled anew. Where no folder can be written, or others could write to it, every process compiles for itself.
+# give one number to two signatures, and a third then loads the code of the wrong one. Here a file's name and content
+# both state its signature, the content has a digest, and writes are atomic. Damaged code is compiled again. If no
+# folder can be written, or other users could write to it, every process compiles for itself.
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
-    """``numba.njit`` with these options, the machine code kept within Numba's folder for this source file."""
+    """Return ``numba.njit`` with these options, whose machine code is cached in Numba's folder for the source file."""
 
     def decorate(function: Callable[..., None]) -> Any:
         dispatcher = numba.njit(**options)(function)
-        with suppress(RuntimeError):  # no folder for it
+        with suppress(RuntimeError):  # there is no folder for it
             dispatcher._cache = _Cache(function)
         return dispatcher
 
     return decorate
 
 
-def shared_out(**options: Any) -> Callable[[Callable[..., None]], Any]:
-    """A kernel of a function that does units of work, from its last but one argument to its last, compiled with these
-    options. In their place the kernel takes how many units there are, and by how many tasks."""
+def parallel(**options: Any) -> Callable[[Callable[..., None]], Any]:
+    """Make a parallel kernel of a function whose last two arguments are a range of units of work, with these compiler
+    options. The kernel's last two arguments are the number of units and that of tasks."""
 
     def decorate(function: Callable[..., None]) -> Any:
         task = compiled(**options)(function)
-        kernel = FunctionType(_shared_out.__code__, {**globals(), "_task": task}, function.__name__)
-        kernel.__qualname__ = f"{function.__module__}.{function.__qualname__}"  # by which it is kept
+        kernel = FunctionType(_parallel_loop.__code__, {**globals(), "_task": task}, function.__name__)
+        kernel.__qualname__ = f"{function.__module__}.{function.__qualname__}"  # its cache files have this name
         return compiled(parallel=True)(kernel)
 
     return decorate
 
 
 _task: Any = None
-"""What a copy of ``_shared_out`` runs, which has its own."""
+"""The function that ``_parallel_loop`` calls. Each copy of that has its own in its globals."""
 
 
-def _shared_out(*arguments):
+def _parallel_loop(*arguments):
     given, units, tasks = arguments[:-2], arguments[-2], arguments[-1]
     for i in numba.prange(tasks):
         _task(*given, i * units // tasks, (i + 1) * units // tasks)
@@ -238,8 +238,8 @@ _keeps: ContextVar[bool] = ContextVar("keeps", default=True)
 
 
 @contextmanager
-def nothing_kept() -> Iterator[None]:
-    """Within the context, this thread compiles anew, and keeps nothing."""
+def without_cache() -> Iterator[None]:
+    """A context in which this thread compiles anew, and caches nothing."""
     token = _keeps.set(False)
     try:
         yield
@@ -257,7 +257,7 @@ class _Cache(caching.FunctionCache):
         super().__init__(function)
         own, file = Path(__file__).parent, Path(inspect.getfile(function))
         folder, stamp = Path(self.cache_path, "kernelzoo"), self._impl.locator.get_source_stamp()
-        if file.is_relative_to(own):  # known by what it says, and not by when and where it was installed
+        if file.is_relative_to(own):  # identified by its content, not by when and where it was installed
             stamp = None
             if numba.config.CACHE_DIR:
                 folder = Path(numba.config.CACHE_DIR, "kernelzoo", file.parent.relative_to(own))
@@ -274,21 +274,21 @@ class _Cache(caching.FunctionCache):
 
 
 class _Files:
-    """What was compiled from one state of the source, by key; the interface of Numba's ``IndexDataCacheFile``."""
+    """Files of code compiled from one state of the source, by key; the interface of Numba's ``IndexDataCacheFile``."""
 
     def __init__(self, folder: Path, base: str, stamp: Any) -> None:
         self.folder, self.base = folder, base
         self.made_from = repr((numba.__version__, stamp)).encode()
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep a signature's code, if that can be."""
+        """Store a signature's code, if possible."""
         code_cache.write(self.folder, self._name(key), self._content(key, serialize.dumps(data)))
 
     def load(self, key: Any) -> Any:
-        """A signature's code, or None if it isn't there whole, from this source and by this Numba."""
+        """Return a signature's code, or None if it is missing, damaged, or of another source or Numba version."""
         content = code_cache.read(self.folder, self._name(key)) or b""
         expected = self._content(key, b"")
-        # Numba's own form of machine code is a pickle, which is a program: one that this user's own process wrote.
+        # Numba stores machine code as a pickle. Loading it may run code, but only this user's processes wrote it.
         return pickle.loads(content[len(expected) :]) if content.startswith(expected) else None
 
     def flush(self) -> None:

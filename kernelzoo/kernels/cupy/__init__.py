@@ -11,24 +11,24 @@ from kernelzoo.registry import require
 _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kernelzoo[cupy-cuda12]'"
 
 COMPILES_WITH: dict[str, str] = {}
-"""The environment of a process that compiles kernels to be shown: nothing is cached there."""
+"""Environment variables of a process that compiles kernels only to show them. CuPy needs none."""
 
 stand_in: Any = None
-"""The tests' emulator, where it runs the kernels: ``probe``, ``name``, ``device_of`` and ``loaded``."""
+"""The tests' emulator, or None. It has ``probe``, ``name``, ``device_of`` and ``loaded``."""
 
 
 def emulator() -> str:
-    """What runs the kernels in place of a device, or ""."""
+    """Return the name of the emulator that runs the kernels in place of a device, or ""."""
     return "" if stand_in is None else str(stand_in.name)
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here. Raises BackendUnavailableError."""
+    """Return the device types that this backend runs on here. Raises BackendUnavailableError."""
     if stand_in is not None:
         taken: tuple[str, ...] = stand_in.probe()
         return taken
     torch = require("cupy", "torch", "install it with: pip install torch")
-    # CuPy looks at it as it loads.
+    # CuPy reads this variable when it is imported.
     code_cache.for_language("CUPY_CACHE_DIR", Path("~/.cupy/kernel_cache").expanduser())
     cupy = require("cupy", "cupy", f"install it with: {_INSTALL}")
 

@@ -1,4 +1,4 @@
-"""Which form takes a problem, of operations that choose alike; others have a ``choose.py`` of their own."""
+"""The chooser that several operations share. The other operations have a ``choose.py`` of their own."""
 
 import torch
 
@@ -14,5 +14,5 @@ from kernelzoo.registry import chooser
 @chooser("cupy", "logsumexp", "auto")
 @chooser("cupy", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
-    """Several blocks to a row where rows are few and long, else one or less."""
+    """Several blocks per row if rows are few and long, else at most one block per row."""
     return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"

@@ -1,4 +1,4 @@
-"""A kernel's source, with its headers in place, and what NVRTC makes of it for a device that need not be here."""
+"""A kernel's source with its headers inlined, and its compilation by NVRTC. No device is needed."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _NAME = re.compile(rf"[a-z_]+(?:<{_PARAMETER}(?:, {_PARAMETER})*>)?")
 
 @cache
 def files(file: Path) -> tuple[Path, ...]:
-    """A file and all that it includes, each once, before those that include it."""
+    """Return a file and all files that it includes, each once. An included file comes before its includers."""
     found: dict[Path, None] = {}
 
     def gather(path: Path) -> None:
@@ -37,12 +37,12 @@ def files(file: Path) -> tuple[Path, ...]:
 
 @cache
 def source(file: Path) -> str:
-    """The CUDA C++ of a file with what it includes in place, which CuPy's cache on disk has as its key."""
+    """Return the CUDA C++ of a file with its includes inlined. It is the key in CuPy's cache on disk."""
     return "\n".join(_INCLUDE.sub("", path.read_text(encoding="utf-8")) for path in files(file))
 
 
-def known(kernel: str) -> str:
-    """The name itself, which the compiler reads as a program: a template's, of numbers and types that are known."""
+def checked_name(kernel: str) -> str:
+    """Return a kernel's name, which NVRTC reads as code. Raises ValueError if it is not a known kind of name."""
     if not _NAME.fullmatch(kernel):
         raise ValueError(f"{kernel!r} is no kernel's name: a template's, of numbers and {', '.join(C_TYPES.values())}")
     return kernel
@@ -50,44 +50,44 @@ def known(kernel: str) -> str:
 
 @dataclass(frozen=True)
 class Program:
-    """Some instances of a file's templates for one architecture."""
+    """Instances of a file's kernel templates, compiled for one architecture."""
 
     ptx: str
     cubin: bytes
-    log: str  # the assembler's, with registers and spills
-    symbols: dict[str, str]  # the entry of each instance in ptx and cubin
+    log: str  # the assembler's log, with registers and spills
+    symbols: dict[str, str]  # each instance's entry point in ptx and cubin
 
 
 def program(code: str, instances: tuple[str, ...], capability: int, options: tuple[str, ...] = OPTIONS) -> Program:
-    """Compile as cupy.RawModule does, with the options that it adds. Needs no GPU; raises InspectionError."""
-    made = nvrtc.createProgram(code, "", (), ())
+    """Compile as cupy.RawModule does, with the options that it adds. Needs no GPU. Raises InspectionError."""
+    handle = nvrtc.createProgram(code, "", (), ())
     for instance in instances:
-        nvrtc.addNameExpression(made, instance)
+        nvrtc.addNameExpression(handle, instance)
     added = ("-ftz=true", f"-arch=sm_{capability}", "--device-as-default-execution-space", "--ptxas-options=-v")
     try:
-        nvrtc.compileProgram(made, (*options, *added))
+        nvrtc.compileProgram(handle, (*options, *added))
     except nvrtc.NVRTCError as error:
-        raise InspectionError(f"NVRTC fails for sm_{capability}: {nvrtc.getProgramLog(made)}") from error
+        raise InspectionError(f"NVRTC fails for sm_{capability}: {nvrtc.getProgramLog(handle)}") from error
     return Program(
-        nvrtc.getPTX(made).decode().rstrip("\0"),
-        nvrtc.getCUBIN(made) + b"\0",  # CuPy cuts the last byte off, taking it for a string's end
-        nvrtc.getProgramLog(made),
-        {instance: nvrtc.getLoweredName(made, instance) for instance in instances},
+        nvrtc.getPTX(handle).decode().rstrip("\0"),
+        nvrtc.getCUBIN(handle) + b"\0",  # CuPy cuts off the last byte, as if it ended a string
+        nvrtc.getProgramLog(handle),
+        {instance: nvrtc.getLoweredName(handle, instance) for instance in instances},
     )
 
 
 @cache
 def compiled(file: Path, kernel: str, capability: int) -> Compiled:
-    """An instance of a file's template, compiled for a compute capability and not loaded."""
-    made = program(source(file), (known(kernel),), capability)
-    return described(made, kernel, capability, *template(file, kernel))
+    """Return an instance of a file's template, compiled for a compute capability and not loaded."""
+    result = program(source(file), (checked_name(kernel),), capability)
+    return described(result, kernel, capability, *template(file, kernel))
 
 
 def described(
-    made: Program, kernel: str, capability: int, text: str, place: str | Path, line: int, constants: dict[str, Any]
+    result: Program, kernel: str, capability: int, text: str, place: str | Path, line: int, constants: dict[str, Any]
 ) -> Compiled:
-    """A kernel of a program, and what is said of its source: its text, its file, the line there, its constants."""
-    symbol = made.symbols.get(kernel, kernel)
+    """Return a kernel of a program with its source: the text, file, line and template arguments."""
+    symbol = result.symbols.get(kernel, kernel)
     return Compiled(
         name=kernel,
         language="CUDA C++",
@@ -96,15 +96,15 @@ def described(
         line=line,
         constants=constants,
         symbol=symbol,
-        binary=made.cubin,
-        ptx=made.ptx,
-        **vars(cubin.resources(made.cubin, symbol, capability)),
+        binary=result.cubin,
+        ptx=result.ptx,
+        **vars(cubin.resources(result.cubin, symbol, capability)),
     )
 
 
 @cache
 def template(file: Path, instance: str) -> tuple[str, Path, int, dict[str, int | str | bool]]:
-    """A kernel's template in a file or what it includes: text, file and line, and an instance's arguments by name."""
+    """Return (text, file, line, arguments by name) of an instance's template, from a file or its includes."""
     name, _, arguments = instance.rstrip(">").partition("<")
     pattern = rf"^(?:template <([^;{{}}]*?)>\n)?__global__[^;{{}}]*?\s{name}\([^;{{]*\{{.*?^\}}$"
     texts = ((path, path.read_text(encoding="utf-8")) for path in reversed(files(file)))

@@ -1,4 +1,4 @@
-// What every kernel begins with: dtypes, the problem, and exchanges between lanes and between blocks.
+// Common to all kernels: dtypes, the problem, and exchanges between lanes and between blocks.
 //
 // No header of CUDA is included: NVRTC needs no toolkit. Half precisions are 16 bits, which PTX widens and narrows.
 #pragma once
@@ -27,8 +27,8 @@ template <> struct Addresses<0> { const void* x; void* out; };
 
 struct Problem : Addresses<0>, Layout { static constexpr int OTHERS = 0; };
 
-// As Problem, with OTHERS tensors between x and out: (outer, n, inner), or those whose stride is 0 along an axis that
-// they lack.
+// A problem with OTHERS more tensors between x and out, each (outer, n, inner). Along an axis that a tensor lacks, its
+// stride is 0.
 struct Strides { i64 outer, n, inner; };
 template <int COUNT>
 struct MultiInput : Addresses<COUNT>, Layout {
@@ -36,8 +36,8 @@ struct MultiInput : Addresses<COUNT>, Layout {
   Strides strides[COUNT];
 };
 
-// Every kernel begins here: the launch before it may still be ending (see shared/driver.py). The addresses pass through
-// the wait, so that no load is moved ahead of it. No kernel lets the next one begin early: only benchmarks would gain.
+// Every kernel begins with this: the previous launch may still run (see shared/driver.py). Addresses pass through the
+// wait, so that no load is moved ahead of it. No kernel lets the next one begin early: only benchmarks would gain.
 template <class P>
 __device__ inline P wait_for_previous_launch(P p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -49,7 +49,7 @@ __device__ inline P wait_for_previous_launch(P p) {
 
 __device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
 
-// Row r is (r / inner, r % inner).
+// Row r has the coordinates (r / inner, r % inner).
 __device__ inline void row_coords(const Layout& p, i64 r, i64& outer, i64& inner) {
   outer = r, inner = 0;
   if (p.inner != 1) {  // a 64-bit division is a hundred instructions; this one is exact up to 2^52 rows
@@ -62,15 +62,15 @@ __device__ inline void row_coords(const Layout& p, i64 r, i64& outer, i64& inner
 
 template <class V> __device__ inline V shuffle_xor(V v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 
-// Over LANES neighbouring lanes, a power of two, but for those whose distance is below FROM: every lane gets the
-// result, and the same bits.
+// The sum over LANES neighbouring lanes, a power of two; with FROM > 1, over every FROM-th of them. Every lane gets the
+// same bits.
 template <int LANES, int FROM = 1, class V>
 __device__ inline V warp_sum(V v) {
   UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) v += shuffle_xor(v, mask);
   return v;
 }
 
-// A long sum: what each addition rounds away is added up beside it (D. E. Knuth's two-sum); of counts that is nothing.
+// A long sum and its rounding errors, which are added up separately (D. E. Knuth's two-sum). Counts have no errors.
 template <class S>
 struct CompensatedSum {
   S sum = 0, lost = 0;
@@ -80,10 +80,10 @@ struct CompensatedSum {
     sum = next;
   }
   __device__ void scale(S by) { sum *= by, lost *= by; }
-  __device__ S all() const { return sum - sum == 0 ? sum + lost : sum; }  // an infinity stays one
+  __device__ S all() const { return sum - sum == 0 ? sum + lost : sum; }  // infinity stays infinity
 };
 
-// Over `count` sums in memory, in every warp.
+// The sum of `count` sums in memory. Every warp computes it.
 template <class V>
 __device__ inline V sum_of_slots(const V* slots, int count) {
   V sum = 0;
@@ -91,7 +91,7 @@ __device__ inline V sum_of_slots(const V* slots, int count) {
   return warp_sum<32>(sum);
 }
 
-// A word of any content, where the reader knows of one that none has.
+// Send a word to other blocks. Its reader must know a value that is never sent, and waits for another.
 __device__ inline void send_word(u64* at, u64 word) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(at), "l"(word) : "memory");
 }
@@ -100,15 +100,15 @@ __device__ inline u64 peek_word(const u64* at) {
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
   return word;
 }
-// One more; how many there were. What was written before is seen by who sees the count.
+// Increment a counter, and return its old value. A block that sees the new count also sees all earlier writes.
 __device__ inline u64 count_up(u64* at) {
   u64 before;
   asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;" : "=l"(before) : "l"(at) : "memory");
   return before;
 }
 
-// Whether this block is the last of `chunks` to leave its minima in device memory: the last one reduces them all. The
-// counter ends at zero again, ready for the next launch.
+// Whether this block is the last of `chunks` blocks to arrive here, after writing its result to device memory. The
+// counter returns to zero, ready for the next launch.
 __device__ inline bool arrives_last(u32* arrived, int chunks) {
   __shared__ u32 before;
   __syncthreads();

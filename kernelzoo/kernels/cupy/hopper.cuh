@@ -1,8 +1,8 @@
-// Blocks that work together, by barriers in shared memory, bulk copies and clusters: of compute capability 9.0.
+// Barriers in shared memory, bulk copies and clusters, from compute capability 9.0 on.
 #pragma once
 #include "vector_io.cuh"
 
-// Of 512 threads, of a split_cluster, on an SM: two would spill from compute capability 12.0 on.
+// Blocks of split_cluster, of 512 threads, per SM: two would spill from compute capability 12.0 on.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1200
 enum { SPLIT_BLOCKS = 1 };
 #else
@@ -20,8 +20,8 @@ __device__ inline void arrive_expecting(u64* barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                :: "r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
-// By a block's first warp: a barrier that expects so many bytes. One thread makes it and arrives at it:
-// compute-sanitizer takes that for a race unless a warp's barrier stands between.
+// Make a barrier that expects so many bytes. The block's first warp calls this, and one thread makes it and arrives.
+// Without a __syncwarp between both, compute-sanitizer reports a race.
 __device__ inline void arm_barrier(u64* barrier, u32 bytes) {
   if (threadIdx.x < 32) {
     if (threadIdx.x == 0) {
@@ -41,7 +41,7 @@ __device__ inline void wait_for(u64* barrier, u32 parity) {
   } while (!done);
 }
 
-// A contiguous piece of device memory to shared memory, both on 16-byte boundaries; the barrier counts its bytes.
+// Copy contiguous device memory to shared memory, both on 16-byte boundaries. The barrier counts the bytes.
 struct L2Policies {
   u64 keep, stream;
   __device__ L2Policies() {
@@ -55,8 +55,8 @@ __device__ inline void copy_bulk(void* to, const void* from, u32 bytes, u64* bar
       :: "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy) : "memory");
 }
 
-// That this block runs, and that the barriers it made are there (fence_barriers). Not a release: that would wait,
-// before the first load, until whatever was written is seen by the whole device.
+// Tell the cluster that this block runs, and that its barriers are initialised (fence_barriers). It is no release,
+// which would wait, before the first load, until the whole device sees earlier writes.
 __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ inline u32 cluster_rank() {
@@ -65,7 +65,7 @@ __device__ inline u32 cluster_rank() {
   return rank;
 }
 
-// 64 bits to the same place in the shared memory of block `rank` of the cluster, whose barrier counts the bytes.
+// Send 64 bits to the same place in the shared memory of the cluster's block `rank`, whose barrier counts the bytes.
 __device__ inline void send_remote(const void* place, u64* barrier, u32 rank, u64 value) {
   u32 to, counted;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(shared_address(place)), "r"(rank));

@@ -1,25 +1,25 @@
-// Rows of tensors of any strides: some lanes to a row, and several rows to a block. Lanes take 16 bytes at a time of
-// rows whose elements lie side by side, else an element.
+// Rows of tensors of any strides: some lanes per row, and several rows per block. Lanes take 16 bytes at a time of
+// contiguous rows, else one element.
 #pragma once
 #include "vector_io.cuh"
 
-constexpr int THREADS = 512;  // of a block at most
-constexpr int BATCH = 4;      // loads of a thread on their way
+constexpr int THREADS = 512;  // of the largest block
+constexpr int BATCH = 4;      // loads of a thread in flight
 
 // Integers are added up in 64 bits.
 __device__ inline i64 widen(int v) { return v; }  // of 8, 16 or 32 bits
 __device__ inline i64 widen(i64 v) { return v; }
 __device__ inline void narrow(i64 v, i64& to) { to = v; }
 
-// Where a thread works: in turns with the other lanes of its row, of which there are a power of two. `across`:
-// neighbouring threads belong to neighbouring rows, and not to one. A block's rows past the last have no elements.
+// A thread's place: its row, and its lane among the row's lanes, a power of two, which take vectors in turn. `across`:
+// neighbouring threads belong to neighbouring rows, not to the same row. A block's rows past the last have no elements.
 struct Lane {
   i64 r, outer, inner;  // its row
-  i64 from = 0, n;      // the row's elements that are taken, and where they end
-  int first, step;      // of its row's lanes, and how many these are
-  int row, rows;        // of the block's rows
-  int apart, between;   // threads from a lane to the next of its row, and from a row to the next
-  bool live, leads;     // its row is there; and it is the row's first lane
+  i64 from = 0, n;      // the range of the row's elements to take: [from, n)
+  int first, step;      // its number among the row's lanes, and their number
+  int row, rows;        // its row's number among the block's rows, and their number
+  int apart, between;   // threads from a lane to the row's next lane, and from a row to the next
+  bool live, leads;     // whether its row exists; and whether it is the first lane of such a row
 
   template <class P>
   __device__ Lane(const P& p, int lanes, bool across, i64 block = block_index()) {
@@ -52,7 +52,7 @@ struct Vector<T, 1> {
   __device__ void set(const Wide<T> (&v)[1]) { narrow(v[0], value); }
 };
 
-// The sum of COUNT terms, or of one of each of V elements, pairwise.
+// The sum of COUNT terms, or of a term of each of V elements, added pairwise.
 template <int COUNT, class Term>
 __device__ inline auto sum_of_terms(Term term) {
   decltype(term(0)) terms[COUNT];
@@ -64,13 +64,13 @@ __device__ inline auto sum_of_terms(const Vector<T, V>& v, Term term) {
   return sum_of_terms<V>([&](int i) { return term(v[i]); });
 }
 
-// A row of tensor K of an operation, whose inputs come first and its last output last.
+// A row of tensor K of an operation. Tensors are numbered from the first input to the last output.
 template <class T, int V = 1>
 struct Line {
   T* at;
   i64 step;
   __device__ T& operator[](i64 k) const { return at[k * step]; }
-  // The V elements from k on, at once, if wanted.
+  // Load the V elements from k on at once, if wanted.
   __device__ Vector<T, V> load_if(bool wanted, i64 k) const {
     Vector<T, V> v{};
     if constexpr (V > 1) v.raw = ::load_if(wanted, at + k, v.raw);
@@ -99,8 +99,8 @@ __device__ inline Line<T, V> line(const P& p, i64 outer, i64 inner) {
 template <class T, int K, int V = 1, class P>
 __device__ inline Line<T, V> line(const P& p, const Lane& lane) { return line<T, K, V>(p, lane.outer, lane.inner); }
 
-// Calls body(elements, place of the first) for each V of a row's elements, which begin on a 16-byte boundary; and for
-// each one before the first boundary and after the last.
+// Call body(elements, place of the first) for each vector of V elements of a row, on 16-byte boundaries. Also call it
+// for each single element before the first boundary and after the last vector.
 template <class T, int V, class Body>
 __device__ inline void for_each_vector(const Line<T, V>& x, const Lane& lane, Body body) {
   i64 head = lane.from, tail = lane.n;
@@ -124,20 +124,20 @@ __device__ inline void for_each_vector(const Line<T, V>& x, const Lane& lane, Bo
   }
 }
 
-// A row that is read several times: in registers, ITEMS vectors to a lane, where ITEMS > 0.
+// A row that is read several times. If ITEMS > 0, it stays in registers, ITEMS vectors per lane.
 template <class T, int V, int ITEMS>
-struct HeldRow {
+struct MultiPassRow {
   Line<T, V> x;
   const Lane& lane;
   Vector<T, V> items[ITEMS + !ITEMS];
 
-  __device__ HeldRow(Line<T, V> x, const Lane& lane) : x(x), lane(lane) {
+  __device__ MultiPassRow(Line<T, V> x, const Lane& lane) : x(x), lane(lane) {
     if constexpr (ITEMS > 0) UNROLL for (int i = 0; i < ITEMS; ++i) items[i] = x.load_if(at(i) < (int)lane.n, at(i));
   }
   __device__ int at(int i) const { return (lane.first + i * lane.step) * V; }
 
-  // Calls body(elements, place of the first, what others have there); what it makes of held elements is held from then
-  // on.
+  // Call body(elements, place of the first, the others' elements there) for each vector. If the row is in registers,
+  // body may change its elements there.
   template <class Body, class... Others>
   __device__ void each(Body body, Others&&... others) {
     if constexpr (ITEMS > 0) {
@@ -156,10 +156,10 @@ struct HeldRow {
   }
 };
 
-// Over `count` threads that are `apart`, both powers of two, of which this is the one of that index; each of them gets
-// it, and the same bits. All of the block come here. `shared` has a place for each thread.
+// Merge values over `count` threads at a distance of `apart`, both powers of two; `index` is this thread's number. All
+// get the same bits. All threads of the block must call this. `shared` has a place for each thread.
 template <class V, class Merge>
-__device__ inline V over_threads(V own, V* shared, int index, int count, int apart, Merge merge) {
+__device__ inline V merge_threads(V own, V* shared, int index, int count, int apart, Merge merge) {
   const int reach = count * apart;
   if (apart == 1 && count >= 32) {
     UNROLL for (int mask = 16; mask > 0; mask /= 2) own = merge(own, shuffle_xor(own, mask));
@@ -185,13 +185,13 @@ __device__ inline V over_threads(V own, V* shared, int index, int count, int apa
   return own;
 }
 
-// Over the lanes of each row.
+// Merge values over the lanes of each row.
 template <class V, class Merge>
-__device__ inline V over_lanes(V own, V* shared, const Lane& lane, Merge merge) {
-  return over_threads(own, shared, lane.first, lane.step, lane.apart, merge);
+__device__ inline V merge_lanes(V own, V* shared, const Lane& lane, Merge merge) {
+  return merge_threads(own, shared, lane.first, lane.step, lane.apart, merge);
 }
 struct Plus { template <class V> __device__ V operator()(V a, V b) const { return a + b; } };
-// Several sums, which meet as one.
+// Several sums that are merged together.
 template <class W, int COUNT>
 struct Sums {
   W of[COUNT];
@@ -207,10 +207,10 @@ __device__ inline Sums<W, COUNT> shuffle_xor(Sums<W, COUNT> v, int mask) {
 }
 template <class V>
 __device__ inline V sum_over_lanes(V own, V* shared, const Lane& lane) {
-  return over_lanes(own, shared, lane, Plus{});
+  return merge_lanes(own, shared, lane, Plus{});
 }
 
-// a / n and 1 / sqrt(v), nearly.
+// a / n and 1 / sqrt(v), approximately in float.
 __device__ inline float quotient(float a, i64 n) { return __fdividef(a, (float)n); }
 __device__ inline double quotient(double a, i64 n) { return a / n; }
 __device__ inline float inverse_root(float v) { return rsqrtf(v); }

@@ -1,6 +1,6 @@
-"""From a form's plan to a launch: which kernels run, on what grid, with what workspace.
+"""Turn a form's plan into a launch: its kernels, their grids and a workspace.
 
-A *plan* depends on the tensors' layout and the device alone, and is kept with its kernels loaded; binding adds the
+A *plan* depends only on the tensors' layout and the device. It is cached with its kernels loaded, and binding adds the
 pointers. Within a recording (``kernelzoo.launch``) nothing is loaded.
 """
 
@@ -31,12 +31,12 @@ from kernelzoo.layout import Layout, Strides, rows_with
 I32, I64, F64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_double
 
 Argument: TypeAlias = Literal["partial", "counters"] | tuple[Callable[[Any], Any], float]
-"""Of a kernel, after the problem: a pointer to a part of the workspace, or a number and its type in C."""
+"""An argument of a kernel after the problem: a part of the workspace by name, or (C type, number)."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel of a plan: a template instance, its grid and what it takes after the problem itself."""
+    """One kernel of a plan: a template instance, its grid, and its arguments after the problem."""
 
     kernel: str
     blocks: int
@@ -44,7 +44,7 @@ class Step:
     arguments: tuple[Argument, ...] = ()
     shared_bytes: int = 0  # dynamic shared memory
     grid_y: int = 1
-    resident: bool = False  # never more blocks than the device can run at once
+    resident: bool = False  # launch at most the blocks that the device can run at once
     cooperative: bool = False  # the blocks wait for each other, so all of them must run at once
     cluster: int = 1
 
@@ -57,18 +57,18 @@ class Plan:
     steps: tuple[Step, ...]
     partial_bytes: int = 0
     counter_bytes: int = 0  # zeroed when bound; the kernels leave it ready for the next launch
-    others: tuple[Strides, ...] = ()  # where the tensors between the first and the output lie
+    others: tuple[Strides, ...] = ()  # strides of the tensors between the first and the output
 
 
-# Of the rows, the strides of each tensor between the first and the last, scalars by name, and if the form asks for them
-# the ``device``, and its ``numbers`` of the launch table in force. Raises UnsupportedProblemError.
+# A planner takes the rows, the strides of each tensor between the first and the last, and scalars by name. If it asks
+# for them, also ``device``, and ``numbers`` of the launch table in force. It may raise UnsupportedProblemError.
 Planner: TypeAlias = Callable[..., Plan]
-At: TypeAlias = Callable[..., None]  # launches on the addresses of the canonical tensors
-Workspace: TypeAlias = dict[str, torch.Tensor]  # memory of a launch's own, by the argument that points to it
+At: TypeAlias = Callable[..., None]  # launches a kernel, given the addresses of the canonical tensors
+Workspace: TypeAlias = dict[str, torch.Tensor]  # a launch's own memory, by the name of its argument
 
 
 def device_of(x: torch.Tensor) -> Device:
-    """The device that a kernel on x runs on; a chooser asks this too."""
+    """Return the device on which kernels run for x. Choosers use it too."""
     device: Device = devices.of(x) if package.stand_in is None else package.stand_in.device_of(x)
     return device
 
@@ -91,42 +91,42 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
             if record is not None:
                 steps = plan(rows, *others, **scalars).steps
                 return record.launch(*(_recorded(file, step, device, record) for step in steps))
-            return _ready(package.stand_in, file, plan, device, tuple(scalars.items()), rows, *others)(*tensors)
+            return _launch_maker(package.stand_in, file, plan, device, tuple(scalars.items()), rows, *others)(*tensors)
 
         return bind
 
     return decorate
 
 
-# --- A plan made ready ----------------------------------------------------------------------------------------------
+# --- From a plan to its launches -------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
-def _ready(
+def _launch_maker(
     stand_in: Any, file: Path, planner: Planner, device: Device, named: tuple[tuple[str, Any], ...], *problem: Any
 ) -> Callable[..., Launch]:
-    """What makes launches of a plan, whose kernels are compiled and loaded, of their tensors."""
+    """Compile and load a plan's kernels. Return a function that makes a launch from tensors."""
     plan = planner(*problem, **dict(named))
     load = _load if stand_in is None else stand_in.loaded
-    steps = tuple(_ready_step(load(file, plan, step, device), plan, step) for step in plan.steps)
+    steps = tuple(_step_launcher(load(file, plan, step, device), plan, step) for step in plan.steps)
     if plan.partial_bytes or plan.counter_bytes:
-        return partial(_with_workspace, plan, steps)
-    return partial(RebindableLaunch, _all(steps, {}))
+        return partial(_allocate_and_launch, plan, steps)
+    return partial(RebindableLaunch, _join_steps(steps, {}))
 
 
-def _with_workspace(plan: Plan, steps: tuple[Callable[[Workspace], At], ...], *tensors: torch.Tensor) -> Launch:
-    """The launch of a plan that needs a workspace, which is allocated here."""
+def _allocate_and_launch(plan: Plan, steps: tuple[Callable[[Workspace], At], ...], *tensors: torch.Tensor) -> Launch:
+    """Allocate a plan's workspace, and return its launch."""
     workspace: Workspace = {}
     device = tensors[0].device
     if plan.partial_bytes:
         workspace["partial"] = torch.empty(plan.partial_bytes, dtype=torch.uint8, device=device)
     if plan.counter_bytes:
         workspace["counters"] = torch.zeros(plan.counter_bytes, dtype=torch.uint8, device=device)
-    return WorkspaceLaunch(_all(steps, workspace), *tensors, workspace=tuple(workspace.values()))
+    return WorkspaceLaunch(_join_steps(steps, workspace), *tensors, workspace=tuple(workspace.values()))
 
 
-def _ready_step(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace], At]:
-    """Make a loaded step's launches, each from its workspace."""
+def _step_launcher(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace], At]:
+    """Return a function that makes a loaded step's launch from a workspace."""
     most = kernel.blocks_at_once(step.threads, step.shared_bytes) if step.resident else step.blocks
     blocks = min(step.blocks, most)
     parameters, make = _parameters(plan, step), kernel.launcher(_shape(step, blocks))
@@ -142,7 +142,7 @@ def _ready_step(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace], At
     return launch
 
 
-def _all(steps: tuple[Callable[[Workspace], At], ...], workspace: Workspace) -> At:
+def _join_steps(steps: tuple[Callable[[Workspace], At], ...], workspace: Workspace) -> At:
     first, *others = (step(workspace) for step in steps)
     return locked_sequence(first, *others) if others else first
 
@@ -152,12 +152,12 @@ def _shape(step: Step, blocks: int) -> Shape:
 
 
 PROBLEM = ("rows", "n", "inner", "x_outer", "x_n", "x_inner", "out_outer", "out_n", "out_inner")
-"""Fields of ``struct Layout`` of device_functions.cuh up to ``inner_inverse``. The tensors' addresses stand before
-them, and behind them the strides of those between the first and the output."""
+"""Fields of ``struct Layout`` in device_functions.cuh, without ``inner_inverse``. The tensors' addresses come before
+them. The strides of the tensors between the first and the output come after them."""
 
 
 def _parameters(plan: Plan, step: Step) -> Parameters:
-    """A step's parameters, whose pointers to tensors are left open."""
+    """Return a step's parameters. Pointers to tensors are 0: each launch fills them in."""
     layout, others = plan.layout, plan.others
     numbers = (layout.outer * layout.inner, *(getattr(layout, name) for name in PROBLEM[1:]))
     strides = [stride for tensor in others for stride in (tensor.outer, tensor.n, tensor.inner)]
@@ -171,10 +171,10 @@ def _parameters(plan: Plan, step: Step) -> Parameters:
 def _recorded(file: Path, step: Step, device: Device, record: Recording) -> RecordedStep:
     compiled, blocks = partial(compiler.compiled, file, step.kernel, device.capability), step.blocks
     if step.resident and record.compiles:
-        made = compiled()
-        assert made.registers is not None
-        held = occupancy(device, made.registers, step.threads, made.shared_bytes + step.shared_bytes)
-        blocks = min(blocks, device.multiprocessors * max(1, held.blocks))
+        kernel = compiled()
+        assert kernel.registers is not None
+        per_sm = occupancy(device, kernel.registers, step.threads, kernel.shared_bytes + step.shared_bytes)
+        blocks = min(blocks, device.multiprocessors * max(1, per_sm.blocks))
     return RecordedStep(
         step.kernel,
         driver.grid_axes(_shape(step, blocks)),
@@ -200,24 +200,24 @@ class _Loaded:
             return driver.blocks_at_once(self.function, threads, shared_bytes, self.device)
 
     def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
-        """Make launches on tensors of one layout, each from parameters whose addresses are left open."""
+        """Return a function that makes a launch from parameters whose addresses are still 0."""
         with attached(self.device.index):
             driver.allow(self.function, shape)
         return lambda parameters: driver.movable(self.function, shape, parameters, self.device)
 
 
 def _load(file: Path, plan: Plan, step: Step, device: Device) -> _Loaded:
-    """The kernel of a plan's step, which CuPy compiles from the CUDA C++ of a file, and keeps on disk."""
-    with _compiling:  # once per kernel and device, also when several threads come first
+    """Load a step's kernel. CuPy compiles it from the CUDA C++ of a file, and caches it on disk."""
+    with _compiling:  # once per kernel and device, even if several threads arrive at once
         return _Loaded(int(_function(file, step.kernel, device.index).ptr), device)
 
 
 _compiling = threading.RLock()
 
 
-@cache  # which keeps it: a module is unloaded with its last function
+@cache  # keeps the function alive: a module is unloaded with its last function
 def _function(file: Path, kernel: str, index: int) -> Any:
     with attached(index), cupy.cuda.Device(index):
-        name = compiler.known(kernel)
+        name = compiler.checked_name(kernel)
         module = cupy.RawModule(code=compiler.source(file), options=compiler.OPTIONS, name_expressions=(name,))
         return module.get_function(kernel).kernel

@@ -1,11 +1,11 @@
-// Sums over all rows: each block of a launch leaves its own, and a second launch adds these up.
+// Sums over all rows: each block of a launch writes partial sums, and a second launch adds these up.
 #pragma once
 #include "lanes.cuh"
 
-// Of each place of a row, the sum of a term of every row that a thread takes in turn: V of a vector in a register each,
-// or one in memory.
+// Sums over the rows of a thread, for each place of a row: V of a vector's places in registers, or one place in memory.
+// `term` gives a row's term at a place.
 template <class W, int V>
-struct HeldSums {
+struct RegisterSums {
   W sum[V];
   template <class Term>
   __device__ void add(Term term) { UNROLL for (int i = 0; i < V; ++i) sum[i] += term(i); }
@@ -17,30 +17,30 @@ struct SumInMemory {
   __device__ void add(Term term) { *at += term(0); }
 };
 
-// Those of a whole row, where HeldRow finds them. Of sums in memory each row of the block has a place of its own.
+// Such sums for all places of a row, as MultiPassRow::each passes them. In memory each row of a block has its own.
 template <class W, int V, int ITEMS>
 struct SumsOverRows {
-  HeldSums<W, V> items[ITEMS + !ITEMS] = {};
+  RegisterSums<W, V> items[ITEMS + !ITEMS] = {};
   struct {
     W* at;
     __device__ SumInMemory<W> load_if(bool, i64 k) const { return {at + k}; }
   } x;
 
-  // `before` sums of the block's others come first.
+  // In `partial`, sums for `before` other tensors come first.
   __device__ SumsOverRows(W* partial, int before, i64 n, const Lane& lane) {
     const i64 blocks = (i64)gridDim.x * gridDim.y, block = before * blocks + block_index();
     x.at = partial + (ITEMS > 0 ? block : block * lane.rows + lane.row) * n;
     if constexpr (ITEMS == 0) for (i64 k = lane.first; k < n; k += lane.step) x.at[k] = 0;
   }
-  // Leaves the sums of the block in memory. All threads come here.
-  __device__ void leave(i64 n, W* shared, const Lane& lane) {
+  // Write the block's sums to memory. All threads must call this.
+  __device__ void write_sums(i64 n, W* shared, const Lane& lane) {
     if constexpr (ITEMS > 0) {
       constexpr int WIDE = 16 / sizeof(W);
       UNROLL for (int i = 0; i < ITEMS; ++i) {
         W (&sum)[V] = items[i].sum;
         if (lane.rows > 1) {
           UNROLL for (int j = 0; j < V; ++j) {
-            sum[j] = over_threads(sum[j], shared, lane.row, lane.rows, lane.between, Plus{});
+            sum[j] = merge_threads(sum[j], shared, lane.row, lane.rows, lane.between, Plus{});
           }
         }
         const i64 k = (lane.first + i * lane.step) * V;
@@ -51,7 +51,7 @@ struct SumsOverRows {
   }
 };
 
-// Tensor K (n) of an operation: the sums of `count` rows of n, in the same order each time; `before` others come first.
+// Tensor K (n) of an operation: the sum of `count` partial rows, in a fixed order. `before` such tensors come first.
 template <class T, int OTHERS, int K>
 __global__ void __launch_bounds__(THREADS)
     sum_of_partials(const MultiInput<OTHERS> given, const Wide<T>* partial, const i64 count, const i64 before) {
@@ -63,6 +63,6 @@ __global__ void __launch_bounds__(THREADS)
   const i64 k = block_index() * 32 + column;
   CompensatedSum<W> sum;
   if (k < p.n) for (i64 row = lane; row < count; row += THREADS / 32) sum.add(partial[row * p.n + k]);
-  const W all = over_threads(sum.all(), shared, lane, THREADS / 32, 32, Plus{});
+  const W all = merge_threads(sum.all(), shared, lane, THREADS / 32, 32, Plus{});
   if (lane == 0 && k < p.n) narrow(all, (line<T, K>(p, 0, 0)[k]));
 }

@@ -1,8 +1,8 @@
-// Rows that several blocks share: each takes a part, and the last one to arrive puts all of them together.
+// Rows that several blocks share: each takes a part, and the last one to arrive merges their results.
 #pragma once
 #include "lanes.cuh"
 
-// A lane of this block's part of a row, of so many parts that span so many elements.
+// A lane of this block's part of a row. A row has `parts` parts of `span` elements.
 template <class P>
 __device__ inline Lane lane_of_part(const P& p, int lanes, bool across, int parts, i64 span) {
   const i64 block = block_index(), from = block % parts * span;
@@ -12,10 +12,10 @@ __device__ inline Lane lane_of_part(const P& p, int lanes, bool across, int part
   return lane;
 }
 
-// The state of a whole row, in the block that arrives last: whether this is it. `none`: the state of no elements;
-// merge: of two states; meet: of a row's lanes. `partial` has a place for each part of each row.
+// Returns whether this block arrives last. If so, `own` is then the state of the whole row. `none`: the state of no
+// elements; merge: merges two states; meet: merges a row's lanes. `partial` has a place for each part of each row.
 template <class S, class Merge, class Meet>
-__device__ inline bool over_parts(
+__device__ inline bool merge_parts(
     S& own, S none, S* partial, u32* arrived, int parts, const Lane& lane, Merge merge, Meet meet) {
   const i64 block = block_index();
   own = meet(own);

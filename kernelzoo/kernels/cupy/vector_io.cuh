@@ -6,8 +6,8 @@
 
 struct alignas(16) Bytes16 { u32 word[4]; };
 
-// Read once: past the L1 cache; or `otherwise`, by a predicate and not a branch, so that several are on their way at
-// once. Not the read-only way (ld.global.nc): a launch may begin before the one that wrote the input has ended.
+// Load data that is read once, past the L1 cache; or return v. A predicate, unlike a branch, lets several loads be in
+// flight. No read-only load (ld.global.nc): a launch may begin before the one that wrote the input has ended.
 __device__ inline Bytes16 load_once_if(bool wanted, const void* p, Bytes16 v) {
   asm("{.reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
       " @wanted ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];}"
@@ -16,7 +16,7 @@ __device__ inline Bytes16 load_once_if(bool wanted, const void* p, Bytes16 v) {
 }
 __device__ inline Bytes16 load_once(const void* p) { return load_once_if(true, p, {}); }
 
-// Read again soon, by this block or another of the multiprocessor; or written before.
+// Load data that this or another block of the multiprocessor soon reads again, or that was written before.
 __device__ inline Bytes16 load_if(bool wanted, const void* p, Bytes16 v) {
   asm volatile("{.reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
                " @wanted ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
@@ -25,8 +25,8 @@ __device__ inline Bytes16 load_if(bool wanted, const void* p, Bytes16 v) {
   return v;
 }
 
-// Read once by what writes as much: the L2 cache keeps it longer than the results, which then leave for memory
-// steadily.
+// Load data that is read once, in a kernel that writes as much. The L2 cache keeps it longer than the results, so that
+// these leave for memory steadily.
 __device__ inline Bytes16 load_kept_if(bool wanted, const void* p, Bytes16 v) {
   asm("{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
       " .reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
@@ -36,13 +36,13 @@ __device__ inline Bytes16 load_kept_if(bool wanted, const void* p, Bytes16 v) {
 }
 __device__ inline Bytes16 load_kept(const void* p) { return load_kept_if(true, p, {}); }
 
-// Written once, and left to the caches' own ways. Of plain assignments the compiler makes code that spills.
+// Store with the caches' default policy. With plain assignments the compiler would spill.
 __device__ inline void store_plain(void* p, const Bytes16& v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                :: "l"(p), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3]) : "memory");
 }
 
-// The same where a row is read again after it: first to leave the caches.
+// Store data that is the first to leave the caches, since other data is read again.
 __device__ inline void store_once(void* p, const Bytes16& v) {
   asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
                :: "l"(p), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3]) : "memory");
@@ -50,14 +50,14 @@ __device__ inline void store_once(void* p, const Bytes16& v) {
 
 __device__ inline u32 misalignment(const void* p) { return (u32)(u64)p & 15u; }
 
-// 16 bytes to shared memory without a register between, past the L1 cache.
+// Copy 16 bytes to shared memory, without registers and past the L1 cache.
 __device__ inline u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 __device__ inline void copy_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(shared_address(to)), "l"(from) : "memory");
 }
 __device__ inline void wait_async() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// --- The arithmetic's dtype: float of half precisions, and of each other dtype itself --------------------------------
+// --- The dtype of arithmetic: float for half precisions, else the dtype itself ---------------------------------------
 
 template <class T> struct WideOf { using type = float; };
 template <> struct WideOf<double> { using type = double; };
@@ -77,7 +77,7 @@ __device__ inline void narrow(double v, double& to) { to = v; }
 __device__ inline void narrow(float v, float16& to) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
 __device__ inline void narrow(float v, bfloat16& to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
 
-// In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
+// In PTX, since cupy compiles with -ftz=true, which would flush subnormal numbers to zero.
 __device__ inline float product(float a, float b) { asm("mul.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
 __device__ inline double product(double a, double b) { return a * b; }
 __device__ inline float difference(float a, float b) { asm("sub.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
@@ -148,7 +148,7 @@ struct Pack {
       KEPT ? store_plain(out, raw) : store_once(out, raw);
       return;
     }
-    // The output's rows start elsewhere in a 16-byte word than the input's.
+    // The output's rows start at another place of a 16-byte word than the input's.
     UNROLL for (int k = 0; k < V; ++k) out[k] = element(k);
   }
 };
@@ -164,8 +164,8 @@ struct Pack<T, 1> {
   template <bool KEPT = false> __device__ void store(T* out, bool) const { narrow(value, *out); }
 };
 
-// Half precisions stay two to a register from one pass over them to the next: the compiler, left to itself, would keep
-// the widened values and spill.
+// Keep half precisions two to a register from one pass over them to the next. Otherwise the compiler would keep the
+// widened values and spill.
 template <class T, int V, int ITEMS>
 __device__ inline void keep_packed(Pack<T, V> (&items)[ITEMS]) {
   if constexpr (V == 8) {
@@ -173,7 +173,7 @@ __device__ inline void keep_packed(Pack<T, V> (&items)[ITEMS]) {
   }
 }
 
-// Sum of a pack's elements, pairwise.
+// The sum of a pack's elements, added pairwise.
 template <class W, int V>
 __device__ inline W sum_of(const W (&v)[V]) {
   W t[V];
@@ -212,10 +212,10 @@ struct Row {
     }
   }
 
-  // Where pack j begins.
+  // The address of pack j.
   __device__ const T* x_pack(i64 j) const { return x + head + j * (V > 1 ? (i64)V : x_n); }
   __device__ T* out_pack(i64 j) const { return out + head + j * (V > 1 ? (i64)V : out_n); }
 
-  // Position in the row of edge e, in [0, edges).
+  // The position in the row of edge e, in [0, edges).
   __device__ i64 edge(int e) const { return e < head ? e : e + packs * V; }
 };

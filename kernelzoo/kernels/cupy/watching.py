@@ -1,4 +1,4 @@
-"""What a user's own launch asks of CuPy, recorded for a device that is described and not there."""
+"""Record the CuPy launches of a user's own code, for a device that is only described."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernelzoo.launch import Compiled, Step, recording
 
 
 class WatchedModule:
-    """``cupy.RawModule`` for a device that is described: its kernels are compiled when they are shown."""
+    """A stand-in for ``cupy.RawModule`` on a described device. Its kernels are compiled when they are shown."""
 
     device: Device
 
@@ -31,11 +31,11 @@ class WatchedModule:
         options: Sequence[str] = (),
         name_expressions: Sequence[str] | None = None,
         enable_cooperative_groups: bool = False,
-        **others: Any,  # as path, and backend
+        **others: Any,  # such as path and backend
     ) -> None:
-        told = {name: value for name, value in others.items() if value not in (None, "nvrtc", False)}
-        if code is None or told:
-            given = ", ".join(f"{name}={value!r}" for name, value in told.items())
+        unsupported = {name: value for name, value in others.items() if value not in (None, "nvrtc", False)}
+        if code is None or unsupported:
+            given = ", ".join(f"{name}={value!r}" for name, value in unsupported.items())
             raise InspectionError(f"CUDA C++ is compiled here from code, by NVRTC alone; got {given}")
         self._code, self._options, self._expressions = code, tuple(options), tuple(name_expressions or ())
         self.cooperative = enable_cooperative_groups
@@ -45,13 +45,13 @@ class WatchedModule:
         self._file, self._line = frame.f_code.co_filename, frame.f_lineno
 
     def compile(self, *args: Any, **named: Any) -> None:
-        """Nothing: it is compiled when it is shown."""
+        """Do nothing: kernels are compiled when they are shown."""
 
     def get_function(self, name: str) -> WatchedKernel:
         return WatchedKernel(self, name)
 
     def build(self, name: str) -> Compiled:
-        """A kernel compiled, with the headers that CuPy lets it include."""
+        """Compile a kernel, with the headers that CuPy lets it include."""
         file = Path(self._file)
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
         line = text.count("\n", 0, text.index(self._code)) + 1 if self._code in text else self._line
@@ -63,7 +63,7 @@ class WatchedModule:
 
 
 class WatchedKernel:
-    """A kernel of one: calling it records the launch."""
+    """A kernel of a ``WatchedModule``. Calling it records the launch."""
 
     max_dynamic_shared_size_bytes = preferred_shared_memory_carveout = 0
 
@@ -71,7 +71,7 @@ class WatchedKernel:
         self.module, self.name = module, name
 
     def compile(self, *args: Any, **named: Any) -> None:
-        """Nothing: it is compiled when it is shown."""
+        """Do nothing: kernels are compiled when they are shown."""
 
     def __call__(self, grid: Sequence[int], block: Sequence[int], args: Any, *, shared_mem: int = 0) -> None:
         module, name = self.module, self.name
@@ -93,7 +93,7 @@ class WatchedKernel:
 
 
 def _kernel(code: str, name: str, options: Sequence[str] = (), backend: str = "nvrtc", **others: Any) -> WatchedKernel:
-    """``cupy.RawKernel`` likewise."""
+    """Stand in for ``cupy.RawKernel``, as ``WatchedModule`` does for ``cupy.RawModule``."""
     return WatchedModule(code=code, options=options, backend=backend, **others).get_function(name)
 
 
@@ -108,7 +108,7 @@ def _headers() -> tuple[str, ...]:
 
 @contextmanager
 def watched(device: Device) -> Iterator[None]:
-    """Within the context, a launch of a ``RawKernel`` is recorded in place of being run, and streams do nothing."""
+    """Record launches of CuPy kernels within the context, instead of running them. Streams do nothing."""
     WatchedModule.device = device
     streams = replaced(cupy.cuda, Stream=IDLE, ExternalStream=IDLE, Event=IDLE, Device=IDLE)
     with replaced(cupy, RawKernel=_kernel, RawModule=WatchedModule), streams:

@@ -1,6 +1,6 @@
-"""NVIDIA's CuTe DSL (the package nvidia-cutlass-dsl): kernels of threads, over layouts of memory, on NVIDIA GPUs.
+"""NVIDIA's CuTe DSL (the package nvidia-cutlass-dsl): kernels written per thread, with memory layouts, for its GPUs.
 
-Its compiler needs no device: kernels are compiled ahead of their first launch, and kept on disk. The package's licence
+Its compiler needs no device: kernels are compiled before their first launch, and cached on disk. The package's licence
 is proprietary.
 """
 
@@ -12,19 +12,19 @@ from kernelzoo.packages import how_to_install
 from kernelzoo.registry import require
 
 LEAST_CAPABILITY = (8, 0)
-"""Of a device: no kernel here is tried on an older one."""
+"""The lowest compute capability of a device: no kernel here is tested on an older one."""
 
 stand_in: Any = None
-"""What runs the kernels in place of a device: the one place where the tests' emulator comes in."""
+"""The tests' emulator, which runs the kernels in place of a device, or None."""
 
 
 def emulator() -> str:
-    """What runs the kernels in place of a device, or ""."""
+    """Return the name of the emulator that runs the kernels in place of a device, or ""."""
     return "" if stand_in is None else str(stand_in)
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here. Raises BackendUnavailableError."""
+    """Return the device types that this backend runs on here. Raises BackendUnavailableError."""
     torch = require("cute", "torch", "install it with: pip install torch")
     install = how_to_install("cute")
     require("cute", "cutlass.cute", install)

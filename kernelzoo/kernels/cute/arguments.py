@@ -1,4 +1,4 @@
-"""What a kernel takes before its constants, which its launch passes as words in this order."""
+"""The arguments of a kernel before its constants. A launch passes them as words, in this order."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ from cutlass import Int64
 
 
 class Rows(NamedTuple):
-    """Elements of a row, rows in all, and rows of a group."""
+    """The number of elements per row, of rows in total, and of rows per group."""
 
     n: Any
     total: Any
@@ -14,8 +14,8 @@ class Rows(NamedTuple):
 
 
 class Strides:
-    """Of a tensor, in elements: from group to group of rows, along a row, from a row to its neighbour. Compiled in is
-    whether elements of a row lie side by side (dense), and whether whole vectors move."""
+    """A tensor's strides in elements: between groups of rows, along a row, and between rows of a group. Two flags are
+    compiled in: whether rows are contiguous (``dense``), and whether whole vectors are moved (``moves``)."""
 
     def __init__(self, strides, dense, moves):
         self.group, self.n, self.row = strides
@@ -29,8 +29,8 @@ class Strides:
 
 
 class Given(NamedTuple):
-    """What a kernel takes before its constants: addresses of tensors and of what launches leave each other, and where
-    rows lie in the tensors."""
+    """A kernel's arguments before its constants: addresses of tensors and of workspaces (``rooms``), numbers of rows,
+    and the tensors' strides."""
 
     pointers: Any
     rooms: Any
@@ -39,5 +39,5 @@ class Given(NamedTuple):
 
     @property
     def tensors(self):
-        """Each tensor's address and its strides."""
+        """(address, strides) of each tensor."""
         return list(zip(self.pointers, self.strides, strict=True))

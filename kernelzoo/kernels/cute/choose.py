@@ -1,4 +1,4 @@
-"""Which form takes a problem, of operations that choose alike; others have a ``choose.py`` of their own."""
+"""The choosers that several operations share. The other operations have a ``choose.py`` of their own."""
 
 import torch
 
@@ -16,15 +16,15 @@ from kernelzoo.registry import chooser
 @chooser("cute", "logsumexp", "auto")
 @chooser("cute", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
-    """Several blocks to each row where rows are long and few, else a block to one or several."""
+    """Several blocks per row if rows are long and few, else one block for one or several rows."""
     return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
 
 
 @chooser("cute", "softmax_backward", "auto")
 @chooser("cute", "min_backward", "auto")
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
-    """Rows that a block holds; longer ones are read twice, by one block if they are many, else by several."""
-    given, inputs = problem(x, others[-1], *others[:-1]), sum(one.ndim == 3 for one in others)  # that have whole rows
+    """One block if a row fits in its registers. Longer rows are read twice, by one block if many, else by several."""
+    given, inputs = problem(x, others[-1], *others[:-1]), sum(one.ndim == 3 for one in others)  # inputs with whole rows
     return (
         "fused"
         if given.n <= longest_row(given, inputs)

@@ -1,7 +1,7 @@
-"""A kernel written in CuTe, and its way to machine code, for which no GPU is needed.
+"""Compile kernels written in CuTe to machine code. No GPU is needed.
 
-A kernel takes the addresses of tensors, where rows lie in numbers, and constants. It is compiled for the types of what
-it takes and for its constants; its parameters are words in the order in which it names them.
+A kernel takes addresses of tensors, the sizes and strides of rows, and constants. It is compiled for its argument types
+and its constants. Its parameters are words, in the order of its arguments.
 """
 
 import inspect
@@ -37,21 +37,21 @@ DTYPES = {
     "int32": cutlass.Int32,
     "int64": cutlass.Int64,
 }
-"""By torch's names."""
+"""CuTe's dtypes, by torch's names."""
 
 
 class Pointer(NamedTuple):
-    """What a kernel is compiled to know of an address."""
+    """The facts of an address for which a kernel is compiled."""
 
     dtype: str
     aligned: int
-    """Bytes by which it can be divided."""
+    """The alignment in bytes."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel before it is compiled. It takes addresses, ``Rows``, the ``Strides`` of so many tensors, integers of 32
-    bits, and constants: of its own, its tile, and whether it may begin before the launch before it has ended."""
+    """A kernel to compile. It takes addresses, ``Rows``, the ``Strides`` of some tensors, 32-bit integers, and then
+    constants: its own, its tile, and whether it may begin before the previous launch has ended."""
 
     kernel: Any
     pointers: tuple[Pointer, ...]
@@ -60,11 +60,11 @@ class Program:
     constants: tuple[Any, ...]
     tile: Tile
     blocks: int = 1
-    """Of a cluster."""
+    """Blocks per cluster."""
 
     @property
     def function(self) -> Any:
-        """What the kernel's decorator was given."""
+        """The Python function of the kernel, without its decorator."""
         return inspect.unwrap(self.kernel)
 
     @property
@@ -73,33 +73,33 @@ class Program:
 
     @property
     def named(self) -> dict[str, Any]:
-        """Its constants by name, and those of its tile."""
+        """The kernel's constants by name, some of its tile, and the cluster size."""
         names = list(inspect.signature(self.function).parameters)[-len(self.constants) - 2 : -2]
         return {**dict(zip(names, self.constants, strict=True)), **self.tile.shown, "cluster": self.blocks}
 
     @property
     def identity(self) -> str:
-        """What makes it another kernel than the others of this package."""
+        """A text that differs from that of every other kernel of this package."""
         kinds = (self.pointers, self.strides, self.integers, self.constants, self.tile, self.blocks)
         return repr((self.function.__module__, self.function.__qualname__, kinds))
 
 
 class Code(NamedTuple):
-    """What the compiler makes of a program for one compute capability."""
+    """Machine code and PTX of a program for one compute capability."""
 
     binary: bytes
     ptx: str
 
     @property
     def symbol(self) -> str:
-        """The kernel's entry: the compiler makes it up of all that it takes."""
+        """The kernel's entry point. The compiler derives its name from the arguments."""
         found = re.search(r"\.entry (\w+)", self.ptx)
         assert found is not None, "a kernel has an entry"
         return found[1]
 
 
 def lacking() -> str:
-    """Why nothing can be compiled, or ""."""
+    """Return why nothing can be compiled, or ""."""
     return unfit("nvidia-cutlass-dsl", version("nvidia-cutlass-dsl"), "cute")
 
 
@@ -108,7 +108,7 @@ def _host(
     kernel: cutlass.Constexpr, pointers: list[Any], numbers: list[Any], constants: cutlass.Constexpr,
     threads: cutlass.Constexpr, blocks: cutlass.Constexpr,
 ):  # fmt: skip
-    """A launch, without which CuTe compiles no kernel. It is never run."""
+    """Launch the kernel. This is never run, but CuTe compiles no kernel without a launch."""
     rows, *others = numbers
     known = zip(others, constants[-2].dense, constants[-2].moves, strict=False)  # strides come before integers
     strides = [Strides(*one) for one in known]
@@ -122,7 +122,7 @@ _compiling = threading.RLock()
 
 
 def to_code(program: Program, capability: int) -> Code:
-    """Machine code for a compute capability (90 for 9.0), and its PTX. Needs no GPU."""
+    """Compile to machine code and PTX for a compute capability (90 for 9.0). Needs no GPU."""
     pointers = [make_ptr(DTYPES[p.dtype], 0, cute.AddressSpace.gmem, assumed_align=p.aligned) for p in program.pointers]
     index = cutlass.Int64 if program.tile.far else cutlass.Int32
     numbers = [Rows(*[index(1)] * 3), *[(cutlass.Int64(1),) * 3] * program.strides]
@@ -137,32 +137,32 @@ def to_code(program: Program, capability: int) -> Code:
 
 
 def compiled(program: Program, capability: int) -> Code:
-    """Machine code for a compute capability, from the cache on disk if it is there."""
+    """Return machine code for a compute capability, from the cache on disk if it is there."""
 
     def make() -> bytes:
         made = to_code(program, capability)
-        return made.ptx.rstrip("\0").encode() + b"\0" + made.binary  # PTX is text, and has none
+        return made.ptx.rstrip("\0").encode() + b"\0" + made.binary  # PTX is text without zero bytes
 
     text, _, binary = programs.on_disk("cute", (_compiler(), capability, program.identity), make).partition(b"\0")
     return Code(binary, text.decode())
 
 
 def entry(program: Program, capability: int) -> tuple[bytes, str]:
-    """Machine code for a compute capability, and its entry."""
+    """Return (machine code, entry point) for a compute capability."""
     made = compiled(program, capability)
     return made.binary, made.symbol
 
 
 @cache
 def _compiler() -> str:
-    """What turns a program into machine code. This package's text, and the compiler, of which there is one for drivers
-    of CUDA 12 and one for 13."""
+    """Return a text that identifies this package's source and the compiler. The latter differs for drivers of CUDA 12
+    and 13."""
     text = code_cache.text_of(Path(__file__).parent)
     return repr((text, version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))
 
 
 @cache
 def described(program: Program, capability: int) -> Compiled:
-    """The program compiled, and what is to be said of it."""
+    """Compile a program, and return its code and description."""
     made = compiled(program, capability)
     return shown("CuTe", program, made.symbol, made.binary, capability, program.named, made.ptx)

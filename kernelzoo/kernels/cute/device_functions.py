@@ -1,8 +1,8 @@
-"""Device functions of several operations. Which rows and elements a thread has, where they lie, and how the threads of
-a row meet.
+"""Device functions of several operations: a thread's rows and elements, loads and stores, and reductions over the
+threads of a row.
 
-A kernel is Python that is run once, while it is compiled: lists of scalars are registers, and a loop over them leaves
-no loop. TILE says how rows lie on threads, see :mod:`kernelzoo.kernels.cute.tiles`.
+A kernel is Python code that runs once, while it is compiled. A list of scalars becomes registers, and a loop over it is
+unrolled. TILE says how threads share rows, see :mod:`kernelzoo.kernels.cute.tiles`.
 """
 
 from typing import Any
@@ -14,22 +14,22 @@ from kernelzoo.layout import VECTOR_BYTES
 
 
 def block_index(EARLY):
-    """This block's number; first in every kernel, as it waits for the launch before where one is prepared early."""
+    """Return this block's number. Kernels call it first: if EARLY, it waits until the previous launch has ended."""
     if EARLY:
         cute.arch.griddepcontrol_wait()
     return cute.arch.block_idx()[0]
 
 
-# --- Where things are ------------------------------------------------------------------------------------------------
+# --- Coordinates and addresses ---------------------------------------------------------------------------------------
 
 
 def index(value, TILE):
-    """A number of rows or elements."""
+    """Return a number of rows or elements, in 64 bits if TILE.far, else in 32."""
     return Int64(value) if TILE.far else Int32(value)
 
 
 def thread_coords(TILE):
-    """This thread's place across rows, and along them."""
+    """Return this thread's coordinates: (across rows, along rows)."""
     thread, _, _ = cute.arch.thread_idx()
     if TILE.across:
         return thread % TILE.places, thread // TILE.places
@@ -37,13 +37,13 @@ def thread_coords(TILE):
 
 
 def first_row(number, TILE):
-    """The first row of a thread in the tile of that number."""
+    """Return this thread's first row in the tile of that number."""
     place, _ = thread_coords(TILE)
     return index(number, TILE) * TILE.rows + index(place * TILE.rows_each, TILE)
 
 
 def num_blocks(rows, TILE):
-    """Blocks of a row, the last of which may have fewer elements."""
+    """Return the number of blocks of a row, the last of which may have fewer elements."""
     if TILE.single:
         return index(1, TILE)
     longest = rows.n + TILE.vector - 1 if TILE.shifted else rows.n
@@ -51,32 +51,32 @@ def num_blocks(rows, TILE):
 
 
 def all_blocks(rows, TILE):
-    """The first block of a row, and the first past it."""
+    """Return (first block, end) of a whole row."""
     return index(0, TILE), num_blocks(rows, TILE)
 
 
 def tile_and_part(number, parts):
-    """Of the block of that number, its tile and which of so many parts of its rows it has."""
+    """Return (tile, part) of the thread block of that number. The rows of a tile have ``parts`` parts."""
     tile = number // parts
     return tile, number - tile * parts
 
 
 def part_range(part, span, rows, TILE):
-    """A part's first block of its rows, and the first past it. A part has span of them."""
+    """Return (first block, end) of a part of a row, which has ``span`` blocks."""
     begin = index(part, TILE) * span
     return begin, cutlass.min(begin + span, num_blocks(rows, TILE))
 
 
 def partial_offset(row, part, parts, rows, TILE):
-    """(offset, stride) in a workspace of what a part leaves of a row, and of the next one. The parts of a row lie side
-    by side, or of neighbouring columns what one part leaves."""
+    """Return (offset, stride) in a workspace of a part's result for a row, and for its next rows. Results of a row's
+    parts are adjacent. If rows are columns, one part's results are."""
     if TILE.across:
         return Int64(part) * Int64(rows.total) + Int64(row), Int64(1)
     return Int64(row) * Int64(parts) + Int64(part), Int64(parts)
 
 
 def row_offset(row, rows, strides, TILE):
-    """Elements from a tensor's first to a row's first."""
+    """Return the offset of a row's first element in a tensor."""
     if not TILE.grouped:
         return Int64(row) * strides.row
     group = row // rows.inner
@@ -84,12 +84,12 @@ def row_offset(row, rows, strides, TILE):
 
 
 def exists(row, rows, TILE):
-    """Whether a row is one of the problem's."""
+    """Return whether a row is one of the problem's."""
     return cutlass.Boolean(True) if TILE.full else row < rows.total
 
 
 def make_matrix(x, at, shape, TILE):
-    """A tensor as a matrix: its rows, and their elements."""
+    """Return a tensor as a matrix: rows x elements."""
     row, n = at.row, 1 if at.dense else at.n
     if at.moves and TILE.across:
         row, n = 1, cute.assume(n, divby=TILE.vector)
@@ -99,8 +99,8 @@ def make_matrix(x, at, shape, TILE):
 
 
 def readdress(tXgX, tXcX, rows, at, TILE):
-    """A thread's elements of a matrix, and their coordinates, from where no stride leads: to other groups of rows, and
-    to the vectors in which rows start. The address is a number, which is not computed again for each vector."""
+    """Return a thread's elements of a matrix, and their coordinates, at their real address. No stride gives it if rows
+    are in groups, or start inside a vector. The address is a number, so it is not computed again for each vector."""
     row, bytes, align = tXcX[0][0], tXgX.element_type.width // 8, tXgX.iterator.alignment
     start = row_offset(row, rows, at, TILE)
     address = tXgX.iterator.toint() + (start - Int64(row) * at.row) * bytes
@@ -112,8 +112,8 @@ def readdress(tXgX, tXcX, rows, at, TILE):
 
 
 def partition(tile, rows, TILE, *tensors):
-    """A thread's elements of the rows of the tile of that number: of each tensor and its strides, and before them their
-    coordinates (row, element). Tensors of CuTe: (vector, 1, vectors, blocks)."""
+    """Return a thread's part of a tile: the coordinates (row, element), then the elements of each (tensor, strides).
+    All are CuTe tensors of shape (vector, 1, vectors, blocks)."""
     tile, (thread, _, _) = index(tile, TILE), cute.arch.thread_idx()
     threads = cute.make_layout((TILE.places, TILE.lanes), stride=(1, TILE.places) if TILE.across else (TILE.lanes, 1))
     values = cute.make_layout((TILE.rows_each, TILE.step))
@@ -127,19 +127,19 @@ def partition(tile, rows, TILE, *tensors):
         tXgX, tXcX = thr_copy.partition_S(gX), thr_copy.partition_S(cX)
         tXgX, tXcX = readdress(tXgX, tXcX, rows, at, TILE)
         parts.append(tXgX)
-    return [tXcX, *parts]  # the same for all of them
+    return [tXcX, *parts]  # coordinates are the same for all tensors
 
 
-# --- In and out ------------------------------------------------------------------------------------------------------
+# --- Loads and stores ------------------------------------------------------------------------------------------------
 
 
 def copy_atom(dtype, elements):
-    """What copies so many elements at once."""
+    """Return CuTe's copy operation of so many elements at once."""
     return cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), dtype, num_bits_per_copy=elements * dtype.width)
 
 
 def predicate(tXcX, copies, rows, TILE):
-    """Of a block, whether each of a thread's vectors, of so many copies, lies in its row; None where all do."""
+    """Return whether each of a thread's vectors, of ``copies`` copies, begins inside its row, or None if all do."""
     if TILE.whole and TILE.full:
         return None
     inside = cute.make_rmem_tensor((TILE.each,), cutlass.Boolean)
@@ -150,7 +150,7 @@ def predicate(tXcX, copies, rows, TILE):
 
 
 def copy(source, target, tXcX, rows, TILE):
-    """A thread's elements of a block that lie in rows, from one tensor to another."""
+    """Copy a thread's elements of a block, if they lie inside rows, from one tensor to another."""
     copied, copies = source.shape[0] if source.memspace == cute.AddressSpace.gmem else target.shape[0]
     atom = copy_atom(source.element_type, copied)
     if TILE.shifted:
@@ -161,7 +161,7 @@ def copy(source, target, tXcX, rows, TILE):
 
 @cute.jit
 def copy_shifted(atom, source, target, tXcX, rows, TILE: cutlass.Constexpr):
-    """The same where rows start and end anywhere in a vector: no predicate copies a part of one."""
+    """Copy likewise if rows start and end inside vectors: a predicate can't copy a part of a vector."""
     for i in range_constexpr(TILE.each):
         row, element = tXcX[0, 0, i]
         here = exists(row, rows, TILE)
@@ -174,7 +174,7 @@ def copy_shifted(atom, source, target, tXcX, rows, TILE: cutlass.Constexpr):
 
 
 def acc_type(TILE):
-    """What elements are computed in: half precision in float32, short integers in 32 bits."""
+    """Return the dtype of computation: float32 for half precision, 32 bits for short integers."""
     if TILE.dtype == "float64":
         return Float64
     if "float" in TILE.dtype:
@@ -183,19 +183,19 @@ def acc_type(TILE):
 
 
 def to_acc(value, TILE):
-    """An element as it is computed. CuTe's memory has no signs: a byte of uint8 is read as one of int8."""
+    """Convert an element to the dtype of computation. CuTe reads uint8 as int8, which is undone here."""
     wide = value.to(acc_type(TILE))
     return wide & 255 if TILE.dtype == "uint8" else wide
 
 
 def block_number(i, TILE):
-    """The number of a block of a row, which is a constant where there is one: CuTe compiles no 64-bit 0."""
+    """Return a block's number in its row, a constant if there is one block: CuTe can't compile a 64-bit 0."""
     return 0 if TILE.single else index(i, TILE)
 
 
 def load(tXgX, tXcX, i, rows, TILE, instead=0.0):
-    """A thread's elements of a block as they are computed, of each vector a list. Past the end of the row what is said
-    instead."""
+    """Load a thread's elements of a block, a list per vector, in the dtype of computation. Past a row's end they are
+    ``instead``."""
     tXrX = cute.make_rmem_tensor(tXgX.shape[:3], tXgX.element_type)
     if not (TILE.whole and TILE.full):
         tXrX.fill(instead)
@@ -205,8 +205,8 @@ def load(tXgX, tXcX, i, rows, TILE, instead=0.0):
 
 
 def store(values, tXgO, tXcX, i, rows, TILE):
-    """Such lists to a block of a tensor, up to the end of the row. Converted together, half precision takes two at
-    once."""
+    """Store lists as ``load`` returns them to a block of a tensor, up to a row's end. They are converted together, so
+    that half precision converts two at once."""
     wide = cute.make_rmem_tensor(tXgO.shape[:3], type(values[0][0]))
     for j, vector in enumerate(values):
         for v, value in enumerate(vector):
@@ -217,11 +217,11 @@ def store(values, tXgO, tXcX, i, rows, TILE):
     copy(tXrO, tXgO[None, None, None, i], tXcX[None, None, None, i], rows, TILE)
 
 
-# --- Together --------------------------------------------------------------------------------------------------------
+# --- Reductions ------------------------------------------------------------------------------------------------------
 
 
 def tree_reduce(values, join):
-    """All of a list joined, two by two."""
+    """Reduce a list by ``join``, pairwise, as a tree."""
     values = list(values)
     while len(values) > 1:
         values = [join(*values[i : i + 2]) if i + 1 < len(values) else values[i] for i in range(0, len(values), 2)]
@@ -229,38 +229,38 @@ def tree_reduce(values, join):
 
 
 def split_rows(values, TILE):
-    """A thread's values of each of its rows."""
+    """Return a list of a thread's values for each of its rows."""
     if TILE.across:
         return [[vector[v] for vector in values] for v in range(TILE.vector)]
     return [[value for vector in values for value in vector]]
 
 
 def broadcast_rows(mine, TILE):
-    """One value of each of a thread's rows, for every element of a vector."""
+    """Repeat a value per row of a thread for every element of a vector."""
     return mine if TILE.across else mine * TILE.vector
 
 
 def map_rows(function, values, TILE, *of_rows):
-    """A function of each of a thread's elements, and of what there is one of to its row."""
+    """Apply a function to each of a thread's elements, and to values per row."""
     rows = [broadcast_rows(one, TILE) for one in of_rows]
     return [[function(*element) for element in zip(vector, *rows, strict=True)] for vector in values]
 
 
 def thread_reduce(mine, join, TILE):
-    """One value of each of a thread's rows, of its own elements."""
+    """Reduce a thread's own elements to one value per row."""
     return [tree_reduce(row, join) for row in split_rows(mine, TILE)]
 
 
 def shared(kind, layout, TILE):
-    """Shared memory of a block, at whole vectors: no vector that is read has another's elements in it. Of rows side by
-    side elements are read one by one: vectors take more registers than there are."""
+    """Allocate shared memory, aligned to vectors, so that no vector that is read has others' elements in it. If rows
+    are columns, elements are read one by one: vectors would take too many registers."""
     align = kind.width // 8 if TILE.across else VECTOR_BYTES
     return cute.make_tensor(cute.arch.alloc_smem(kind, cute.size(layout), align), layout)
 
 
 def block_reduce(mine, join, TILE):
-    """Values of each row of a thread, joined over all threads that share the rows. In a warp by shuffles, then through
-    shared memory. In one order for all, so that all agree to the bit."""
+    """Reduce a value per row over all threads that share a thread's rows: by shuffles, then through shared memory.
+    The order is the same for all threads, so that all get the same bits."""
     for mask in TILE.masks:
         mine = [join(value, cute.arch.shuffle_sync_bfly(value, offset=mask)) for value in mine]
     if TILE.meeting == 1:
@@ -276,19 +276,19 @@ def block_reduce(mine, join, TILE):
 
 
 def row_reduce(values, join, TILE):
-    """One value of each of a thread's rows, joined over all elements: every thread that shares a row gets it."""
+    """Reduce all elements of each row to one value. Every thread that shares a row gets it."""
     return block_reduce(thread_reduce(values, join, TILE), join, TILE)
 
 
 @cute.jit
 def store_if(held: cute.Tensor, room: cute.Tensor, leaves: cutlass.Boolean):
-    """One thread of a party leaves its values."""
+    """Store a thread's values in ``room`` if it ``leaves`` them, as one of the threads that have them does."""
     if leaves:
         cute.autovec_copy(held, room)
 
 
 def select(condition, a, b):
-    """One or the other, both of one type."""
+    """Return a if the condition holds, else b. Both have the same type."""
     return type(a)(cutlass.select_(condition, a, b))
 
 
@@ -301,14 +301,14 @@ def multiply(a, b):
 
 
 def maximum(a, b):
-    """The maximum, which may drop a NaN."""
+    """Return the maximum, which may drop a NaN."""
     if isinstance(a, Float32):
         return cute.arch.fmax(a, b)
     return select(a > b, a, b)
 
 
 def minimum(a, b):
-    """The minimum; NaN if either is."""
+    """Return the minimum, or NaN if either is NaN."""
     if isinstance(a, Float32):
         return cute.arch.fmin(a, b, nan=True)
     if isinstance(a, Float64):
@@ -316,11 +316,11 @@ def minimum(a, b):
     return cutlass.min(a, b)
 
 
-# --- What a thread keeps ---------------------------------------------------------------------------------------------
+# --- Accumulators ----------------------------------------------------------------------------------------------------
 
 
 def make_accumulator(value, TILE, kind=None):
-    """Registers for one value of each of a thread's rows, which a loop may change."""
+    """Return registers with one value per row of a thread, which a loop may change."""
     kind = kind or acc_type(TILE)
     kept = cute.make_rmem_tensor((TILE.rows_each,), kind)
     for r in range(TILE.rows_each):
@@ -329,31 +329,31 @@ def make_accumulator(value, TILE, kind=None):
 
 
 def accumulate(kept, values, join):
-    """Such registers, joined with another value each."""
+    """Join each register of an accumulator with another value."""
     for r, value in enumerate(values):
         kept[r] = join(kept[r], value)
 
 
 def registers(kept):
-    """What such registers hold now."""
+    """Return the values of an accumulator as a list."""
     return [kept[r] for r in range(cute.size(kept))]
 
 
 @cute.jit
 def store_rows(mine, out, start: Int64, stride: Int64, leaves: cutlass.Boolean, TILE: cutlass.Constexpr):
-    """One value of each of a thread's rows, written by one of the threads that have got it."""
+    """Write a value per row of a thread, if it ``leaves`` them, as one of the threads that have them does."""
     if leaves:
         cute.autovec_copy(mine, cute.make_tensor(out + start, cute.make_layout((TILE.rows_each,), stride=(stride,))))
 
 
 def store_partial(mine, room, row, part, parts, rows, TILE):
-    """What a part has of each of a thread's rows, to its place in a workspace, see ``partial_offset``."""
+    """Write a part's results, one per row of a thread, to their place in a workspace, see ``partial_offset``."""
     leaves = exists(row, rows, TILE) & (thread_coords(TILE)[1] == 0)
     store_rows(make_fragment(mine, room.dtype), room, *partial_offset(row, part, parts, rows, TILE), leaves, TILE)
 
 
 def make_fragment(mine, dtype):
-    """A value of each row, in registers, as a dtype."""
+    """Return one value per row in registers, converted to a dtype."""
     kept = cute.make_rmem_tensor((len(mine),), dtype)
     for r, value in enumerate(mine):
         kept[r] = value.to(dtype)
@@ -362,7 +362,7 @@ def make_fragment(mine, dtype):
 
 @cute.jit
 def load_rows(x: cute.Pointer, start: Int64, stride: Int64, here: cutlass.Boolean, TILE: cutlass.Constexpr):
-    """What there is one of to each of a thread's rows, in registers. 0 where a row is none of the problem's."""
+    """Load one value per row of a thread into registers, 0 if a row is none of the problem's."""
     held = cute.make_rmem_tensor((TILE.rows_each,), x.dtype)
     held.fill(0)
     if here:

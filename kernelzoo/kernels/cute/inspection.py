@@ -1,4 +1,4 @@
-"""What CuTe's kernels can be compiled for, without a device; see :mod:`kernelzoo.inspect`."""
+"""The architectures for which CuTe's kernels can be compiled without a device; see :mod:`kernelzoo.inspect`."""
 
 from kernelzoo.kernels.cute import LEAST_CAPABILITY, compiler
 from kernelzoo.kernels.shared.absent import allowed_from
@@ -9,6 +9,6 @@ if _why := compiler.lacking():
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Why no kernel is compiled for that architecture, as words that follow the id; "" if they are."""
+    """Return why kernels can't be compiled for an architecture, as words that follow an id, or "" if they can."""
     least = (9, 0) if variant == "split_cluster" else LEAST_CAPABILITY
     return allowed_from(least, arch, f"is not compiled for {arch}")

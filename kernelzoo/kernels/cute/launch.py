@@ -1,7 +1,7 @@
-"""From a kernel written in CuTe to a launch on torch's stream: compiled once, its arguments packed at bind.
+"""Launch kernels written in CuTe on torch's stream. They are compiled once, and their arguments packed at bind.
 
-CuTe's own way, to call what ``cute.compile`` returns, makes arguments of tensors and of the stream at every call; here
-a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`.
+CuTe's own way is to call the result of ``cute.compile``, which converts tensors and the stream at every call. Here a
+launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`.
 """
 
 import math
@@ -41,14 +41,14 @@ def bound(
     blocks: int | None = None,
     cluster: int = 1,
 ) -> Launch:
-    """Compile a kernel for its arguments and return its launch over so many blocks, at first one for each tile.
+    """Compile a kernel for its arguments and return its launch over ``blocks`` blocks, by default one per tile.
 
-    tensors: the canonical ones, as the bind takes them, whose addresses come first. Raises GridTooLargeError.
+    tensors: the canonical ones, as the bind takes them. Their addresses come first. Raises GridTooLargeError.
     """
     count = tile.count(problem.total) * cluster if blocks is None else blocks
     if count > driver.MAX_GRID_X:
         raise GridTooLargeError(id, count, driver.MAX_GRID_X)
-    pointers = tuple(map(_known, (*tensors, *workspace)))
+    pointers = tuple(map(_pointer_of, (*tensors, *workspace)))
     program = Program(kernel, pointers, len(problem.strides), len(integers), tuple(constants), tile, cluster)
     device, recorder = device_of(tensors[0]), recording.get()
     if recorder is not None:
@@ -83,9 +83,9 @@ def in_parts(
     left: Sequence[torch.dtype],
     constants: Sequence[Any] = (),
 ) -> Launch:
-    """Launches of several blocks to each tile's rows. left: dtypes of what each of them leaves of a row.
+    """Return a launch of each kernel with several blocks per tile. left: dtypes of a block's partial results per row.
 
-    The workspace has those; for a single launch, counts of arrivals too. It leaves these at zero, and may be repeated.
+    The workspace has these results. If there is one kernel, it also has counters of arrived blocks, which end at zero.
     """
     x, count = tensors[0], tile.count(problem.total)
     plan = tiles.parts_of(problem, tile, device_of(x))
@@ -105,26 +105,26 @@ def rows_and_sums(
     constants: Sequence[Any],
     left: int,
 ) -> Launch:
-    """A launch over rows that leaves so many numbers of each, and one over their elements that sums over all rows."""
+    """Return a launch over rows that leaves ``left`` numbers per row, and one over elements that sums over all rows."""
     x, tile = tensors[0], tiles.over_rows(problem)
     room = [x.new_empty(problem.total, dtype=tiles.wide_dtype(x.dtype)) for _ in range(left)]
     blocks = cdiv(problem.n, tile.block)
     second = bound(id, sums_kernel, tensors, problem, tile, workspace=room, blocks=blocks)
     if problem.total == 0:
         return second
-    held = tiles.read_once(problem)
-    return sequence(bound(id, rows_kernel, tensors, problem, held, constants, workspace=room), second)
+    first = tiles.read_once(problem)
+    return sequence(bound(id, rows_kernel, tensors, problem, first, constants, workspace=room), second)
 
 
 def parameters(
     tensors: Sequence[torch.Tensor], workspace: Sequence[torch.Tensor], problem: Problem, integers: Sequence[int]
 ) -> tuple[int, ...]:
-    """A compiled kernel's parameters, each a word."""
+    """Return a compiled kernel's parameters, each a word."""
     addresses = [tensor.data_ptr() for tensor in (*tensors, *workspace)]
     strides = [number for one in problem.strides for number in one[:3]]
     return (*addresses, problem.n, problem.total, problem.inner, *strides, *integers)
 
 
-def _known(tensor: torch.Tensor) -> Pointer:
-    """What a kernel is compiled to know of a tensor's address."""
+def _pointer_of(tensor: torch.Tensor) -> Pointer:
+    """Return the facts of a tensor's address for which a kernel is compiled."""
     return Pointer(str(tensor.dtype).removeprefix("torch."), math.gcd(VECTOR_BYTES, tensor.data_ptr()))

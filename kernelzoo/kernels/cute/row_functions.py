@@ -1,6 +1,6 @@
-"""Device functions of forms that go through rows block by block: elements and their places, and what rows have one of.
+"""Device functions of forms that read rows block by block: elements, their places, and values per row.
 
-TILE says how rows lie on threads, see :mod:`kernelzoo.kernels.cute.device_functions`.
+TILE says how threads share rows, see :mod:`kernelzoo.kernels.cute.device_functions`.
 """
 
 import cutlass
@@ -10,38 +10,38 @@ from kernelzoo.kernels.cute import device_functions as dev
 
 
 def read_once(TILE, load):
-    """What loads a block, or of rows that have one block gives what is loaded here."""
+    """Return a function that loads block i. If rows have one block, it is loaded here, only once."""
     if not TILE.single:
         return load
-    held = load(0)
-    return lambda i: held
+    values = load(0)
+    return lambda i: values
 
 
 def load_scaled(tXgX, tXgW, tXcX, i, rows, TILE):
-    """A thread's elements of a block, each times its weight."""
+    """Return a thread's elements of a block, each times its weight."""
     weights = dev.load(tXgW, tXcX, i, rows, TILE)
     return map_tiles(dev.multiply, (dev.load(tXgX, tXcX, i, rows, TILE), weights), TILE)
 
 
-def load_left(room, row, rows, TILE):
-    """What another launch has left of each of a thread's rows in a workspace."""
+def load_workspace(room, row, rows, TILE):
+    """Load the values, one per row of a thread, that another launch left in a workspace."""
     return dev.registers(dev.load_rows(room, Int64(row), Int64(1), dev.exists(row, rows, TILE), TILE))
 
 
 def places(tXcX, i, TILE):
-    """Where in its row each of a thread's elements of a block is."""
+    """Return the place in its row of each of a thread's elements of a block."""
     return [[tXcX[v, 0, j, i][1] for v in range(TILE.vector)] for j in range(TILE.each)]
 
 
 def inside(tXcX, i, rows, TILE):
-    """Whether each of a thread's elements of a block is one of its row's."""
+    """Return whether each of a thread's elements of a block lies inside its row."""
     if TILE.whole:
         return [[Boolean(True)] * TILE.vector] * TILE.each
     return [[(place >= 0) & (place < rows.n) for place in vector] for vector in places(tXcX, i, TILE)]
 
 
 def map_tiles(function, tiles, TILE, *of_rows):
-    """A function of the elements of several tensors at each place, and of what there is one of to its row."""
+    """Apply a function to the elements of several tensors at each place, and to values per row."""
     rows = [dev.broadcast_rows(one, TILE) for one in of_rows]
     return [
         [function(*elements) for elements in zip(*vectors, *rows, strict=True)] for vectors in zip(*tiles, strict=True)
@@ -49,29 +49,29 @@ def map_tiles(function, tiles, TILE, *of_rows):
 
 
 def make_sums(TILE):
-    """Running sums of each of a thread's rows, and what they have rounded off."""
+    """Return (running sums, their rounding errors) of a thread's rows, all 0."""
     return dev.make_accumulator(0, TILE), dev.make_accumulator(0, TILE)
 
 
 def accumulate_sums(sums, values, TILE):
-    """Such sums, with more elements."""
+    """Add more elements to running sums."""
     totals, lost = sums
-    add_exactly(totals, lost, dev.thread_reduce(values, dev.add, TILE))
+    add_compensated(totals, lost, dev.thread_reduce(values, dev.add, TILE))
 
 
 def thread_sums(totals, lost):
-    """What a thread has added up."""
-    return [whole(*pair) for pair in zip(dev.registers(totals), dev.registers(lost), strict=True)]
+    """Return a thread's sums, corrected by their rounding errors."""
+    return [corrected_sum(*pair) for pair in zip(dev.registers(totals), dev.registers(lost), strict=True)]
 
 
 def row_sums(sums, TILE):
-    """What all threads of each row have added up."""
+    """Return the sum of each row over all its threads."""
     return dev.block_reduce(thread_sums(*sums), dev.add, TILE)
 
 
 @cute.jit
 def add_parts(left: cute.Pointer, row, many, parts, rows, TILE: cutlass.Constexpr):
-    """The sums of what so many of the parts of a thread's rows have left, in one order for all, in registers."""
+    """Return the sums of what the first ``many`` parts left of a thread's rows. All threads add in the same order."""
     every = dev.make_accumulator(0, TILE, left.dtype)
     for other in cutlass.range(dev.thread_coords(TILE)[1], many, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
@@ -93,9 +93,9 @@ def inverse_root(square, EPS):
     return kind(1.0) / cute.math.sqrt(square + kind(EPS))
 
 
-def add_exactly(totals, lost, values):
-    """Running sums with more elements, and what adding them rounded off, after Knuth (TAOCP 2, 4.2.2). Integers lose
-    nothing."""
+def add_compensated(totals, lost, values):
+    """Add values to running sums, and the rounding errors to ``lost``, after Knuth (TAOCP 2, 4.2.2). Integers have no
+    errors."""
     for r, value in enumerate(values):
         total = totals[r]
         new = total + value
@@ -105,13 +105,13 @@ def add_exactly(totals, lost, values):
         totals[r] = new
 
 
-def whole(total, lost):
-    """A sum with what it rounded off, which is NaN where the sum is infinite."""
+def corrected_sum(total, lost):
+    """Return a sum plus its rounding error. If the sum is infinite, the error is NaN and ignored."""
     return dev.select(lost == lost, total + lost, total)
 
 
 def load_numbers(x, row, rows, TILE):
-    """What there is one of to each of a thread's rows, of its own dtype."""
+    """Load one value per row of a thread, in its own dtype."""
     x, at = x
     here = dev.exists(row, rows, TILE)
     return dev.registers(dev.load_rows(x, dev.row_offset(row, rows, at, TILE), at.row, here, TILE))
@@ -119,7 +119,7 @@ def load_numbers(x, row, rows, TILE):
 
 @cute.jit
 def load_element(x: cute.Pointer, place: Int64, exists: Boolean):
-    """One element, NaN where it doesn't exist."""
+    """Load one element, or NaN if it doesn't exist."""
     held = cute.make_rmem_tensor((1,), x.dtype)
     held.fill(float("nan"))
     if exists:
@@ -129,13 +129,13 @@ def load_element(x: cute.Pointer, place: Int64, exists: Boolean):
 
 @cute.jit
 def sum_over_rows(function: cutlass.Constexpr, tensors, rooms, outs, block, rows, TILE: cutlass.Constexpr):
-    """Sums over all rows, of a block of elements: one to each output, of what a function makes of elements of tensors,
-    and of what another launch has left of their rows."""
+    """Write a block of sums over all rows to each output. ``function`` returns their terms, from elements of tensors
+    and from values per row that another launch left in a workspace."""
     sums = [make_sums(TILE) for _ in outs]
     for i in cutlass.range((rows.total + TILE.rows - 1) // TILE.rows):
         tXcX, *parts = dev.partition(i, rows, TILE, *tensors)
         values = [dev.load(part, tXcX, block, rows, TILE) for part in parts]
-        left = [load_left(room, dev.first_row(i, TILE), rows, TILE) for room in rooms]
+        left = [load_workspace(room, dev.first_row(i, TILE), rows, TILE) for room in rooms]
         terms = map_tiles(function, values, TILE, *left)
         for k, one in enumerate(sums):
             accumulate_sums(one, [[term[k] for term in vector] for vector in terms], TILE)
@@ -146,7 +146,7 @@ def sum_over_rows(function: cutlass.Constexpr, tensors, rooms, outs, block, rows
 
 @cute.jit
 def store_sum(total, out: cute.Pointer, at: Int64, exists: Boolean, TILE: cutlass.Constexpr):
-    """What threads side by side across rows have of one element each, added up in one order, and written by one."""
+    """Add up the sums that threads have of the same element, in a fixed order, and write the result."""
     place, along = dev.thread_coords(TILE)
     room = dev.shared(type(total), cute.make_layout((TILE.places, TILE.lanes)), TILE)
     room[place, along] = total

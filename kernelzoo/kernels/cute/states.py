@@ -1,7 +1,7 @@
-"""(max, sum) states of rows: of each row the maximum, and the sum of exponentials less it.
+"""(max, sum) states of rows: the maximum, and the sum of exp(x - max).
 
-Maxima begin at the lowest finite number, so that no difference of two is -inf - -inf. They may drop a NaN, and sums
-have it.
+Maxima begin at the lowest finite number, so that no difference of two is -inf - -inf. A maximum may drop a NaN, but the
+sum has it.
 """
 
 import cutlass
@@ -13,12 +13,12 @@ from kernelzoo.kernels.cute.softmax.device_functions import add_terms, lowest, r
 
 
 def make_states(TILE):
-    """Running maxima of each of a thread's rows; sums, and what these have rounded off."""
+    """Return initial states of a thread's rows: running maxima, and running sums with rounding errors."""
     return dev.make_accumulator(lowest(TILE), TILE), fn.make_sums(TILE)
 
 
 def finite_update(tops, totals, values, TILE):
-    """Such states with more elements. No maximum is infinite: the sum is, of a row with +inf; of -inf alone it is 0."""
+    """Add elements to states. Maxima stay finite: a row with +inf has the sum inf, a row of only -inf the sum 0."""
     highest = dev.acc_type(TILE)(-lowest(TILE))
     risen = [
         dev.minimum(dev.maximum(*pair), highest)
@@ -29,13 +29,13 @@ def finite_update(tops, totals, values, TILE):
 
 @cute.jit
 def update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
-    """Such states with a thread's elements of the blocks from begin to end, see ``finite_update``."""
+    """Add a thread's elements of the blocks from begin to end to its states, see ``finite_update``."""
     for i in cutlass.range(begin, end):
         finite_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
 
 
 def row_states(tops, totals, TILE):
-    """(maxima, sums) of a thread's rows, of all threads' states."""
+    """Return (maxima, sums) of a thread's rows, merged over all threads."""
     mine = dev.registers(tops)
     row_tops = dev.block_reduce(mine, dev.maximum, TILE)
     sums = [rescale(*pair) for pair in zip(mine, fn.thread_sums(*totals), row_tops, strict=True)]
@@ -44,7 +44,7 @@ def row_states(tops, totals, TILE):
 
 @cute.jit
 def merge_parts(tops, totals, left_tops, left_totals, row, parts, rows, TILE: cutlass.Constexpr):
-    """A thread's states with those that it takes of the parts of its rows."""
+    """Merge into a thread's states its share of the states that parts of its rows left."""
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
         merge(tops, totals[0], left_tops, left_totals, place, apart, dev.exists(row, rows, TILE), TILE)
@@ -52,7 +52,7 @@ def merge_parts(tops, totals, left_tops, left_totals, row, parts, rows, TILE: cu
 
 @cute.jit
 def merge(top, total, tops, totals, place: Int64, apart: Int64, here: Boolean, TILE: cutlass.Constexpr):
-    """The running states of a thread's rows with those that a block has left."""
+    """Merge into the running states of a thread's rows those that one block left."""
     if here:
         layout = cute.make_layout((TILE.rows_each,), stride=(apart,))
         other_top, other_total = cute.make_tensor(tops + place, layout), cute.make_tensor(totals + place, layout)

@@ -1,8 +1,8 @@
-"""How rows lie on the threads of a block: chosen here, for every kernel.
+"""How the threads of a block share rows: chosen here, for every kernel.
 
-A tile is what a block has at a time: rows side by side, and of each some elements. A thread has a vector of
-neighbours in memory, and more of them further along its rows. Where rows lie along memory, a vector is elements of one
-row; where they lie across it, one element of each of several rows.
+A tile is what a block takes at a time: some elements of some rows. A thread has vectors of elements that are adjacent
+in memory, at equal distances along its rows. Rows along memory are contiguous: a vector has elements of one row. Rows
+across memory are columns: neighbouring rows are adjacent, and a vector has one element of each of several rows.
 """
 
 from dataclasses import dataclass
@@ -21,26 +21,26 @@ WARP = 32
 """Threads of a warp."""
 
 SHIFTED_VECTORS = 16
-"""Of a row, from which on it is read by whole vectors inside though it starts anywhere."""
+"""Vectors of a row from which on its inside is read by whole vectors, wherever it starts."""
 
 HELD_BYTES = 256
-"""Of elements as computed, in registers of a thread: 64 of its 128 where a block has 512 threads."""
+"""Bytes of elements, as computed, that fill 64 registers of a thread. It has 128 in a block of 512 threads."""
 
 MOST_THREADS = 512
-"""In a block, which may have 128 registers each then."""
+"""Threads of the largest block, which may have 128 registers each."""
 
 FAR = 2**30
-"""Elements of a row, or rows, from which on their numbers are 64-bit: what a tile has past an end is counted too."""
+"""Elements of a row, or rows, from which on indices are 64-bit. They may go past the end, in a last tile."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows as kernels number them. Row r is number r % inner of group r // inner, of total in all."""
+    """Rows as kernels number them. Row r is row r % inner of group r // inner. There are ``total`` rows."""
 
     rows: Layout
     across: bool
     strides: tuple[Strides, ...]
-    """Of each tensor: from group to group of rows, along a row, from a row to its neighbour."""
+    """The strides of each tensor: between groups of rows, along a row, and between rows of a group."""
 
     @property
     def n(self) -> int:
@@ -56,7 +56,7 @@ class Problem:
 
     @property
     def inner(self) -> int:
-        """Rows of a group."""
+        """Rows per group."""
         return self.rows.inner if self.grouped else self.total
 
     @property
@@ -65,19 +65,19 @@ class Problem:
         return self.rows.outer > 1 and self.rows.inner > 1
 
     def vector(self) -> int:
-        """Elements of the longest vectors in which the first tensor can be read."""
+        """Return the width of the longest vectors in which the first tensor can be read."""
         whole = self.rows.whole_vector
         return whole if self.shifted else self._aligned()
 
     def _aligned(self) -> int:
-        """The same where every row begins with a vector, and ends with one."""
+        """Return the same width if every row begins and ends with a whole vector."""
         whole = self.rows.whole_vector
         return next(width for width in (16, 8, 4, 2, 1) if width <= whole and (width == 1 or self.moves(0, width)))
 
     @property
     def shifted(self) -> bool:
-        """Whether rows along memory start and end anywhere, but in all tensors at the same place of a vector. Whole
-        vectors lie inside of each then, and parts of vectors at its ends."""
+        """Whether rows along memory start and end anywhere, but at the same place of a vector in all tensors. Then each
+        has whole vectors inside, and parts of vectors at its ends."""
         whole = self.rows.whole_vector
         if self.across or self.rows.n < SHIFTED_VECTORS * whole or self._aligned() == whole:
             return False
@@ -88,18 +88,18 @@ class Problem:
 
     @property
     def room(self) -> int:
-        """Elements that vectors of a row cover, at the most."""
+        """The most elements that the vectors of a row cover."""
         return self.rows.n + (self.rows.whole_vector - 1 if self.shifted else 0)
 
     def moves(self, tensor: int, width: int) -> bool:
-        """Whether a tensor's elements lie in whole, aligned vectors of so many."""
+        """Return whether a tensor can be moved in whole, aligned vectors of ``width`` elements."""
         group, n, row, phase = self.strides[tensor]
         beside, apart, count = (row, n, self.inner) if self.across else (n, row, self.rows.n)
         return beside == 1 and not any(number % width for number in (group, apart, count, phase))
 
 
 def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Problem:
-    """The problem of a launch. beside: the tensors between the first and the output."""
+    """Return the problem of a launch. beside: the tensors between the first and the output."""
     rows, others = rows_with(x, out, *beside)
     first = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
     last = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
@@ -111,49 +111,49 @@ def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Proble
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile as its kernel is compiled for it."""
+    """A tile, with all facts of a problem for which its kernel is compiled."""
 
     dtype: str
-    """Of the elements, by torch's name."""
+    """The dtype of the elements, by torch's name."""
     across: bool
     threads: int
-    """Of a block."""
+    """Threads per block."""
     lanes: int
     """Threads that share a row, a power of two."""
     vector: int
     """Elements of a vector."""
     each: int
-    """Vectors that a thread has at a time."""
+    """Vectors of a thread in the tile."""
     single: bool
     """Whether a row has no more than one block."""
     whole: bool
-    """Whether rows end with a tile."""
+    """Whether the length of rows is a multiple of the tile's."""
     full: bool
-    """Whether the last block has all its rows."""
+    """Whether the last tile has no rows past the end."""
     grouped: bool
-    """Whether rows are in groups: a row's place takes a division then."""
+    """Whether rows are in groups. Then a row's address takes a division."""
     far: bool
-    """Whether rows, and elements of one, are counted in 64 bits."""
+    """Whether indices of rows and of elements have 64 bits."""
     shifted: bool
-    """Whether a row starts anywhere in a thread's vector, and ends so."""
+    """Whether rows may start and end inside a vector."""
     moves: tuple[bool, ...]
-    """Of each tensor, whether it moves whole vectors."""
+    """Whether each tensor is moved in whole vectors."""
     dense: tuple[bool, ...]
-    """Of each tensor, whether elements of a row lie side by side."""
+    """Whether each tensor's rows are contiguous."""
 
     @property
     def places(self) -> int:
-        """Threads side by side across rows."""
+        """Threads across rows: those with different rows."""
         return self.threads // self.lanes
 
     @property
     def rows_each(self) -> int:
-        """Rows of a thread."""
+        """Rows per thread."""
         return self.vector if self.across else 1
 
     @property
     def step(self) -> int:
-        """Elements of a row in a vector."""
+        """Elements of one row in a vector."""
         return 1 if self.across else self.vector
 
     @property
@@ -172,16 +172,16 @@ class Tile:
 
     @property
     def tiler(self) -> tuple[int, int]:
-        """Rows and elements of each."""
+        """The shape of the tile: rows x elements."""
         return self.rows, self.block
 
     def count(self, total: int) -> int:
-        """Tiles that it takes to cover so many rows."""
+        """Return the number of tiles that cover ``total`` rows."""
         return cdiv(total, self.rows)
 
     @cached_property
     def masks(self) -> tuple[int, ...]:
-        """By which lanes of a warp that share a row differ, for a butterfly of shuffles."""
+        """XOR masks of a butterfly of shuffles over the lanes of a warp that share a row."""
         low, high = (self.places, WARP) if self.across else (1, min(self.lanes, WARP))
         return tuple(1 << bit for bit in range(5) if low <= 1 << bit < high)
 
@@ -192,12 +192,12 @@ class Tile:
 
     @property
     def meeting(self) -> int:
-        """Parties of such threads that meet in shared memory."""
+        """Groups of such threads per row, whose values are merged in shared memory."""
         return self.lanes // self.together
 
     @property
     def shown(self) -> dict[str, Any]:
-        """What is to be said of it."""
+        """The fields that are shown to users."""
         return {name: getattr(self, name) for name in ("threads", "lanes", "vector", "each", "across")}
 
 
@@ -218,24 +218,24 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
     )
 
 
-def most_each(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
-    """Vectors, of each of so many inputs, that a thread holds at the most."""
+def most_vectors(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
+    """Return the most vectors of each of so many inputs that a thread keeps in registers."""
     return max(1, bytes // given.rows.wide_bytes // vector // inputs)
 
 
 SHORT_THREADS = 128
-"""Of a block of short rows, each of which has no more than a warp's."""
+"""Threads per block of short rows. Each of these takes at most a warp."""
 
 SHORT_VECTORS = 4
-"""Of a short row, to a thread."""
+"""Most vectors of a short row per thread."""
 
 SHORT_ELEMENTS, READ_ELEMENTS = 4, 8
-"""Of a short row that has no vectors, to a thread: so many at the least, and less than twice as many. The second where
-no results take its registers."""
+"""Fewest elements per thread of a short row without vectors; it has less than twice as many. The second number is for
+kernels whose results take no registers."""
 
 
 STRIP_THREADS = 256
-"""Of a block of columns, if these are no longer than it holds."""
+"""Threads per block of columns, unless these need more."""
 
 STRIPS = (
     (LINE_BYTES, STRIP_THREADS),
@@ -243,38 +243,38 @@ STRIPS = (
     (LINE_BYTES // 2, MOST_THREADS),
     (LINE_BYTES // 4, MOST_THREADS),
 )
-"""Strips, in bytes side by side and threads: longer columns take a larger block, then half a line, then a sector."""
+"""(bytes of adjacent columns, threads) of strips. Longer columns take more threads, then half a line, then a sector."""
 
 
-def _across(given: Problem, vector: int, bytes: int, threads: int) -> int:
-    """Lanes along a row of a strip. What so many bytes side by side leave, and no more than there are elements."""
+def _strip_lanes(given: Problem, vector: int, bytes: int, threads: int) -> int:
+    """Return the lanes per row of a strip of so many bytes: the block's other threads, but no more than elements."""
     beside = min(max(1, bytes // (vector * given.rows.itemsize)), power_of_two(cdiv(given.total, vector)))
     return min(threads // min(beside, WARP), power_of_two(given.n))
 
 
 def longest_row(given: Problem, inputs: int) -> int:
-    """Elements of the longest row that a block holds, of so many inputs. Across memory at least a sector of them."""
+    """Return the elements of the longest row that fits in a block's registers. Columns are at least a sector wide."""
     vector = given.vector()
-    most = most_each(given, vector, inputs)
+    most = most_vectors(given, vector, inputs)
     if given.across:
-        return _across(given, vector, *STRIPS[-1]) * most
+        return _strip_lanes(given, vector, *STRIPS[-1]) * most
     return MOST_THREADS * most * vector - (given.room - given.n)
 
 
-def held(id: str, given: Problem, inputs: int) -> Tile:
-    """A tile that a block holds. Short rows side by side, one row, or of rows that lie across memory a strip. inputs:
-    how many tensors of n elements a row are held. Raises UnsupportedProblemError if no block holds a row."""
+def register_tile(id: str, given: Problem, inputs: int) -> Tile:
+    """Return a tile of whole rows in a block's registers: several short rows, one row, or a strip of columns. inputs:
+    the tensors in registers with n elements per row. Raises UnsupportedProblemError if a row doesn't fit."""
     if given.n > (longest := longest_row(given, inputs)):
         words = f"a row must fit on chip, {longest} of {given.rows.dtype} laid out so; got {given.n}"
         raise UnsupportedProblemError(id, words)
-    return _held(given, inputs)
+    return _register_tile(given, inputs)
 
 
-def _held(given: Problem, inputs: int) -> Tile:
+def _register_tile(given: Problem, inputs: int) -> Tile:
     vector = given.vector()
-    most = most_each(given, vector, inputs)
+    most = most_vectors(given, vector, inputs)
     if given.across:
-        found = ((threads, _across(given, vector, bytes, threads)) for bytes, threads in STRIPS)
+        found = ((threads, _strip_lanes(given, vector, bytes, threads)) for bytes, threads in STRIPS)
         threads, lanes = next((threads, lanes) for threads, lanes in found if cdiv(given.n, lanes) <= most)
         return tile(given, threads, lanes, vector, cdiv(given.n, lanes))
     if (short := short_tile(given, inputs, SHORT_ELEMENTS)) is not None:
@@ -286,55 +286,55 @@ def _held(given: Problem, inputs: int) -> Tile:
 
 
 def short_tile(given: Problem, inputs: int, elements: int) -> Tile | None:
-    """A tile of short rows side by side, None where a row is no warp's, or rows lie across memory. elements: to a
-    thread, where rows have no vectors."""
+    """Return a tile of several short rows, or None for rows of more than a warp or across memory. elements: per thread,
+    if rows have no vectors."""
     vector = given.vector()
     vectors = cdiv(given.room, vector)
     if given.across or vectors > WARP * SHORT_VECTORS or given.planned < 2:
         return None
-    usual = min(most_each(given, vector, inputs), elements if vector == 1 else max(2, 4 // vector))
+    usual = min(most_vectors(given, vector, inputs), elements if vector == 1 else max(2, 4 // vector))
     lanes = min(WARP, power_of_two(cdiv(vectors, usual)))
-    if vector == 1 and cdiv(vectors, usual) < lanes and cdiv(vectors, lanes // 2) <= most_each(given, 1, inputs):
+    if vector == 1 and cdiv(vectors, usual) < lanes and cdiv(vectors, lanes // 2) <= most_vectors(given, 1, inputs):
         lanes //= 2
     return tile(given, SHORT_THREADS, lanes, vector, cdiv(vectors, lanes))
 
 
 def block(given: Problem, inputs: int = 1) -> Tile:
-    """A tile for kernels that go through rows in blocks: 64 bytes of each input to a thread."""
+    """Return a tile for kernels that read rows block by block: 64 bytes of each input per thread."""
     vector = given.vector()
     if given.across:
-        lanes = _across(given, vector, LINE_BYTES, STRIP_THREADS)
+        lanes = _strip_lanes(given, vector, LINE_BYTES, STRIP_THREADS)
         each = min(max(1, 4 // inputs), cdiv(given.n, lanes))
         return tile(given, STRIP_THREADS, lanes, vector, each)
     vectors = cdiv(given.room, vector)
     lanes = min(STRIP_THREADS, max(WARP, power_of_two(cdiv(vectors, 4))))
-    each = min(most_each(given, vector, inputs, 128), max(4, 8 // vector) // inputs or 1, cdiv(vectors, lanes))
+    each = min(most_vectors(given, vector, inputs, 128), max(4, 8 // vector) // inputs or 1, cdiv(vectors, lanes))
     return tile(given, lanes, lanes, vector, each)
 
 
 def plain(given: Problem, inputs: int = 1, elements: int = SHORT_ELEMENTS) -> Tile:
-    """Several short rows side by side, or a block of one, or of a strip: for kernels that go through rows in blocks."""
-    if given.n == 0:  # of which nothing is read
+    """Return a tile for kernels that read rows block by block: of short rows, one row, or a strip of columns."""
+    if given.n == 0:  # nothing is read
         return tile(given, WARP, WARP, 1, 1)
     return short_tile(given, inputs, elements) or block(given, inputs)
 
 
 def read_once(given: Problem, inputs: int = 2) -> Tile:
-    """Rows that a block holds, if it can, so that they are read once; else ``plain`` ones."""
-    return _held(given, inputs) if 0 < given.n <= longest_row(given, inputs) else plain(given, inputs)
+    """Return a tile of whole rows if they fit in a block's registers, to be read once; else a ``plain`` tile."""
+    return _register_tile(given, inputs) if 0 < given.n <= longest_row(given, inputs) else plain(given, inputs)
 
 
 def over_rows(given: Problem) -> Tile:
-    """A thread to each of some elements of some rows, neighbours in memory side by side, for sums over all rows."""
+    """Return a tile for sums over all rows: one element per thread, with neighbours in memory on adjacent threads."""
     return tile(given, STRIP_THREADS, STRIP_THREADS // WARP if given.across else WARP, 1, 1)
 
 
 def parts_of(given: Problem, made: Tile, device: Device) -> Cut:
-    """How several blocks take the rows of each tile."""
+    """Return how several blocks share the rows of each tile."""
     blocks = max(1, cdiv(given.room, made.block))
     return cut(blocks, made.count(given.planned), made.rows * given.n, device)
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What elements are added up in: half precision in float32."""
+    """Return the accumulator's dtype: float32 for half precision."""
     return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype

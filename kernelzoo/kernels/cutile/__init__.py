@@ -1,6 +1,6 @@
 """cuTile Python (the package cuda-tile): kernels over whole tiles of arrays, on NVIDIA GPUs.
 
-Its compiler, tileiras, needs no device: kernels are compiled ahead of their first launch, and kept on disk.
+Its compiler, tileiras, needs no GPU. Kernels are compiled before their first launch, and cached on disk.
 """
 
 from typing import Any
@@ -11,22 +11,22 @@ from kernelzoo.packages import how_to_install
 from kernelzoo.registry import require
 
 LEAST_CAPABILITY = (8, 0)
-"""What tileiras compiles for at the least."""
+"""The lowest compute capability that tileiras compiles for."""
 
 LEAST_DRIVER = 13000
-"""Of the CUDA driver, as it numbers itself: none before loads what tileiras makes."""
+"""The lowest version of the CUDA driver, as it numbers itself, that loads what tileiras makes."""
 
 stand_in: Any = None
-"""What runs the kernels in place of a device: the one place where the tests' emulators come in."""
+"""The emulator that runs the kernels instead of a GPU. Only tests set it."""
 
 
 def emulator() -> str:
-    """What runs the kernels in place of a device, or ""."""
+    """Return the name of the emulator that runs the kernels instead of a GPU, or ""."""
     return "" if stand_in is None else str(stand_in)
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here. Raises BackendUnavailableError."""
+    """Return the device types that the backend runs on here. Raises BackendUnavailableError."""
     torch = require("cutile", "torch", "install it with: pip install torch")
     install = how_to_install("cutile")
     require("cutile", "cuda.tile", install)

@@ -1,4 +1,4 @@
-"""Which form takes a problem, of operations that choose alike; others have a ``choose.py`` of their own."""
+"""Choosers that several operations share. Other operations have a ``choose.py`` of their own."""
 
 import torch
 
@@ -17,15 +17,15 @@ from kernelzoo.registry import chooser
 @chooser("cutile", "logsumexp", "auto")
 @chooser("cutile", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
-    """Several programs to each row where rows are long and few, else one."""
+    """Several programs share each row if rows are long and few. Otherwise one program takes a row, or several."""
     return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
 
 
 @chooser("cutile", "softmax_backward", "auto")
 @chooser("cutile", "min_backward", "auto")
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
-    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
-    rows, inputs = rows_of(x, others[-1]), sum(one.ndim == 3 for one in others)  # as many as have whole rows
+    """A program keeps a row on chip if it fits. Longer rows are read twice: by one program if many, else by several."""
+    rows, inputs = rows_of(x, others[-1]), sum(one.ndim == 3 for one in others)  # inputs with n elements per row
     if rows.n <= longest(rows, inputs):
         return "fused"
     return streamed(tiles.block(rows, tiles.BLOCK_BYTES, 2).count(rows.as_planned), device_of(x))

@@ -1,8 +1,7 @@
-"""A kernel written in cuTile, and its way to machine code, for which no GPU is needed.
+"""Compile kernels written in cuTile to machine code. No GPU is needed.
 
-An array is passed to a compiled kernel as its address, its sizes and its strides. Which of these are known beforehand,
-and by what they can be divided, makes it another kernel: tileiras reads several elements at once only where it sees
-that they lie in one aligned piece of memory.
+A compiled kernel takes an array as its address, sizes and strides. It is specialized to those that are known, and to
+divisors of the others: tileiras reads several elements at once only if it sees that they are contiguous and aligned.
 """
 
 import inspect
@@ -30,39 +29,38 @@ from kernelzoo.packages import unfit
 
 @dataclass(frozen=True)
 class Array:
-    """What a kernel is compiled to know of an array."""
+    """The properties of an array that a kernel is compiled for."""
 
     dtype: str
-    """As cuTile names it, which is torch's name."""
+    """cuTile's name of the dtype, which is torch's too."""
     index: str
-    """Type of its sizes and strides: int32, or int64 where it is large."""
+    """The type of its sizes and strides: int32, or int64 if it is large."""
     ones: tuple[bool, ...]
-    """Of each axis, whether it has one element only."""
+    """For each axis, whether it has only one element."""
     dense: bool
-    """Whether elements of the last axis lie side by side."""
+    """Whether the last axis is contiguous."""
     multiple: int
-    """By which all other strides, and the size of the last axis, can be divided."""
+    """A divisor of all other strides, and of the size of the last axis."""
     aligned: int
-    """Bytes by which its address can be divided."""
+    """A divisor of its address in bytes."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel before it is compiled, for arrays of some kind. It takes integers of 32 bits after its arrays, and
-    constants after those."""
+    """A kernel before compilation, for arrays of given properties, followed by 32-bit integers and constants."""
 
     kernel: Any
     arrays: tuple[Array, ...]
     integers: int
     constants: tuple[Any, ...]
     warps: int
-    """Of a block, at the most."""
+    """The most warps of a block."""
     occupancy: int | None = None
-    """Programs that the compiler is to let fit on a multiprocessor, if it is told."""
+    """The number of programs that the compiler must fit on an SM, or None to leave it the choice."""
 
     @property
     def function(self) -> Any:
-        """What the kernel's decorator was given."""
+        """The Python function that the kernel's decorator wraps."""
         return self.kernel._pyfunc
 
     @cached_property
@@ -71,20 +69,20 @@ class Program:
 
     @cached_property
     def named(self) -> dict[str, Any]:
-        """Its constants by name, and how it is compiled."""
+        """Its constants and compiler options by name."""
         names = list(inspect.signature(self.function).parameters)[-len(self.constants) :]
         constants = dict(zip(names, self.constants, strict=True))
         return {**constants, "num_worker_warps": self.warps}
 
     @property
     def identity(self) -> str:
-        """What makes it another kernel than the others of this package."""
+        """A text that differs from that of every other kernel of this package."""
         kinds = (self.arrays, self.integers, self.constants, self.warps, self.occupancy)
         return repr((self.function.__module__, self.function.__qualname__, kinds))
 
 
 def lacking() -> str:
-    """Why nothing can be compiled, or ""."""
+    """Return why nothing can be compiled here, or ""."""
     try:
         path = cutile._find_compiler_bin().path
     except FileNotFoundError:
@@ -98,7 +96,7 @@ def lacking() -> str:
 
 @cache
 def _tileiras() -> str:
-    """What tileiras says of its version."""
+    """Return what tileiras prints as its version."""
     path = cutile._find_compiler_bin().path
     return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.strip()
 
@@ -136,7 +134,7 @@ _compiling = threading.RLock()
 
 
 def to_cubin(program: Program, capability: int) -> bytes:
-    """Machine code for a compute capability (90 for 9.0), with its PTX in it. Needs no GPU."""
+    """Return machine code for a compute capability (90 for 9.0), with its PTX in it. Needs no GPU."""
     kernel = program.kernel.replace_hints(num_worker_warps=program.warps, num_ctas=1, occupancy=program.occupancy)
     made = io.BytesIO()
     # cuTile's own cache on disk would be a second one, in a folder that others may write to.
@@ -146,24 +144,24 @@ def to_cubin(program: Program, capability: int) -> bytes:
 
 
 def compiled(program: Program, capability: int) -> bytes:
-    """Machine code for a compute capability, from the cache on disk if it is there. Its entry is the program's name."""
+    """Return machine code for a compute capability, cached on disk. Its entry is the program's name."""
     what = _compiler(), capability, program.identity
     return programs.on_disk("cutile", what, lambda: to_cubin(program, capability))
 
 
 def entry(program: Program, capability: int) -> tuple[bytes, str]:
-    """Machine code for a compute capability, and its entry."""
+    """Return (machine code for a compute capability, the name of its entry)."""
     return compiled(program, capability), program.name
 
 
 @cache
 def _compiler() -> str:
-    """What turns a program into machine code: this package's text, and the versions of its compilers."""
+    """Return what machine code depends on besides the program: this package's text and its compilers' versions."""
     return repr((code_cache.text_of(Path(__file__).parent), version("cuda-tile"), _tileiras()))
 
 
 def threads(program: Program, capability: int) -> int:
-    """Threads of a block of the compiled program: the compiler may take fewer warps than it is told of."""
+    """Return the threads of a block of the compiled program. They may be fewer than those of the program's warps."""
     found = re.search(r"\.reqntid (\d+)", described(program, capability).ptx or "")
     assert found is not None, "what tileiras makes has its threads in its PTX"
     return int(found[1])
@@ -171,6 +169,6 @@ def threads(program: Program, capability: int) -> int:
 
 @cache
 def described(program: Program, capability: int) -> Compiled:
-    """The program compiled, and what is to be said of it."""
+    """Return the compiled program as recordings show it."""
     binary = compiled(program, capability)
     return shown("cuTile", program, program.name, binary, capability, program.named, cubin.ptx(binary))

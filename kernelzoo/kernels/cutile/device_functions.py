@@ -1,103 +1,103 @@
-"""Device functions of several operations: where a tile of rows lies, and in what it is computed.
+"""Device functions that operations share: indices, loads and accumulator dtypes of tiles of rows.
 
-An array of rows has three axes: groups of rows, rows, and the elements of each; or, where rows lie across memory,
-groups, the elements, and rows, so that neighbours in memory are always neighbours along the last axis. AXIS is that of
-the elements, 2 or 1. A tile has one size for all arrays, SHAPE.
+An array of contiguous rows has the axes groups, rows and elements. If rows are strided, the axes are groups, elements
+and rows, so that neighbours in memory are always neighbours along the last axis. AXIS is the axis of the elements, 2 or
+1. SHAPE is a tile's shape, the same for all arrays.
 """
 
 import cuda.tile as ct
 
 
 def tile_coords(number, x, AXIS, SHAPE):
-    """The place of a tile, counted in tiles: (group, strip). Tiles of one group follow each other."""
+    """Return a tile's index (group, strip), counted in tiles. Tiles of one group follow each other."""
     strips = ct.num_tiles(x, 3 - AXIS, SHAPE)
     return number // strips, number % strips
 
 
 def block_index(group, strip, block, AXIS):
-    """Where a block of a tile's rows is, as an index of tiles."""
+    """Return the index of a block of a tile's rows, counted in tiles."""
     return (group, strip, block) if AXIS == 2 else (group, block, strip)
 
 
 def reduced_shape(SHAPE, AXIS, size):
-    """The tile's shape, with another size along rows."""
+    """Return the tile's shape with another size along AXIS."""
     return (SHAPE[0], SHAPE[1], size) if AXIS == 2 else (SHAPE[0], size, SHAPE[2])
 
 
 def lane_shape(SHAPE, AXIS, FOLD):
-    """The shape of what a tile's lanes keep: along memory one to FOLD neighbours, across it one to each element."""
+    """Return the shape that lanes keep of a tile: one value per FOLD elements of contiguous rows, else per element."""
     return reduced_shape(SHAPE, AXIS, SHAPE[2] // FOLD) if AXIS == 2 else SHAPE
 
 
 def lane_sums(x, AXIS, FOLD):
-    """What each of those lanes adds up of a tile."""
+    """Return a tile summed to its ``lane_shape``."""
     return ct.sum(ct.reshape(x, (*lane_shape(x.shape, AXIS, FOLD), FOLD)), 3) if AXIS == 2 else x
 
 
 def acc_dtype(x):
-    """What elements of an array are computed in: half precision in float32, integers in 64 bits."""
+    """Return the accumulator dtype of an array: float32 for half precision, 64-bit integers for integers."""
     if x.dtype == ct.float64:
         return ct.float64
     return ct.float32 if x.dtype == ct.float32 or x.dtype == ct.float16 or x.dtype == ct.bfloat16 else ct.int64
 
 
-def constant(BITS, dtype):
-    """A number of float64 by its bits, to be broadcast to a tile: cuTile rounds a constant to float32."""
+def float64_constant(BITS, dtype):
+    """Return a float64 number from its bits, to be broadcast to a tile: cuTile rounds a constant to float32."""
     return ct.astype(ct.bitcast(ct.full((1, 1, 1), BITS, ct.int64), ct.float64), dtype)
 
 
 def row_mask(x, block, AXIS, SHAPE):
-    """Which elements of a block of a tile's rows are inside of these, to be broadcast to the tile."""
+    """Return the mask of a block's elements that are inside rows, to be broadcast to the tile."""
     element = ct.arange(SHAPE[AXIS], dtype=ct.int32)
     element = ct.reshape(element, (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1))
-    wide_block = block + 0 * x.shape[AXIS]  # in 64 bits, if sizes are: a row may have more elements than 32 count
+    wide_block = block + 0 * x.shape[AXIS]  # in 64 bits if sizes are, since long rows need them
     return element < x.shape[AXIS] - wide_block * SHAPE[AXIS]
 
 
 def is_whole(x, place, SHAPE):
-    """Whether nothing of a tile is outside of x."""
+    """Whether a tile is entirely inside x."""
     first, second, third = place
     one, two, three = SHAPE
     return (first < x.shape[0] // one) & (second < x.shape[1] // two) & (third < x.shape[2] // three)
 
 
 def part_coords(x, parts, span, AXIS, SHAPE):
-    """(group, strip, part, first block, past the last) of a program that has span blocks, a part, of a tile's rows."""
+    """Return (group, strip, part, first block, end block) of a program that has one part, span blocks, of a tile."""
     group, strip = tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
     return group, strip, part, part * span, min(part * span + span, ct.num_tiles(x, AXIS, SHAPE))
 
 
 def load_tile(x, place, padding, AXIS, SHAPE):
-    """A tile of rows as it is computed, ``padding`` past their end. It asks whether elements are there only at an end,
-    and the mask comes after the load."""
+    """Load a tile of rows in the accumulator dtype, and ``padding`` past their end. Only tiles that aren't whole are
+    checked for bounds, and masked after the load."""
     if is_whole(x, place, SHAPE):
         return load_whole(x, place, SHAPE)
     return load_masked(x, place, padding, AXIS, SHAPE)
 
 
 def load_whole(x, place, SHAPE):
-    """``load_tile``, where the tile is whole."""
+    """Load as ``load_tile`` does, if the tile is whole."""
     return ct.astype(ct.load(x, place, SHAPE, check_bounds=False, allow_tma=False), acc_dtype(x))
 
 
 def load_masked(x, place, padding, AXIS, SHAPE):
-    """``load_tile``, where it is not. Of a load without padding tileiras makes a branch to each vector. In half
-    precision each then waits for the one before."""
+    """Load as ``load_tile`` does, if the tile isn't whole. Without a padding mode tileiras makes a branch per vector.
+    In half precision each branch then waits for the previous one."""
     tile = ct.astype(ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.ZERO, allow_tma=False), acc_dtype(x))
     return ct.where(row_mask(x, place[AXIS], AXIS, SHAPE), tile, padding)
 
 
 def load_sum(x, y, place, SHAPE):
-    """A tile of both as computed, added, 0 outside. It is one branch: of two, the second waits for the first."""
+    """Load the sum of two tiles in the accumulator dtype, 0 outside. In two branches, one load would await another."""
     if is_whole(x, place, SHAPE):
         return load_whole(x, place, SHAPE) + load_whole(y, place, SHAPE)
     return load_zeros(x, place, SHAPE) + load_zeros(y, place, SHAPE)
 
 
 def block_ranges(x, group, strip, begin, end, AXIS, SHAPE):
-    """The blocks [begin, end) of a tile's rows as two ranges: (whether blocks are whole, begin, end). A loop over each
-    has no branch to the kind of a block, which the compiler would unroll in far more registers."""
+    """Return the blocks [begin, end) of a tile's rows as two ranges: (whether blocks are whole, begin, end). A loop
+    over each range has no branch on the kind of block, which the compiler would unroll in far more registers."""
     inside = strip < x.shape[3 - AXIS] // SHAPE[3 - AXIS]
     if SHAPE[0] > 1:
         inside = inside & (group < x.shape[0] // SHAPE[0])
@@ -107,39 +107,39 @@ def block_ranges(x, group, strip, begin, end, AXIS, SHAPE):
 
 
 def load_block(x, place, padding, AXIS, SHAPE, WHOLE):
-    """``load_tile``, of a block that is known to be whole, or not."""
+    """Load as ``load_tile`` does. WHOLE: whether the block is known to be whole."""
     if WHOLE:
         return load_whole(x, place, SHAPE)
     return load_masked(x, place, padding, AXIS, SHAPE)
 
 
 def row_shape(SHAPE, AXIS):
-    """The tile's shape without the axis of the elements: of what there is one of to each row."""
+    """Return the tile's shape without the axis of elements, for tensors with one element per row."""
     return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
 
 
-def weights_of(weight, block, AXIS, SHAPE, WHOLE=None):
-    """A block of what there is one of to each element of a row, as it is computed, 0 past the end. WHOLE: whether the
-    block is whole, if that is known."""
+def load_weights(weight, block, AXIS, SHAPE, WHOLE=None):
+    """Load a block of a per-element tensor, such as a weight, in the accumulator dtype, and 0 past the end. WHOLE:
+    whether the block is whole, if that is known."""
     place, shape = block_index(0, 0, block, AXIS), (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1)
     if WHOLE is None:
         return load_tile(weight, place, 0.0, AXIS, shape)
     return load_whole(weight, place, shape) if WHOLE else load_zeros(weight, place, shape)
 
 
-def of_rows(x, group, strip, AXIS, SHAPE):
-    """What there is one of to each of a tile's rows, to be broadcast to the tile. 0 where there is no row."""
+def load_per_row(x, group, strip, AXIS, SHAPE):
+    """Load one element per row of a tile, to be broadcast to it, and 0 where there is no row."""
     tile = ct.load(x, (group, strip), row_shape(SHAPE, AXIS), padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     return ct.reshape(tile, reduced_shape(SHAPE, AXIS, 1))
 
 
-def load_rows(x, group, strip, AXIS, SHAPE):
-    """``of_rows``, as it is computed."""
-    return ct.astype(of_rows(x, group, strip, AXIS, SHAPE), acc_dtype(x))
+def load_per_row_acc(x, group, strip, AXIS, SHAPE):
+    """Load as ``load_per_row`` does, in the accumulator dtype."""
+    return ct.astype(load_per_row(x, group, strip, AXIS, SHAPE), acc_dtype(x))
 
 
-def elements_at(x, group, strip, element, inside, padding, AXIS, SHAPE):
-    """Elements of each of a tile's rows, ``padding`` where they are not inside."""
+def gather_elements(x, group, strip, element, inside, padding, AXIS, SHAPE):
+    """Return the elements of a tile's rows at these indices, and ``padding`` where the mask ``inside`` is False."""
     groups = ct.reshape(ct.arange(SHAPE[0], dtype=ct.int64) + group * SHAPE[0], (SHAPE[0], 1, 1))
     lanes = ct.arange(SHAPE[3 - AXIS], dtype=ct.int64) + strip * SHAPE[3 - AXIS]
     lanes = ct.reshape(lanes, (1, SHAPE[1], 1) if AXIS == 2 else (1, 1, SHAPE[2]))
@@ -148,19 +148,19 @@ def elements_at(x, group, strip, element, inside, padding, AXIS, SHAPE):
 
 
 def load_zeros(x, place, SHAPE):
-    """A tile as it is computed, 0 outside of x: past the end of rows, and where there is no row."""
+    """Load a tile in the accumulator dtype, and 0 outside of x: past the end of rows, and where there is no row."""
     tile = ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     return ct.astype(tile, acc_dtype(x))
 
 
-def elements_of(block, AXIS, SHAPE):
-    """Where elements of a block are in their rows, in 64 bits, to be broadcast to the tile."""
+def element_indices(block, AXIS, SHAPE):
+    """Return the 64-bit indices of a block's elements in their rows, to be broadcast to the tile."""
     element = ct.reshape(ct.arange(SHAPE[AXIS], dtype=ct.int64), (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1))
     return element + ct.astype(block, ct.int64) * SHAPE[AXIS]
 
 
 def add_exactly(total, lost, x):
-    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
+    """Return (total + x, lost + the sum's rounding error), after Knuth (TAOCP 2, 4.2.2). Integers have no error."""
     new = total + x
     if total.dtype == ct.int64:
         return new, lost
@@ -169,50 +169,50 @@ def add_exactly(total, lost, x):
 
 
 def accumulate(total, lost, part, x):
-    """``add_exactly``, and of half precision, whose own rounding is far coarser, a sum alone."""
+    """Return ``add_exactly``, or only a plain sum in half precision, whose own rounding is far coarser."""
     if x.dtype == ct.float16 or x.dtype == ct.bfloat16:
         return total + part, lost
     return add_exactly(total, lost, part)
 
 
 def whole(total, lost):
-    """A sum with what it rounded off, which is NaN where the sum is infinite."""
+    """Return total + lost, or only total if lost is NaN, as it is for an infinite sum."""
     return total + ct.where(lost == lost, lost, 0)
 
 
 def row_mean(total, lost, x, AXIS):
-    """The mean of each of a tile's rows, of sums in lanes and what they rounded off."""
+    """Return the means of a tile's rows from the sums in lanes and their rounding errors."""
     return ct.sum(whole(total, lost), AXIS, keepdims=True) / x.shape[AXIS]
 
 
-def distances(tile, mean, x, place, AXIS, SHAPE):
-    """How far elements of a tile are from their rows' means, 0 past the end."""
+def subtract_mean(tile, mean, x, place, AXIS, SHAPE):
+    """Return a tile minus its rows' means, and 0 past the end."""
     if is_whole(x, place, SHAPE):
         return tile - mean
     return ct.where(row_mask(x, place[AXIS], AXIS, SHAPE), tile - mean, 0.0)
 
 
 def inverse_root(mean, EPS):
-    """1 / sqrt(mean + eps); EPS: the bits of eps in float64."""
-    return 1 / ct.sqrt(mean + constant(EPS, mean.dtype))
+    """Return 1 / sqrt(mean + eps). EPS: the bits of eps in float64."""
+    return 1 / ct.sqrt(mean + float64_constant(EPS, mean.dtype))
 
 
-# --- Rows that begin anywhere in vectors, PACK elements each ---------------------------------------------------------
+# --- Rows that begin anywhere in a vector of PACK elements ------------------------------------------------------------
 #
-# Each row is a tile, of an array that has all of them one after the other along its last axis. Whole vectors inside of
-# it are an array as well, and what is left of it at its ends is read by elements.
+# Each row is a tile of an array that has all rows one after the other along its last axis. The whole vectors inside a
+# row are an array too. The elements left at its ends are read one by one.
 
 
 def whole_vectors(x, first, n, PACK):
-    """The whole vectors inside such a row of n elements; all of x where rows begin with a vector, and PACK is 0."""
+    """Return the whole vectors inside such a row of n elements; all of x if rows begin with a vector, and PACK is 0."""
     if PACK == 0:
         return x
     return x.slice(2, (first + (PACK - 1)) // PACK * PACK, (first + n) // PACK * PACK)
 
 
 def row_ends(x, first, n, padding, dtype, PACK):
-    """(places, outside, elements) of such a row's ends, as many as a vector has. Outside of ``whole_vectors`` elements
-    are as computed, ``padding`` elsewhere."""
+    """Return (indices, mask, elements) of 2 * PACK elements at such a row's ends. The mask is True outside of
+    ``whole_vectors``. Elements have that dtype, and are ``padding`` where the mask is False."""
     place = ct.reshape(ct.arange(2 * PACK, dtype=ct.int32), (1, 1, 2 * PACK))
     place = ct.where(place < PACK, place, place + (n - 2 * PACK))
     before, after = (first + (PACK - 1)) // PACK * PACK - first, (first + n) // PACK * PACK - first
@@ -222,6 +222,6 @@ def row_ends(x, first, n, padding, dtype, PACK):
 
 
 def store_row_ends(out, first, n, place, outside, ends):
-    """Elements at the places of such a row that are outside."""
+    """Store elements of such a row at these indices, where the mask ``outside`` is True."""
     row = out.slice(2, first, first + n).get_raw_memory()
     row.store_offset(place, ct.astype(ends, out.dtype), mask=outside)

@@ -1,4 +1,4 @@
-"""What cuTile's kernels can be compiled for, without a device; see :mod:`kernelzoo.inspect`."""
+"""Architectures that cuTile's kernels can be compiled for without a device; see :mod:`kernelzoo.inspect`."""
 
 from kernelzoo.kernels.cutile import LEAST_CAPABILITY, compiler
 from kernelzoo.kernels.shared.absent import allowed_from
@@ -9,5 +9,5 @@ if _why := compiler.lacking():
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Why no kernel is compiled for that architecture, as words that follow the id; "" if they are."""
+    """Return why no kernel is compiled for that architecture, as words that follow the id, or ""."""
     return allowed_from(LEAST_CAPABILITY, arch, f"is not compiled for {arch}")

@@ -1,7 +1,7 @@
-"""From a kernel written in cuTile to a launch on torch's stream: compiled once, its arguments packed at bind.
+"""Launches of kernels written in cuTile, on torch's stream. Kernels are compiled, and arguments packed, at bind.
 
-cuTile's own way, ``cuda.tile.launch(stream, grid, kernel, arguments)``, looks at each tensor at every call, and
-compiles at the first; here a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`.
+cuTile's own ``cuda.tile.launch(stream, grid, kernel, arguments)`` inspects each tensor at every call, and compiles at
+the first. Here a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`.
 """
 
 import math
@@ -27,11 +27,10 @@ WARP = 32
 """Threads of a warp."""
 
 MAX_PROGRAMS = 2**24 - 1
-"""In a launch: tileiras counts programs in float32, and cuTile's own launch refuses more. Choosers take halves then."""
+"""The most programs of a launch: cuTile's limit, as tileiras counts in float32. Choosers halve problems with more."""
 
 FAR = 2**30
-"""Elements from an array's first to its last from which on sizes and strides are 64-bit: what a tile has past an end
-is counted too."""
+"""The extent, in elements, from which on an array's sizes and strides have 64 bits: a tile may end past the array."""
 
 
 def device_of(x: torch.Tensor) -> Device:
@@ -41,28 +40,27 @@ def device_of(x: torch.Tensor) -> Device:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor as a kernel sees it: some of its elements, by axes of whatever order. The last axis is along memory if
-    there is such a one."""
+    """A tensor's elements as a kernel sees them, with axes in any order. The last axis is contiguous if any is."""
 
     tensor: torch.Tensor
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    """In elements; of an axis of one element whatever it may be."""
+    """Strides in elements. That of an axis of one element is arbitrary."""
 
     @property
     def extent(self) -> int:
-        """Elements from the first to the last."""
+        """The distance from the first element to the last."""
         return sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
 
     @property
     def far(self) -> bool:
-        """Whether sizes and strides need 64 bits; an axis that is expanded is long and has no extent."""
+        """Whether sizes and strides need 64 bits. Sizes count too: expanded axes are long without an extent."""
         return max(self.extent, *self.sizes) >= FAR
 
     def known(self, index: str) -> Array:
-        """What a kernel is compiled to know of it."""
+        """Return the properties that a kernel is compiled for."""
         itemsize = self.tensor.element_size()
-        # Of one row a batch-invariant kernel is made as of several.
+        # In a batch-invariant call, one row has the same kernel as several.
         ones = tuple(size == 1 and (axis > 0 or not is_batch_invariant()) for axis, size in enumerate(self.sizes))
         apart = [stride for stride, one in zip(self.strides[:-1], ones[:-1], strict=True) if not one]
         return Array(
@@ -86,10 +84,10 @@ def bound(
     warps: int,
     occupancy: int | None = None,
 ) -> Launch:
-    """Compile a kernel for its arguments and return its launch over so many programs.
+    """Compile a kernel for its arguments and return its launch over that many programs.
 
     tensors: the canonical ones, as the bind takes them. views: the kernel's arrays, of these or of a workspace;
-    integers and constants follow them. occupancy: programs that must fit on a multiprocessor. Raises GridTooLargeError.
+    integers and constants follow them. occupancy: programs that must fit on an SM. Raises GridTooLargeError.
     """
     if grid > MAX_PROGRAMS:
         raise GridTooLargeError(id, grid, MAX_PROGRAMS)
@@ -112,17 +110,17 @@ def bound(
     if package.stand_in is not None:
         launch: Launch = package.stand_in.launch(program, grid, views, integers)
         return launch
-    shape = Shape(grid, 1)  # a block's threads are the kernel's own, and a launch says 1
+    shape = Shape(grid, 1)  # the kernel sets a block's threads, and a launch says 1
     function, words = programs.loaded(program, device, compiler.entry), parameters(tensors, views, integers)
     workspace = [view.tensor for view in views if not any(view.tensor is tensor for tensor in tensors)]
     return programs.launch_of(function, shape, words, tensors, workspace, device)
 
 
 def parameters(tensors: Sequence[torch.Tensor], views: Sequence[View], integers: Sequence[int]) -> Parameters:
-    """A compiled kernel's parameters by cuTile's calling convention: of each array its address, its sizes and its
-    strides, then integers.
+    """Return a compiled kernel's parameters in cuTile's calling convention: each array's address, sizes and strides,
+    then integers.
 
-    Their words begin with the addresses of the canonical tensors, whether or not the kernel takes all of them.
+    The words begin with the addresses of the canonical tensors, whether or not the kernel takes all of them.
     """
     words = [tensor.data_ptr() for tensor in tensors]
     starts = []

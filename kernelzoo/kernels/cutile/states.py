@@ -1,7 +1,7 @@
-"""(max, sum) states of rows: of each row the maximum, and the sum of exponentials less it.
+"""(max, sum) states of rows: each row's maximum, and its sum of exp(x - max).
 
-A maximum is kept from the lowest finite number to the largest, so that no difference of two is inf - inf: of a row with
-+inf the sum is infinite, of -inf alone it is 0. ``ct.max`` may drop a NaN, and the sum has it.
+A maximum is clamped to finite numbers, so that no difference of two is inf - inf. A row with +inf has an infinite sum,
+and a row of only -inf has the sum 0. ``ct.max`` may drop a NaN, but the sum has it.
 """
 
 import cuda.tile as ct
@@ -11,7 +11,7 @@ from kernelzoo.kernels.cutile.softmax.device_functions import exponential, lowes
 
 
 def lane_update(top, x, AXIS, FOLD):
-    """(maximum, sum of a tile less it) of each lane: along memory by vectors, which take one exponential more each."""
+    """Return lanes' (max, sum of exp(tile - max)). In contiguous rows they take vectors, at one more exponential."""
     if AXIS == 1:
         higher = ct.minimum(ct.maximum(top, x), -lowest(x, top.shape))
         return higher, exponential(x - higher)
@@ -21,7 +21,7 @@ def lane_update(top, x, AXIS, FOLD):
 
 
 def row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """The states of so many blocks of a tile's rows, in one pass."""
+    """Return the (max, sum) states of a range of blocks of a tile's rows, in one pass."""
     top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
     lost = total
@@ -33,11 +33,11 @@ def row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
             scale = exponential(top - higher)
             total, lost = dev.accumulate(total * scale, lost * scale, terms, x)
             top = higher
-    return merged(top, dev.whole(total, lost), AXIS)
+    return merge_states(top, dev.whole(total, lost), AXIS)
 
 
-def merged(top, total, AXIS):
-    """The state of all states along an axis, which stays."""
+def merge_states(top, total, AXIS):
+    """Return the merged state of all states along an axis, which stays."""
     row_top = ct.max(top, AXIS, keepdims=True)
     return row_top, ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
 
@@ -46,7 +46,7 @@ def merged(top, total, AXIS):
 def states_kernel(
     x, tops, totals, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
 ):
-    """A program has span blocks of a tile's rows, and leaves one state of each row."""
+    """Each program takes span blocks of a tile's rows, and stores one state per row."""
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     top, total = row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE)
@@ -54,8 +54,8 @@ def states_kernel(
     ct.store(totals, dev.block_index(group, strip, part, AXIS), total, allow_tma=False)
 
 
-def merged_states(tops, totals, group, strip, AXIS, SHAPE):
-    """The states of rows, of those that their parts have left. Along rows the tile holds all parts."""
+def load_merged_state(tops, totals, group, strip, AXIS, SHAPE):
+    """Return the states of rows from those stored of their parts. A tile has all parts of its rows."""
     place = dev.block_index(group, strip, 0, AXIS)
     every_top = ct.load(tops, place, SHAPE, padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
-    return merged(every_top, dev.load_zeros(totals, place, SHAPE), AXIS)
+    return merge_states(every_top, dev.load_zeros(totals, place, SHAPE), AXIS)

@@ -1,4 +1,4 @@
-"""Gluon: Triton's language with its layouts in the open, ``@gluon.jit`` for NVIDIA GPUs; it comes with Triton."""
+"""Gluon: Triton's language with explicit layouts, ``@gluon.jit`` for NVIDIA GPUs. It comes with Triton."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from kernelzoo.kernels.shared.triton_needs import COMPILES_WITH as COMPILES_WITH
 from kernelzoo.registry import require
 
 LEAST_CAPABILITY = (8, 0)
-"""Asynchronous copies and a minimum that keeps NaN are instructions from here on."""
+"""The lowest compute capability with instructions for asynchronous copies and for a minimum that propagates NaN."""
 
 stand_in: Any = None
-"""What runs the kernels in place of a device, by name: the one place where the tests' emulator comes in."""
+"""The emulator that runs the kernels instead of a GPU, or None. Only the tests set it."""
 
 
 def emulator() -> str:
-    """What runs the kernels in place of a device, or ""."""
+    """Return the name of the emulator that runs the kernels instead of a GPU, or ""."""
     return "" if stand_in is None else str(stand_in)
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here. Raises BackendUnavailableError."""
+    """Return the device types that the backend runs on here. Raises BackendUnavailableError."""
     if stand_in is not None:
         return ("cpu",)
     torch = require("gluon", "torch", "install it with: pip install torch")

@@ -1,4 +1,4 @@
-"""Which form takes a problem, of operations that choose alike; others have a ``choose.py`` of their own."""
+"""Choosers that several operations share. Other operations have a ``choose.py`` of their own."""
 
 import torch
 
@@ -16,15 +16,15 @@ from kernelzoo.registry import chooser
 @chooser("gluon", "logsumexp", "auto")
 @chooser("gluon", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
-    """Several programs to each row where rows are long and few, else a program to several."""
+    """Several programs share each row if rows are long and few. Otherwise one program takes several rows."""
     return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
 
 
 @chooser("gluon", "softmax_backward", "auto")
 @chooser("gluon", "min_backward", "auto")
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
-    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
+    """A program keeps a row on chip if it fits. Longer rows are read twice: by one program if many, else by several."""
     *beside, out = others
     rows, strides = rows_with(x, out, *beside)
-    whole = [one for one, tensor in zip(strides, beside, strict=True) if tensor.ndim == 3]  # which have whole rows
-    return "fused" if rows.n <= longest(rows, 1 + len(whole)) else tiles.streamed(device_of(x), rows, *whole)
+    whole = [one for one, tensor in zip(strides, beside, strict=True) if tensor.ndim == 3]  # n elements per row
+    return "fused" if rows.n <= longest(rows, 1 + len(whole)) else tiles.streaming_form(device_of(x), rows, *whole)

@@ -1,12 +1,12 @@
-"""Device functions of several operations: where the rows of a tile lie, and their ends.
+"""Device functions that several operations share: offsets of a tile's rows, and the elements at their ends.
 
-A tile is [ROWS, COLS]: rows of the problem by elements of each. Which thread holds what of it says its LAYOUT. Where
-rows lie ALONG memory, a thread's elements are neighbours in a row; where they lie ACROSS it, they are of neighbouring
-rows. All else of a kernel is the same.
+A tile is [ROWS, COLS]: rows of the problem x elements of each. Its LAYOUT says which thread has which elements. Along
+memory, a thread has neighbours in one row. If ACROSS, rows are columns in memory, and a thread has elements of
+neighbouring rows. The rest of a kernel is the same.
 
-A row that starts or ends inside a 16-byte vector has *edges* there: fewer elements than a vector at either end of the
-whole vectors in between. They are a tile of their own, [ROWS, 2 * EDGES] in EDGE_LAYOUT, in which the lanes of a row
-are those of LAYOUT, so that nothing is exchanged between the two.
+A row that starts or ends inside an aligned 16-byte vector has *edges*: fewer elements than a vector at either end, with
+whole vectors in between. Edges are a tile of their own, [ROWS, 2 * EDGES] in EDGE_LAYOUT. A row has the same lanes in
+both layouts, so that lanes exchange nothing between the two.
 """
 
 import triton.language as tl
@@ -22,23 +22,23 @@ from kernelzoo.kernels.shared.device_functions import lower as lower
 from kernelzoo.kernels.shared.device_functions import whole as whole
 
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
-"""Waits for all threads of the program. Triton 3.6 calls it by another name."""
+"""The barrier of all threads of a program. Triton 3.6 has another name for it."""
 
 
 @gluon.jit
 def await_last_launch():
-    """First in every kernel, before it touches memory: wait for the launch before this one to end.
+    """Wait for the previous launch to end. Every kernel calls this first, before it touches memory.
 
-    From compute capability 9.0 on a launch is prepared while the one before it ends (programmatic dependent launch, see
-    ``jit.compiler_options``). None lets the next begin early.
+    From compute capability 9.0 on, a launch is prepared while the previous one ends (programmatic dependent launch, see
+    ``jit.compiler_options``). No kernel lets the next launch begin early.
     """
     if tl.target_info.cuda_capability_geq(9, 0):
         gl.inline_asm_elementwise("griddepcontrol.wait; // dummy $0", "=r", [], gl.int32, is_pure=False, pack=1)
 
 
 @gluon.jit
-def scaled(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, FAR: gl.constexpr, ACROSS: gl.constexpr):
-    """n, inner, x_n and out_n as they are: a launch passes some divided by MULTIPLE, see ``tiles.place_arguments``."""
+def restore_sizes(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, FAR: gl.constexpr, ACROSS: gl.constexpr):
+    """Return the true n, inner, x_n and out_n. A launch passes some divided by MULTIPLE: ``tiles.place_arguments``."""
     if ACROSS:
         inner = gl.cast(inner, gl.int64) * MULTIPLE
         x_n = gl.cast(x_n, gl.int64 if FAR else gl.int32) * MULTIPLE
@@ -50,22 +50,22 @@ def scaled(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, FAR: gl.constexpr, ACRO
 
 @gluon.jit
 def tile_and_part(parts):
-    """(tile, part): a program's tile, and which part of its rows, where so many programs share each."""
+    """Return (number of a program's tile, its part of the tile's rows), if so many programs share each tile."""
     return gl.program_id(0) // parts, gl.program_id(0) % parts
 
 
 @gluon.jit
 def part_range(part, span, UNIT: gl.constexpr):
-    """(begin, end): the elements of each row in a part of span units."""
+    """Return (begin, end) of the elements of each row in a part of span units, UNIT elements each."""
     begin = part.to(gl.int64) * span * UNIT
     return begin, begin + gl.cast(span, gl.int64) * UNIT
 
 
 @gluon.jit
 def row_coords(tile, rows, inner, ACROSS: gl.constexpr, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
-    """(group, place, there): of each row of a tile, and whether there is such a row.
+    """Return (outer index, inner index, mask) of each row of a tile. The mask says which rows exist.
 
-    Rows along memory are counted through: row is ``group * inner + place``. Of those across it a tile has neighbours of
+    Rows along memory are numbered ``group * inner + place``, over all groups. If ACROSS, a tile has adjacent columns of
     one group.
     """
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
@@ -85,7 +85,7 @@ def row_coords(tile, rows, inner, ACROSS: gl.constexpr, ROWS: gl.constexpr, LAYO
 
 @gluon.jit
 def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, ACROSS: gl.constexpr = False):
-    """Offsets of rows' first elements in 64 bits, so that no product overflows."""
+    """Return the offsets of rows' first elements, in 64 bits, so that no product overflows."""
     if ACROSS:
         start = group * stride_outer * MULTIPLE + place * stride_inner
     else:
@@ -94,33 +94,33 @@ def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, 
 
 
 @gluon.jit
-def load_rows(x, group, place, outer, inner, there, WIDE: gl.constexpr, ACROSS: gl.constexpr = False):
-    """What there is one of to each row, as it is computed."""
+def load_per_row(x, group, place, outer, inner, there, WIDE: gl.constexpr, ACROSS: gl.constexpr = False):
+    """Load a tensor's one element per row of a tile, converted to the dtype WIDE."""
     return gl.load(x + row_start(group, place, outer, inner, 1, ACROSS), there, other=0).to(WIDE)
 
 
 @gluon.jit
 def column_offsets(COLS: gl.constexpr, FAR: gl.constexpr, LAYOUT: gl.constexpr):
-    """(cols, here): the elements of a tile's rows, [1, COLS], and the same as offsets are counted."""
+    """Return the column indices of a tile, [1, COLS]: as int32, and in the dtype of offsets (int64 if FAR)."""
     cols = gl.arange(0, COLS, gl.SliceLayout(0, LAYOUT))[None, :]
     return cols, cols.to(gl.int64 if FAR else gl.int32)
 
 
 @gluon.jit
 def before_vectors(start, n, EDGES: gl.constexpr):
-    """Elements of a row ahead of its first aligned vector."""
+    """Return the number of elements of a row before its first aligned vector."""
     return gl.minimum((-start) & (EDGES - 1), n)
 
 
 @gluon.jit
 def inside_vectors(start, n, EDGES: gl.constexpr):
-    """Elements of a row in its whole vectors."""
+    """Return the number of elements of a row in its whole vectors."""
     return (n - before_vectors(start, n, EDGES)) // EDGES * EDGES
 
 
 @gluon.jit
 def edge_columns(start, there, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
-    """(columns, known) of the elements outside of whole vectors, fewer than EDGES at either end."""
+    """Return (columns, mask) of rows' edge elements, fewer than EDGES at either end."""
     start = gl.convert_layout(start, EDGE_LAYOUT)
     before, inside = before_vectors(start, n, EDGES), inside_vectors(start, n, EDGES)
     lane = gl.arange(0, 2 * EDGES, gl.SliceLayout(0, EDGE_LAYOUT))[None, :]
@@ -130,8 +130,8 @@ def edge_columns(start, there, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 
 
 @gluon.jit
-def edges_at(x, start, edge, EDGE_LAYOUT: gl.constexpr):
-    """Where in a tensor the elements of those columns are."""
+def edge_pointers(x, start, edge, EDGE_LAYOUT: gl.constexpr):
+    """Return pointers to the edge elements of rows: x + start + edge, with start in EDGE_LAYOUT."""
     return x + (gl.convert_layout(start, EDGE_LAYOUT) + edge)
 
 
@@ -139,11 +139,11 @@ def edges_at(x, start, edge, EDGE_LAYOUT: gl.constexpr):
 def load_edges(
     x, start, there, n, other, WIDE: gl.constexpr, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
-    """(inside, edge, known, edges): elements of rows' whole vectors; columns of those outside of them, and these."""
+    """Return (elements in rows' whole vectors, columns of edge elements, mask of these, their values as WIDE)."""
     if EDGES:
         inside = inside_vectors(start, n, EDGES)
         edge, known = edge_columns(start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(edges_at(x, start, edge, EDGE_LAYOUT), known, other=other).to(WIDE)
+        edges = gl.load(edge_pointers(x, start, edge, EDGE_LAYOUT), known, other=other).to(WIDE)
     else:  # no edges
         inside, edge, known, edges = n, start, there, start
     return inside, edge, known, edges
@@ -151,8 +151,8 @@ def load_edges(
 
 @gluon.jit
 def load_held(pointer, mask, other):
-    """Elements of rows that a program holds, whose lines stay in the L2 cache longer than the results.
+    """Load elements of rows that a program keeps on chip. Their lines stay in L2 longer than results.
 
-    That makes the written lines leave for memory steadily; kernels before and after are no slower for it.
+    Results then leave L2 for memory steadily. Kernels before and after are no slower for it.
     """
     return gl.load(pointer, mask, other=other, eviction_policy="evict_last")

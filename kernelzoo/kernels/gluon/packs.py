@@ -1,6 +1,6 @@
-"""What a thread does alone with its elements of a block, before lanes meet: sums, maxima, (max, sum) states of rows.
+"""Sums and (max, sum) states of rows. Each thread reduces its own elements of every block; lanes combine at the end.
 
-A block is [ROWS, LANES, PACK]: a thread has the PACK elements of its lane, vectors of VECTOR elements side by side.
+A block is [ROWS, LANES, PACK]. A thread has the PACK elements of its lane, as vectors of VECTOR adjacent elements.
 """
 
 from typing import Any
@@ -12,15 +12,15 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.tiles import LANES as WARP
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.pack_tiles import PackTile, pack_tile, vector_across
+from kernelzoo.kernels.shared.pack_tiles import PackTile, pack_tile, strided_vector_width
 from kernelzoo.layout import Rows
 
 
 def pack_constants(rows: Rows, tile: PackTile) -> tuple[Any, ...]:
-    """ROWS, LANES, PACK, VECTOR and LAYOUT of a kernel: the elements of a lane are one thread's."""
+    """Return ROWS, LANES, PACK, VECTOR and LAYOUT of a kernel, in which one thread has all elements of a lane."""
     pack = tile.block // tile.lanes
     if rows.across:
-        vector = min(vector_across(rows), tile.rows)
+        vector = min(strided_vector_width(rows), tile.rows)
         lanes = min(WARP, tile.rows // vector)
         layout = gl.BlockedLayout([vector, 1, pack], [lanes, WARP // lanes, 1], [1, tile.warps, 1], [0, 2, 1])
     else:
@@ -30,15 +30,15 @@ def pack_constants(rows: Rows, tile: PackTile) -> tuple[Any, ...]:
     return tile.rows, tile.lanes, pack, tile.vector, layout
 
 
-def packs_of(x: torch.Tensor, rows: Rows) -> tuple[Any, ...]:
-    """Programs and warps of a kernel over whole rows, and ``pack_constants``."""
+def pack_arguments(x: torch.Tensor, rows: Rows) -> tuple[Any, ...]:
+    """Return the programs and warps of a kernel over whole rows, and its ``pack_constants``."""
     tile = pack_tile(x, rows)
     return tile.programs, tile.warps, *pack_constants(rows, tile)
 
 
 @gluon.jit
 def pack_columns(LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr):
-    """Where in a block each element is, [1, LANES, PACK]."""
+    """Return the column of each element in a block, as [1, LANES, PACK]."""
     lane = gl.arange(0, LANES, gl.SliceLayout(0, gl.SliceLayout(2, LAYOUT)))[None, :, None]
     step = gl.arange(0, PACK, gl.SliceLayout(0, gl.SliceLayout(1, LAYOUT)))[None, None, :]
     return ((step // VECTOR * LANES + lane) * VECTOR + step % VECTOR).to(gl.int64)
@@ -46,7 +46,7 @@ def pack_columns(LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, 
 
 @gluon.jit
 def pack_rows(tile, rows, inner, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
-    """(group, place, there) of each row of a tile, see ``device_functions.row_coords``."""
+    """Return (outer index, inner index, mask) of each row of a tile, see ``device_functions.row_coords``."""
     return dev.row_coords(tile, rows, inner, False, ROWS, gl.SliceLayout(2, LAYOUT))
 
 
@@ -55,7 +55,7 @@ def row_sum(
     x_rows, x_n, begin, end, there, WIDE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Sums of rows from begin to end: a thread's elements of a block, blocks and what they rounded off, then lanes."""
+    """Return the sums of rows from begin to end. Sums over blocks are compensated for rounding; lanes add up last."""
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
     total = gl.full([ROWS, LANES], 0, WIDE, gl.SliceLayout(2, LAYOUT))
     lost = gl.full([ROWS, LANES], 0, WIDE, gl.SliceLayout(2, LAYOUT))
@@ -71,12 +71,12 @@ def row_state(
     x_rows, x_n, begin, end, there, LOWEST: gl.constexpr, HIGHEST: gl.constexpr, WIDE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """(max, sum) of rows from begin to end, in one pass. Of a row with a NaN the sum is NaN, of -inf alone 0.
+    """Return (max, sum) of rows from begin to end, in one pass. The sum is NaN if a row has a NaN, 0 if all are -inf.
 
-    Of a row with +inf the sum is infinite if HIGHEST is the highest finite number, and NaN if it is infinite.
+    If a row has +inf, the sum is infinite where HIGHEST is the highest finite number, and NaN where it is infinite.
     """
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
-    # A maximum is no lower than the lowest finite number, so that no difference of two is -inf - -inf.
+    # Maxima are at least the lowest finite number, so that no difference is -inf - -inf.
     top = gl.full([ROWS, LANES], LOWEST, WIDE, gl.SliceLayout(2, LAYOUT))
     total = gl.full([ROWS, LANES], 0.0, WIDE, gl.SliceLayout(2, LAYOUT))
     lost = gl.full([ROWS, LANES], 0.0, WIDE, gl.SliceLayout(2, LAYOUT))
@@ -87,11 +87,11 @@ def row_state(
         scale, terms = exponential(top - new), exponential(tile - new[:, :, None])
         total, lost = dev.add_exactly(total * scale, lost * scale, gl.sum(terms, 2))
         top = new
-    return merged(top, dev.whole(total, lost))
+    return merge_states(top, dev.whole(total, lost))
 
 
 @gluon.jit
-def merged(top, total):
-    """(max, sum) of rows from those of their parts, which are side by side."""
+def merge_states(top, total):
+    """Return (max, sum) of rows, merged from the states of their parts along axis 1."""
     terms = total * exponential(top - gl.max(top, 1, keep_dims=True))
     return gl.max(top, 1), gl.sum(terms, 1)

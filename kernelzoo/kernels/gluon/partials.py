@@ -1,4 +1,4 @@
-"""Sums over all rows: each program of a launch leaves its own, and another launch adds these up."""
+"""Sums over all rows. Each program of a launch stores its own sums, and a second launch adds these up."""
 
 import torch
 from triton.experimental import gluon
@@ -15,9 +15,9 @@ LAYOUT = gl.BlockedLayout([1, 2], [1, 32], [WARPS, 1], [1, 0])
 
 @gluon.jit
 def add_sums(partials, here, n, first, sums, lost, terms, WHOLE: gl.constexpr):
-    """A program's sums over its rows with one more term each, of the columns here, and what they rounded off.
+    """Return a program's (sums, rounding errors) over its rows after adding terms at the columns here.
 
-    WHOLE: a block holds all; else they are in memory, except in the program's first turn, in which there are none.
+    WHOLE: a block covers all columns. Otherwise sums are in memory, and the program's first turn overwrites them.
     """
     if WHOLE:
         sums, lost = dev.add_exactly(sums, lost, terms)
@@ -50,7 +50,7 @@ def partials_kernel(
 
 
 def sum_of_partials(id: str, partials: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The launch that writes the sums of the rows of partials (count, n) to out (n), in the same order each time."""
+    """Return the launch that sums partials (count, n) over its rows into out (n), in the same order each time."""
     count, n = partials.shape
     args = (out, partials, count, n, out.stride(0), wide_type(partials.dtype), ROWS, BLOCK, LAYOUT)
     return bound(id, partials_kernel, cdiv(n, BLOCK), args, WARPS, tensors=1)

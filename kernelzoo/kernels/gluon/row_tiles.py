@@ -1,7 +1,7 @@
-"""Layouts of tiles for kernels that go along a row block by block.
+"""Layouts of tiles for kernels that loop over rows in blocks.
 
-A tile is [ROWS, BLOCK]: rows in the order of their numbers, and elements of each. A thread has neighbours in memory,
-along a row or across rows, as long as one load can take them.
+A tile is [ROWS, BLOCK]: rows in the order of their numbers x elements of each. A thread has adjacent elements in
+memory, of one row or of several, as many as one load can take.
 """
 
 from typing import Any
@@ -9,23 +9,23 @@ from typing import Any
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon.tiles import LANES
-from kernelzoo.kernels.shared.pack_tiles import vector_across, vector_along
+from kernelzoo.kernels.shared.pack_tiles import row_vector_width, strided_vector_width
 from kernelzoo.kernels.shared.row_tiles import Tile
 from kernelzoo.layout import Rows
 
 
-def laid_out(rows: Rows, tile: Tile) -> tuple[Any, ...]:
-    """Programs and warps of a kernel, and its ROWS, BLOCK and LAYOUT."""
+def tile_arguments(rows: Rows, tile: Tile) -> tuple[Any, ...]:
+    """Return the programs and warps of a kernel, and its ROWS, BLOCK and LAYOUT."""
     return tile.programs, tile.warps, tile.rows, tile.block, layout_of(rows, tile.rows, tile.block, tile.warps)
 
 
 def layout_of(rows: Rows, many: int, block: int, warps: int) -> gl.BlockedLayout:
-    """Threads side by side in memory; warps on rows of their own, if there are enough."""
+    """Return the layout of a tile: threads are adjacent in memory. Warps have different rows if there are enough."""
     if rows.across:
-        vector = min(vector_across(rows), many)
+        vector = min(strided_vector_width(rows), many)
         lanes = min(LANES, many // vector)
         return gl.BlockedLayout([vector, 1], [lanes, LANES // lanes], [1, warps], [0, 1])
-    vector = min(vector_along(rows), block)
+    vector = min(row_vector_width(rows), block)
     lanes = min(LANES, block // vector)
     apart = min(warps, max(1, many * lanes // LANES))
     return gl.BlockedLayout([1, vector], [LANES // lanes, lanes], [apart, warps // apart], [1, 0])

@@ -1,6 +1,6 @@
-"""Helion: torch's tile language, whose compiler makes Triton's source of a kernel, for NVIDIA and AMD GPUs.
+"""Helion: torch's tile language, which compiles kernels to Triton source, for NVIDIA and AMD GPUs.
 
-What it makes is compiled, kept and launched as Triton's own kernels are, and runs in Triton's interpreter too.
+The source is compiled, cached and launched like the triton backend's kernels, also in Triton's interpreter.
 """
 
 from kernelzoo.kernels.shared import triton_needs
@@ -10,7 +10,7 @@ from kernelzoo.registry import require
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here: cuda (ROCm too), and cpu under Triton's interpreter.
+    """Return the device types that the backend runs on here: cuda (ROCm too), and cpu under Triton's interpreter.
 
     Raises BackendUnavailableError.
     """
@@ -23,6 +23,6 @@ def probe() -> tuple[str, ...]:
 
 
 def emulator() -> str:
-    """What runs the kernels in place of a device, or ""."""
+    """Return the name of the emulator that runs the kernels instead of a GPU, or ""."""
     triton = require("helion", "triton", "")
     return "Triton's interpreter" if triton.knobs.runtime.interpret else ""

@@ -1,8 +1,8 @@
-"""From a kernel written in Helion to one in Triton's language, which Helion makes of it, once for each configuration.
+"""Compile kernels written in Helion to Triton source, once for each configuration.
 
-Helion looks at example tensors, whose sizes and strides it takes for numbers that a launch brings. They lie on the
-host, where nothing touches their memory, and have no size of one, which Helion would take for a constant. Its autotuner
-is never asked: each form says its configuration.
+Helion compiles a kernel for example tensors, whose sizes and strides become arguments of the kernel. The examples are
+on the CPU, where nothing touches their memory. None has a size of one, which Helion would compile in as a constant. The
+autotuner does not run: each form sets its configuration.
 """
 
 import inspect
@@ -25,11 +25,11 @@ from kernelzoo.kernels.shared import code_cache, programs
 from kernelzoo.kernels.shared.jit import INTERPRETED
 
 SIZES = (11, 65537, 7)
-"""Of the axes outer, n and inner of examples, and..."""
+"""Sizes of the axes outer, n and inner of example tensors."""
 PARTS = 19
-"""...of parts of n, and..."""
+"""Size of the axis of parts of n."""
 ALL = 720899
-"""...of a tensor as one axis: no two alike, which Helion would take for one."""
+"""Size of a tensor seen as one axis. All these sizes differ, since Helion takes equal sizes for the same one."""
 
 SETTINGS: dict[str, Any] = {
     "static_shapes": False,
@@ -41,15 +41,15 @@ SETTINGS: dict[str, Any] = {
     "ignore_warnings": [],
     "disable_autotuner_heuristics": True,
 }
-"""What changes what is made, and Helion else takes from the environment."""
+"""Settings that change the generated code. Helion would otherwise take them from the environment."""
 
 NUMBER = 1021
-"""An integer's example."""
+"""The example of an integer argument."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A tensor as a kernel is made for it: its dtype, and its axes by name."""
+    """An example tensor for which a kernel is compiled: its dtype, and the names of its axes."""
 
     dtype: torch.dtype
     axes: str = "outer n inner"
@@ -62,23 +62,23 @@ class Example:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel before it is made, for tensors of some dtypes. Integers and constants follow them."""
+    """A kernel before compilation, for tensors of given dtypes. Integers, then constants, follow the tensors."""
 
     kernel: Any
     tensors: tuple[Example, ...]
     integers: int
     constants: tuple[Any, ...]
     blocks: tuple[int, ...]
-    """Elements of a program's block along the tiles, in the order in which the kernel names them."""
+    """Block sizes of a program along the tiled axes, in the order in which the kernel names them."""
     order: tuple[int, ...]
-    """Axes of the grid, the fastest first; empty where there is one."""
+    """Axes of the grid, the fastest first. Empty if there is only one."""
     warps: int
     far: bool
     """Whether offsets need 64 bits."""
 
     @property
     def config(self) -> helion.Config:
-        """All that Helion would search for."""
+        """The configuration that Helion's autotuner would otherwise search for."""
         return helion.Config(
             block_sizes=list(self.blocks),
             loop_orders=[list(self.order)] if self.order else [],
@@ -90,15 +90,14 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Made:
-    """What Helion makes of a kernel: a function of the kernel's arguments and of what is to launch it."""
+class TritonCode:
+    """Generated Triton code: its source, and a host function that takes the kernel's arguments and a launcher."""
 
     host: Callable[..., None]
     source: str
 
-    def submitted(self, *arguments: Any) -> tuple[Any, int, tuple[Any, ...], dict[str, Any]]:
-        """The Triton kernel that it would launch for these arguments, over how many programs, with which arguments and
-        options."""
+    def launch_arguments(self, *arguments: Any) -> tuple[Any, int, tuple[Any, ...], dict[str, Any]]:
+        """Return (Triton kernel, number of programs, arguments, options) of the host function's launch."""
         found: list[tuple[Any, int, tuple[Any, ...], dict[str, Any]]] = []
 
         def launcher(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> None:
@@ -109,20 +108,20 @@ class Made:
         return one
 
 
-def made(program: Program) -> Made:
-    """What Helion makes of a program, on first use, and kept. Safe from several threads."""
+def made(program: Program) -> TritonCode:
+    """Return a program's Triton code. It is generated on first use and cached. Safe to call from several threads."""
     found = _made.get(program)
     if found is None:
         with _lock:
             found = _made.get(program)
             if found is None:
                 with current_kept():  # Helion leaves the last of several GPUs current
-                    found = _made[program] = _loaded(program, _kept(program))
+                    found = _made[program] = _load(program, _cached_source(program))
     return found
 
 
-def _kept(program: Program) -> str:
-    """The source as Helion made it of these very kernels and arguments, kept on disk; else as it makes it now."""
+def _cached_source(program: Program) -> str:
+    """Return a program's source from the disk cache, whose key includes kernel and arguments, or generate it."""
     kernel = program.kernel.fn
     what = (_compiler(), inspect.getsource(kernel), kernel.__qualname__, replace(program, kernel=None))
     return programs.on_disk("helion", what, lambda: source_of(program).encode()).decode()
@@ -130,13 +129,13 @@ def _kept(program: Program) -> str:
 
 @cache
 def _compiler() -> str:
-    """What makes the sources: our kernels with what they share, Helion and torch."""
+    """Return what sources depend on: our kernels and the shared code, and the versions of Helion, torch and Triton."""
     texts = map(code_cache.text_of, (Path(__file__).parent, Path(programs.__file__).parent))
     return repr((*texts, *map(version, ("helion", "torch", "triton"))))
 
 
 def source_of(program: Program) -> str:
-    """The Triton source that Helion makes of a program. Needs no GPU, and finds it the same where there is one."""
+    """Return the Triton source that Helion generates for a program. It needs no GPU, and is the same with one."""
     index = torch.int64 if program.far else torch.int32
     kernel = helion.kernel(program.kernel.fn, config=program.config, index_dtype=index, **SETTINGS)
     examples = [example.tensor for example in program.tensors]
@@ -144,17 +143,17 @@ def source_of(program: Program) -> str:
     return str(bound.to_triton_code(program.config))
 
 
-def _loaded(program: Program, source: str) -> Made:
-    """Run what Helion has made, which is a module's source; Triton reads it again, from where tracebacks find it."""
+def _load(program: Program, source: str) -> TritonCode:
+    """Run generated source as a module. Triton reads the source again, from ``linecache``."""
     name = program.kernel.fn.__name__
     file = f"<{name} of helion, {len(_made)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     module: dict[str, Any] = {"__name__": f"{program.kernel.fn.__module__}.made"}
     exec(compile(source, file, "exec", dont_inherit=True), module)
     if INTERPRETED:
-        module["libdevice"] = tl  # the device's library is machine code, and Triton's own words have these names too
-    return Made(module[name], source)
+        module["libdevice"] = tl  # libdevice is machine code; triton.language has functions of the same names
+    return TritonCode(module[name], source)
 
 
 _lock = threading.RLock()
-_made: dict[Program, Made] = {}
+_made: dict[Program, TritonCode] = {}

@@ -1,7 +1,7 @@
-"""What kernels have in common: sums that keep what they round off, and rows that begin anywhere in vectors.
+"""Device functions that kernels share: compensated sums, and rows that begin anywhere in a vector.
 
-Helion traces these as if they stood in the kernel. Of rows that begin anywhere there are the whole vectors inside a
-row, and its two ends. Tensors are one axis then, and offsets count from their first element, which begins a vector of
+Helion traces these functions as part of the kernel. A row that begins anywhere in a vector is read as the whole vectors
+inside it, and its two ends. Its tensors have one axis. Offsets count from their first element, which begins a vector of
 ``1 << shift`` elements.
 """
 
@@ -10,16 +10,16 @@ import torch
 
 
 def inside_of(row, n, shift: int):
-    """Where the whole vectors of rows begin, and where they have ended. Multiples, as the compiler sees by the last
-    operation: it reads a vector with one instruction only where it knows that."""
+    """Return the offsets where each row's whole vectors begin and end. A multiplication by the vector's length comes
+    last, which shows the compiler that loads are aligned. Only then does it read a vector with one instruction."""
     first = ((row * n + ((1 << shift) - 1)) >> shift) * (1 << shift)
     stop = ((row * n + n) >> shift) * (1 << shift)
     return first, stop
 
 
-def places_of_ends(row, n, first, stop, shift: int, part=0):
-    """A vector's worth of places before the whole vectors of each row and one after them, and which are in the row: of
-    several parts, only for the first."""
+def end_indices(row, n, first, stop, shift: int, part=0):
+    """Return (offsets, mask) of the elements of each row outside its whole vectors: up to a vector on either side. If
+    several programs share a row, the mask is empty for all parts but the first."""
     lane = hl.arange(2 << shift).unsqueeze(0)
     before = lane < (1 << shift)
     place = torch.where(before, row * n + lane, stop + lane - (1 << shift))
@@ -27,39 +27,39 @@ def places_of_ends(row, n, first, stop, shift: int, part=0):
     return place, mine & torch.where(before, place < first, place < row * n + n)
 
 
-def taken(x, place, here, nothing, wide: torch.dtype):
-    """Elements of x as they are computed, and nothing where they are not here."""
-    return torch.where(here, hl.load(x, [place], extra_mask=here).to(wide), nothing)
+def load_masked(x, place, mask, padding, acc_dtype: torch.dtype):
+    """Load elements of x in the accumulator dtype, and padding where the mask is False."""
+    return torch.where(mask, hl.load(x, [place], extra_mask=mask).to(acc_dtype), padding)
 
 
-def rounded(x):
-    """A product that is rounded before lanes add it up, see product in kernelzoo.kernels.triton.device_functions."""
+def round_product(x):
+    """Return a product, rounded before lanes add it up: see product in kernelzoo.kernels.triton.device_functions."""
     return x + 0.0
 
 
 def add_exactly(total, lost, x):
-    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2)."""
+    """Return (total + x, lost + the rounding error of that sum), after Knuth (TAOCP 2, 4.2.2)."""
     new = total + x
     back = new - total
     return new, lost + ((total - (new - back)) + (x - back))
 
 
 def whole(total, lost):
-    """A sum with what it rounded off, which is NaN where the sum is infinite."""
+    """Return total + lost, or only total if lost is NaN, as it is for an infinite sum."""
     return total + torch.where(lost == lost, lost, 0)
 
 
 def float8_bits(value, hardware: bool):
-    """float32 rounded to float8_e4m3fn, ties to even, as its bits. What is too large becomes the largest.
+    """Return float32 values as the bits of float8_e4m3fn, ties to even. Too large values become the largest.
 
-    By an instruction, or by integers where the hardware has none.
+    hardware: whether to use a conversion instruction instead of integer operations.
     """
     if hardware:
         return value.to(torch.float8_e4m3fn).view(torch.uint8)
     bits = value.view(torch.int32)
     magnitude = bits & 0x7FFFFFFF
     normal = (magnitude - (120 << 23) + 0x7FFFF + ((magnitude >> 20) & 1)) >> 20
-    # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+    # Below 2^-6, float8 values are 2^-9 apart, as float32 values from 2^14 to 2^15 are: adding 2^14 rounds to them.
     small = (torch.abs(value) + 16384.0).view(torch.int32) - (141 << 23)
     eight = torch.where(magnitude < (121 << 23), small, torch.clamp(normal, max=0x7E))
     return (torch.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80)).to(torch.uint8)

@@ -1,8 +1,8 @@
-"""What Helion's kernels are compiled for where no device is; see :mod:`kernelzoo.inspect`."""
+"""Architectures that Helion's kernels can be compiled for without a device; see :mod:`kernelzoo.inspect`."""
 
 from kernelzoo.kernels.shared.described import target as target
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Why a variant can't be compiled for an architecture, or "": Triton's source is for all that are listed."""
+    """Return "": no variant is refused, since Triton source compiles for all listed architectures."""
     return ""

@@ -1,7 +1,7 @@
-"""From a kernel written in Helion to a launch: made and compiled once, its arguments packed at bind.
+"""Launches of kernels written in Helion. Kernels are compiled, and their arguments packed, at bind.
 
-Helion's own call looks at every argument, finds the configuration and works out the grid each time; here that is done
-in the bind, and a launch goes straight to the compiled kernel, as Triton's do.
+Helion's own call inspects every argument, looks up the configuration and computes the grid each time. Here the bind
+does so once, and a launch calls the compiled kernel directly, as in the triton backend.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.helion import compiler, tiles
-from kernelzoo.kernels.helion.compiler import Example, Made, Program
+from kernelzoo.kernels.helion.compiler import Example, Program, TritonCode
 from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.cut import Cut
@@ -30,18 +30,18 @@ def bound(
     taken: Sequence[torch.Tensor],
     integers: Sequence[int] = (),
 ) -> Launch:
-    """Make and compile a kernel for its arguments, and return its launch.
+    """Compile a kernel for its arguments and return its launch.
 
-    tensors: the canonical ones, as the bind takes them. taken: those that the kernel takes, of these and of a
-    workspace; integers, and the program's constants, follow them. Raises GridTooLargeError.
+    tensors: the canonical ones, as the bind takes them. taken: the tensors that the kernel takes, from these and
+    workspaces. The integers, then the program's constants, follow them. Raises GridTooLargeError.
     """
     made = compiler.made(program)
-    kernel, programs, args, options = made.submitted(*taken, *integers, *program.constants)
+    kernel, programs, args, options = made.launch_arguments(*taken, *integers, *program.constants)
     jit.check_grid(id, programs)
     device, recorder = device_of(tensors[0]), recording.get()
     told = jit.compiler_options(device, options["num_warps"], options["num_stages"], {})
     if device.dependent_launches:
-        told["launch_pdl"] = False  # Helion has no word for waiting until the launch before has ended
+        told["launch_pdl"] = False  # a Helion kernel can't wait for the previous launch to end
     if recorder is not None:
         step = Step(
             kernel=f"{kernel.__name__}, {program.warps} warps",
@@ -57,43 +57,43 @@ def bound(
     return launch_of(jit.compiled(tensors[0], kernel, args, told, loads=True), programs, tensors, args)
 
 
-def over_views(
+def views_launch(
     id: str, kernel: Any, views: Sequence[torch.Tensor], tile: Tile, constants: tuple[Any, ...],
     blocks: tuple[int, ...], integers: Sequence[int] = (), *,
     taken: Sequence[torch.Tensor] = (), order: tuple[int, ...] = (1, 0),
 ) -> Launch:  # fmt: skip
-    """The launch of a kernel that takes tensors as ``tiles.problem`` has them, or along a row, over tiles of rows.
+    """Return the launch of a kernel over tiles of rows. Tensors have the axes of these views, or one axis along a row.
 
-    taken: those that it takes, if not just the views; order: axes of its grid, the fastest first, if not outer and
-    inner.
+    taken: the tensors that the kernel takes, if not just the views. order: axes of its grid, the fastest first; by
+    default inner, then outer.
     """
     taken = taken or views
-    examples, far = tiles.examples(*taken, one="n"), tiles.far(*taken)
+    examples, far = tiles.examples(*taken, one="n"), tiles.needs_int64(*taken)
     program = Program(kernel, examples, len(integers), constants, blocks, order, tile.warps, far)
     return bound(id, program, views, taken, integers)
 
 
-def over_flat(
+def flat_launch(
     id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor, warps: int,
     integers: Sequence[int], constants: tuple[Any, ...], blocks: tuple[int, ...],
 ) -> Launch:  # fmt: skip
-    """The launch of a kernel that takes x and out as one axis each, that of rows if out has one element to each."""
+    """Return a launch over x and out as one axis each: of elements, or of rows if out has one element per row."""
     flat = tiles.flat(x, out)
     examples = Example(x.dtype, "all"), Example(out.dtype, "all" if out.ndim == 3 else "outer")
-    program = Program(kernel, examples, len(integers), constants, blocks, (), warps, tiles.far(*flat))
+    program = Program(kernel, examples, len(integers), constants, blocks, (), warps, tiles.needs_int64(*flat))
     return bound(id, program, flat, flat, integers)
 
 
-def in_two(
+def two_launches(
     id: str, kernels: tuple[Any, Any], tensors: Sequence[torch.Tensor], reads: int, rows: Rows, tile: Tile, plan: Cut,
     left: Sequence[torch.dtype], constants: tuple[Any, ...], *, blocks: tuple[int, ...] = (),
     last: tuple[int, ...] = (), before: Sequence[int] = (), also: Sequence[int] = (),
 ) -> Launch:  # fmt: skip
-    """A launch that leaves one number of each dtype in ``left`` of each part of a row, which it makes of the first
-    ``reads`` tensors, and one that takes these and all tensors. blocks: if not the tile's; last: those of the second
-    launch, if they are others. before: integers ahead of the span; also: those that the second launch alone takes."""
-    parts = [tiles.left_of(tensors[0], rows, plan, dtype) for dtype in left]
-    examples, far, blocks = tiles.examples(*tensors), tiles.far(*tensors, *parts), blocks or tile.blocks()
+    """Return a sequence of two launches. The first reads ``reads`` tensors, and stores a number of each dtype in
+    ``left`` per part of a row. The second takes these numbers and all tensors. blocks: the tile's by default; last: the
+    second launch's, if different. before: integers ahead of the span; also: further ones of the second launch."""
+    parts = [tiles.part_workspace(tensors[0], rows, plan, dtype) for dtype in left]
+    examples, far, blocks = tiles.examples(*tensors), tiles.needs_int64(*tensors, *parts), blocks or tile.blocks()
     of_parts, integers = [Example(dtype, "outer parts inner") for dtype in left], (*before, plan.span)
 
     def launch(
@@ -112,7 +112,7 @@ def in_two(
 
 
 def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
-    """The launch of a loaded kernel, which has the canonical tensors in places of its own, or not at all."""
+    """Return the launch of a loaded kernel. The canonical tensors may be any of its arguments; some may be missing."""
     call, fixed, together = jit.submission(compiled)
     device: int = tensors[0].get_device()
     stream = current_stream
@@ -140,9 +140,9 @@ def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], arg
 
 
 def _described(
-    program: Program, made: Made, kernel: Any, args: tuple[Any, ...], told: dict[str, Any], device: Device
+    program: Program, made: TritonCode, kernel: Any, args: tuple[Any, ...], told: dict[str, Any], device: Device
 ) -> Compiled:
-    """What a recording wants to know: the kernel as it was written, and beneath it what Helion makes of it."""
+    """Return the compiled kernel's description for a recording: its source as written, and the generated one below."""
     found = jit.described(kernel, jit.compiled(args[0], kernel, args, told), args, told, device)
     kernel_source = written(program.kernel.fn)
     kernel_source["source"] += f"\n# What Helion makes of it:\n\n{made.source}"

@@ -1,8 +1,6 @@
-"""Blocks of rows: what a program takes of axes (outer, n, inner), chosen here for every kernel, and the views that
-kernels take.
+"""Tiles, chosen here for every kernel: block sizes along the axes (outer, n, inner), and views that kernels take.
 
-A kernel says what is done to a block, and never whether it lies along memory or across it: an array of three axes has
-strides of its own.
+A kernel works the same on contiguous and on strided rows, since a view of three axes has strides of its own.
 """
 
 from typing import NamedTuple
@@ -13,18 +11,17 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.helion.compiler import Example
 from kernelzoo.kernels.shared import held_rows
 from kernelzoo.kernels.shared.cut import Cut, cut
-from kernelzoo.kernels.shared.held_rows import check_held, line_of, row_threads, strip_of
+from kernelzoo.kernels.shared.held_rows import check_fits, line_of, row_threads, strip_of
 from kernelzoo.kernels.shared.jit import by_columns, wide_dtype
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_with
 from kernelzoo.tables import knob, numbers, of
 
 FAR = 2**30
-"""Elements from a tensor's first to its last from which on offsets are counted in 64 bits: what a block has past an end
-is counted too."""
+"""The extent of a tensor, in elements, from which on offsets have 64 bits. It leaves room for a block past the end."""
 
 
 class Tile(NamedTuple):
-    """A program's block: elements along outer, n and inner, powers of two, and its warps."""
+    """A program's block sizes along outer, n and inner, which are powers of two, and its warps."""
 
     outer: int
     cols: int
@@ -32,61 +29,61 @@ class Tile(NamedTuple):
     warps: int
 
     def blocks(self, loops: int = 1) -> tuple[int, ...]:
-        """Sizes for a kernel that has all of outer and inner at once, and goes along n in so many loops."""
+        """Return the block sizes of a kernel that has one loop over outer and inner, and that many loops over n."""
         return self.outer, self.inner, *[self.cols] * loops
 
     def count(self, rows: Rows) -> int:
-        """Tiles that a problem has, by number of its rows."""
-        lies = placed(rows)
-        return cdiv(lies.outer, self.outer) * cdiv(lies.inner, self.inner)
+        """Return the number of tiles that cover all rows."""
+        axes = kernel_rows(rows)
+        return cdiv(axes.outer, self.outer) * cdiv(axes.inner, self.inner)
 
 
-def placed(rows: Rows) -> Rows | Columns:
-    """The problem as kernels see it: neighbours in memory along inner, if they are not along n."""
+def kernel_rows(rows: Rows) -> Rows | Columns:
+    """Return the rows as kernels see them: as columns, adjacent in memory along inner, if rows are strided."""
     return rows.columns or rows
 
 
-def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> tuple[Rows, tuple[torch.Tensor, ...]]:
-    """Where rows lie, and x, tensors beside it and out as kernels see them: axes outer, n and inner, or of what has one
-    element a row outer and inner. No copy."""
+def rows_and_views(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> tuple[Rows, tuple[torch.Tensor, ...]]:
+    """Return the rows of x and out, and views of x, the tensors beside it and out. A view has the axes outer, n and
+    inner, or outer and inner if its tensor has one element per row. Nothing is copied."""
     rows, others = rows_with(x, out, *beside)
-    lies = placed(rows)
-    first, last = (lies.x_outer, lies.x_n, lies.x_inner), (lies.out_outer, lies.out_n, lies.out_inner)
+    axes = kernel_rows(rows)
+    first, last = (axes.x_outer, axes.x_n, axes.x_inner), (axes.out_outer, axes.out_n, axes.out_inner)
     turned = [(by_columns(rows, one) if rows.across else one)[:3] for one in others]
 
     def view(tensor: torch.Tensor, outer: int, along: int, inner: int) -> torch.Tensor:
         if tensor.ndim == 2:
-            return tensor.as_strided((lies.outer, lies.inner), (outer, inner))
-        return tensor.as_strided((lies.outer, lies.n, lies.inner), (outer, along, inner))
+            return tensor.as_strided((axes.outer, axes.inner), (outer, inner))
+        return tensor.as_strided((axes.outer, axes.n, axes.inner), (outer, along, inner))
 
     strides = (first, *turned, last)
     return rows, tuple(view(tensor, *one) for tensor, one in zip((x, *beside, out), strides, strict=True))
 
 
 def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Tensors that are one piece of memory each, as one axis. No copy."""
+    """Return views with one axis of tensors that are one piece of memory each. Nothing is copied."""
     return tuple(x.as_strided((x.numel(),), (1,)) for x in tensors)
 
 
 def uneven(rows: Rows) -> bool:
-    """Whether rows that follow each other without a gap have vectors that Triton doesn't see: they begin anywhere, or
-    are of half precision and no multiple of 16 elements, the only one that it asks a number about."""
+    """Whether rows without gaps have vectors that Triton doesn't see. They begin anywhere in a vector, or have half
+    precision and a length that 16 doesn't divide, the only divisor that Triton tests."""
     pieces = rows.one_piece and rows.aligned and rows.n >= 4 * rows.whole_vector
     return rows.ragged or (pieces and rows.itemsize == 2 and rows.n % 16 > 0)
 
 
 def shift_of(rows: Rows) -> int:
-    """Elements of a vector, as the power of two that they are."""
+    """Return log2 of the elements of a vector."""
     return rows.whole_vector.bit_length() - 1
 
 
-def whole_of(rows: Rows) -> int:
-    """The power of two of elements that holds a row's whole vectors, wherever it begins."""
+def covering_length(rows: Rows) -> int:
+    """Return a power of two that is at least the elements in a row's whole vectors, wherever the row begins."""
     return power_of_two(rows.n // rows.whole_vector) * rows.whole_vector
 
 
-def far(*tensors: torch.Tensor) -> bool:
-    """Whether offsets in any of these need 64 bits; an axis that is expanded is long and has no extent."""
+def needs_int64(*tensors: torch.Tensor) -> bool:
+    """Whether offsets in any of these need 64 bits. Sizes count too: expanded axes are long without an extent."""
     return any(
         max(*tensor.shape, sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)))
         >= FAR
@@ -95,13 +92,13 @@ def far(*tensors: torch.Tensor) -> bool:
 
 
 def examples(*tensors: torch.Tensor, one: str = "all") -> tuple[Example, ...]:
-    """What kernels are made for: tensors of their dtypes and axes. one: the axis of those that have one."""
+    """Return the example tensors that kernels are compiled for. one: the axis of tensors with one axis."""
     axes = {1: one, 2: "outer inner", 3: "outer n inner"}
     return tuple(Example(x.dtype, axes[x.ndim]) for x in tensors)
 
 
-def wide(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.dtype:
-    """What x's elements are computed in; of an output of another dtype, what holds both."""
+def acc_dtype(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.dtype:
+    """Return the accumulator dtype of x, or of x and an output of another dtype."""
     return wide_dtype(x.dtype if out is None else torch.promote_types(x.dtype, out.dtype))
 
 
@@ -117,66 +114,67 @@ class Numbers(held_rows.Numbers):
     )  # fmt: skip
 
 
-def held(id: str, device: Device, rows: Rows, inputs: int, alone: bool = False) -> Tile:
-    """Short rows side by side, which one warp holds, unless alone; one row; or of rows that lie across memory a strip,
-    a line wide if it fits. inputs: how many tensors of n elements a row are held. Raises UnsupportedProblemError."""
-    check_held(id, rows, inputs)
+def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, one_row: bool = False) -> Tile:
+    """Return the tile of whole rows that a program keeps in registers: one row, short rows in one warp, or a strip of
+    columns, a cache line wide if that fits. one_row: whether short rows have a program each. inputs: the tensors of n
+    elements per row that are kept. Raises UnsupportedProblemError."""
+    check_fits(id, rows, inputs)
     cols = power_of_two(rows.n)
     if rows.columns is not None:
-        wide = strip_of(rows.columns, inputs)
-        return Tile(1, cols, wide, _warps(wide * cols * inputs * rows.wide_bytes, 128))
+        width = strip_of(rows.columns, inputs)
+        return Tile(1, cols, width, _warps(width * cols * inputs * rows.wide_bytes, 128))
     knobs = of(Numbers, device.index)
     many = _short_rows(knobs, rows, inputs)
-    if many > 1 and not alone:
+    if many > 1 and not one_row:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return side_by_side(rows, min(many, even), cols, 1)
-    fed = rows.n if uneven(rows) else cols  # of half precision as many as the tile can
+    fed = rows.n if uneven(rows) else cols  # elements that set the threads in half precision
     return side_by_side(rows, 1, cols, device.warps(min(1024, row_threads(knobs, rows, fed) * inputs)))
 
 
 def _short_rows(knobs: Numbers, rows: Rows, inputs: int) -> int:
-    """How many rows a warp holds."""
+    """Return the number of rows that one warp keeps in registers."""
     return knobs.warp_bytes // rows.wide_bytes // inputs // power_of_two(rows.n)
 
 
-def is_alone(device: Device, rows: Rows) -> bool:
-    """Whether a row begins anywhere, and is no short one: a program has one then, and reads vectors."""
+def takes_one_row(device: Device, rows: Rows) -> bool:
+    """Whether a program takes one row, and reads vectors: rows are ``uneven`` and not short."""
     knobs = of(Numbers, device.index)
     return uneven(rows) and (rows.n >= knobs.ragged or _short_rows(knobs, rows, 1) < 2)
 
 
 BLOCK_BYTES = 32768
-"""Of a block as it is computed: 32 float32 elements to each of 256 threads."""
+"""Bytes of a block in the accumulator dtype: 32 float32 elements for each of 256 threads."""
 
 
 def block(rows: Rows, bytes: int) -> Tile:
-    """A tile of so many bytes as computed, for kernels that go through rows in blocks: a part of one row, or of each of
-    a line's worth of columns."""
+    """Return a tile of that many bytes in the accumulator dtype, for kernels that loop over blocks of rows. It is a
+    part of one row, or of a cache line of columns."""
     elements, columns = bytes // rows.wide_bytes, rows.columns
     if columns is not None:
-        wide = line_of(columns)
-        depth = max(1, min(power_of_two(rows.n), elements // wide))
-        return Tile(1, depth, wide, _warps(wide * depth * rows.wide_bytes, 64))
+        width = line_of(columns)
+        depth = max(1, min(power_of_two(rows.n), elements // width))
+        return Tile(1, depth, width, _warps(width * depth * rows.wide_bytes, 64))
     cols = min(elements, power_of_two(rows.n))
     return Tile(1, cols, 1, _warps(cols * rows.wide_bytes, 64))
 
 
 def _warps(bytes: int, each: int) -> int:
-    """Warps for a block of so many bytes, so many to a thread."""
+    """Return the warps for a block of that many bytes, with ``each`` bytes per thread."""
     return max(1, min(8, bytes // (each * 32)))
 
 
 MOST_PARTS = 256
-"""Programs to a tile, at the most: each reads what all of them have left."""
+"""The most programs per tile. Each of them reads what all of them have stored."""
 
 
-def cut_of(rows: Rows, tile: Tile, device: Device) -> Cut:
-    """How several programs take the rows of each tile; the span is in elements."""
+def plan_parts(rows: Rows, tile: Tile, device: Device) -> Cut:
+    """Return how several programs share the rows of each tile. The span is in elements."""
     elements = tile.outer * tile.inner * rows.n
     found = cut(cdiv(rows.n, tile.cols), tile.count(rows.as_planned), elements, device, MOST_PARTS)
     return found._replace(span=found.span * tile.cols)
 
 
-def left_of(x: torch.Tensor, rows: Rows, plan: Cut, dtype: torch.dtype) -> torch.Tensor:
-    lies = placed(rows)
-    return x.new_empty((lies.outer, plan.parts, lies.inner), dtype=dtype)
+def part_workspace(x: torch.Tensor, rows: Rows, plan: Cut, dtype: torch.dtype) -> torch.Tensor:
+    axes = kernel_rows(rows)
+    return x.new_empty((axes.outer, plan.parts, axes.inner), dtype=dtype)

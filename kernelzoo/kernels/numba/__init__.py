@@ -6,13 +6,13 @@ from kernelzoo.packages import requirement, unfit
 from kernelzoo.registry import require
 
 COMPILES_WITH = {"NUMBA_ENABLE_CUDASIM": "0"}
-"""A simulator compiles nothing."""
+"""Environment variables with which kernels can be compiled. Numba's simulator compiles nothing."""
 
 _INSTALL = "install it with: pip install 'kernelzoo[numba-cuda13]' (or numba-cuda12 for a CUDA 12 driver)"
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here: a GPU. Raises BackendUnavailableError."""
+    """Return the device types that the backend runs on here: cuda. Raises BackendUnavailableError."""
 
     def refuse(why: str, remedy: str) -> BackendUnavailableError:
         return BackendUnavailableError("numba", why, remedy)
@@ -50,5 +50,5 @@ def probe() -> tuple[str, ...]:
 
 
 def emulator() -> str:
-    """What runs the kernels in place of a device, or ""."""
+    """Return "": no emulator runs these kernels."""
     return ""

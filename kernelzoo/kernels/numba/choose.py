@@ -1,4 +1,4 @@
-"""Which form takes a problem, of operations that choose alike; others have a ``choose.py`` of their own."""
+"""Choosers that several operations share. Other operations have a ``choose.py`` of their own."""
 
 from kernelzoo.kernels.numba.launch import View, by_view, has_clusters
 from kernelzoo.kernels.numba.min_backward import fused as min_fused
@@ -10,7 +10,7 @@ from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 
 SHARED_VECTORS = 2048
-"""Of a gradient's row, above which several blocks share it, if rows are fewer than half of the SMs."""
+"""Vectors of a gradient's row above which several blocks share it, if rows are at most half as many as SMs."""
 
 
 @chooser("numba", "argmin", "auto")
@@ -20,15 +20,15 @@ SHARED_VECTORS = 2048
 @chooser("numba", "sum", "auto")
 @by_view()
 def rows_or_split(v: View) -> str:
-    """A block to a row, or several where rows are long, and too few to fill the device."""
+    """Several blocks share a row if rows are long and too few to fill the device. Else a block takes whole rows."""
     return "split" if takes_split(v, v.device) else "rows"
 
 
 @chooser("numba", "softmax_backward", "auto")
 @by_view()
 def softmax_backward(v: View) -> str:
-    """The fastest sibling for the problem, by the row's length and the number of rows."""
-    if has_block(v, fused.fused_tiling(v)):
+    """Return the fastest form for the problem, by the row's length and the number of rows."""
+    if fits_one_block(v, fused.fused_tiling(v)):
         return "fused"
     held = not v.across and split_cluster.cluster_shape(v) is not None
     return "split_cluster" if has_clusters(v.device) and (held or leaves_idle(v, online.online_tiling(v))) else "online"
@@ -37,19 +37,19 @@ def softmax_backward(v: View) -> str:
 @chooser("numba", "min_backward", "auto")
 @by_view()
 def min_backward(v: View) -> str:
-    """The fastest sibling for the problem, by the row's length and the number of rows."""
-    if has_block(v, min_fused.fused_tiling(v)):
+    """Return the fastest form for the problem, by the row's length and the number of rows."""
+    if fits_one_block(v, min_fused.fused_tiling(v)):
         return "fused"
     return "split_grid" if leaves_idle(v, min_online.online_tiling(v)) else "online"
 
 
-def has_block(v: View, tiling: Tiling | None) -> bool:
-    """Whether a row has one block, whose registers hold it by that tiling, if there is one."""
+def fits_one_block(v: View, tiling: Tiling | None) -> bool:
+    """Whether one block takes a row: a tiling keeps the row in registers, and long rows are not too few."""
     few = 2 * v.planned <= v.device.multiprocessors and v.n // v.vec > SHARED_VECTORS
     return (v.across or not few) and tiling is not None
 
 
 def leaves_idle(v: View, tiling: Tiling) -> bool:
-    """Whether blocks of that tiling are fewer than SMs. Of columns, several blocks go down single ones: they waste most
-    of each vector, but leave fewer SMs idle."""
+    """Whether that tiling makes fewer blocks than there are SMs. For columns the limit is a quarter: several blocks
+    down single columns waste most of each vector, but leave fewer SMs idle."""
     return (4 if v.across else 1) * cdiv(v.planned, tiling.rows) < v.device.multiprocessors

@@ -1,9 +1,9 @@
-"""Thread-block clusters (sm_90 and later), which Numba has no words for: blocks that run at once and reach each
-other's shared memory. As inline PTX.
+"""Thread-block clusters (sm_90 and later) as inline PTX, since Numba lacks them: blocks that run at once, and reach
+each other's shared memory.
 
-What blocks send is counted in bytes by a barrier (PTX's mbarrier) in the receiver's shared memory, one word of 64 bits.
-A launch uses each place and each barrier once, so that nobody has to wait for room; and no block may end before all
-that is sent to it has come.
+A barrier (PTX's mbarrier, one 64-bit word) in the receiver's shared memory counts bytes that are sent. A launch uses
+each location and each barrier once, so that no block waits for space. No block may end before all that is sent to it
+has come.
 """
 
 from functools import partial
@@ -12,11 +12,11 @@ from typing import Any
 from llvmlite import ir
 from numba.cuda import cgutils, types
 
-from kernelzoo.kernels.numba.machine import I32, I64, asm, made_of, shared_address
+from kernelzoo.kernels.numba.machine import I32, I64, asm, intrinsic_of, shared_address
 
 
 def _barrier(builder: Any, code: str, *operands: Any) -> None:
-    """One that all threads of a warp must reach at the same instruction: the compiler may not make two of it."""
+    """Emit a barrier that a warp's threads must reach at the same instruction: the compiler may not duplicate it."""
     function = ir.FunctionType(ir.VoidType(), [I32] * len(operands))
     barrier = builder.asm(function, code, ",".join([*["r"] * len(operands), "~{memory}"]), list(operands), True)
     barrier.attributes.add("convergent")
@@ -36,19 +36,20 @@ def _arm(builder: Any, barrier: Any, count: Any, then: str = "") -> None:
     _barrier(builder, f"{code}{then}}}", shared_address(builder, barrier, I64(0)), builder.trunc(count, I32))
 
 
-arm = made_of(lambda barrier, count: types.void(barrier, types.int64), _arm)
-"""Make ``barrier[0]``, which so many bytes sent to this block will complete, before the cluster is told of another."""
+arm = intrinsic_of(lambda barrier, count: types.void(barrier, types.int64), _arm)
+"""Initialize ``barrier[0]``, which that many bytes sent to this block complete. Call it before ``cluster_arrive``."""
 
-cluster_arrive = made_of(
+cluster_arrive = intrinsic_of(
     lambda barrier, count: types.void(barrier, types.int64),
     partial(_arm, then="barrier.cluster.arrive.relaxed.aligned;"),
 )
-"""Make ``barrier[0]``, which so many bytes sent to this block will complete, and tell the cluster that it is made and
-that this thread runs. No more than that is handed on, so that nothing is waited for: a release would first have all of
-the thread's writes reach the whole device."""
+"""Initialize ``barrier[0]``, which that many bytes sent to this block complete. Tell the cluster that it exists, and
+that this thread runs. The arrival is relaxed: a release would wait until all earlier writes are visible device-wide."""
 
-cluster_wait = made_of(lambda: types.void(), lambda builder: _barrier(builder, "barrier.cluster.wait.acquire.aligned;"))
-"""Wait until every thread of the cluster has arrived: then its blocks' shared memory may be sent to."""
+cluster_wait = intrinsic_of(
+    lambda: types.void(), lambda builder: _barrier(builder, "barrier.cluster.wait.acquire.aligned;")
+)
+"""Wait until every thread of the cluster has arrived. Its blocks' shared memory may then be sent to."""
 
 
 def _send(builder: Any, array: Any, i: Any, values: Any, barrier: Any, rank: Any) -> None:
@@ -65,11 +66,11 @@ def _send(builder: Any, array: Any, i: Any, values: Any, barrier: Any, rank: Any
     asm(builder, None, code, place, counting, builder.trunc(rank, I32), *sent, memory=True)
 
 
-send = made_of(
+send = intrinsic_of(
     lambda array, i, values, barrier, rank: types.void(array, types.int64, values, barrier, types.int64), _send
 )
-"""``send(array, i, values, barrier, rank)``: ``array[i : i + len(values)] = values``, one value or two, in the shared
-memory of the cluster's block of that rank, whose barrier counts the bytes. Two must lie on a boundary of their size."""
+"""``send(array, i, values, barrier, rank)``: store one value or two to ``array[i : i + len(values)]`` in the shared
+memory of the cluster's block of that rank, whose barrier counts the bytes. Two must be aligned to their size."""
 
 
 def _wait_for(builder: Any, barrier: Any) -> None:
@@ -82,5 +83,5 @@ def _wait_for(builder: Any, barrier: Any) -> None:
     asm(builder, None, code, shared_address(builder, barrier, I64(0)), memory=True)
 
 
-wait_for = made_of(lambda barrier: types.void(barrier), _wait_for)
-"""Wait until all bytes that ``barrier[0]`` counts have come, which this thread may read then."""
+wait_for = intrinsic_of(lambda barrier: types.void(barrier), _wait_for)
+"""Wait until all bytes that ``barrier[0]`` counts have arrived. This thread may then read them."""

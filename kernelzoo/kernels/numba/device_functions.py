@@ -1,4 +1,4 @@
-"""Functions that every kernel may use."""
+"""Device functions that all kernels share."""
 
 from numba import cuda
 from numba.cuda import types
@@ -8,7 +8,7 @@ from kernelzoo.kernels.numba import machine
 WARP = 32
 EVERY_LANE = 0xFFFFFFFF
 ALIGNED = 16
-"""Alignment of shared memory that is copied in vectors."""
+"""Alignment, in bytes, of shared memory that is copied in vectors."""
 
 exponential, maximum, minimum, opaque = machine.exponential, machine.maximum, machine.minimum, machine.opaque
 
@@ -20,5 +20,5 @@ def add(a, b):
 
 @cuda.jit(device=True, inline="always")
 def quotient(a, b):
-    """Of numbers of 32 bits, since a GPU takes several times as long over those of 64."""
+    """Return a // b of 32-bit numbers, since a GPU takes several times as long over 64-bit ones."""
     return types.int64(types.uint32(a) // types.uint32(b))

@@ -1,4 +1,4 @@
-"""How each dtype is stored, and what it is computed in."""
+"""The storage type and the accumulator type of each dtype."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ STORAGE = {
     **dict.fromkeys(("float16", "bfloat16"), types.uint16),  # moved as bits, and converted one by one
     "bool": types.uint8,
 }
-"""What a pointer to elements of the dtype points at."""
+"""The type of a dtype's elements in memory."""
 
 WIDE = {
     **dict.fromkeys(("float16", "bfloat16", "float32"), types.float32),
@@ -19,43 +19,42 @@ WIDE = {
     "float64": types.float64,
     "int64": types.int64,
 }
-"""What the dtype is computed in."""
+"""The accumulator type of a dtype."""
 
 
-def computed_in(dtype: str) -> torch.dtype:
-    """The same as torch names it, for workspaces."""
+def torch_acc_dtype(dtype: str) -> torch.dtype:
+    """Return the accumulator type as torch's dtype, for workspaces."""
     found: torch.dtype = getattr(torch, str(WIDE[dtype]))
     return found
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element in memory."""
+    """Return the bytes of one element in memory."""
     return int(STORAGE[dtype].bitwidth) // 8
 
 
 def is_packed(dtype: str, width: int) -> bool:
-    """Whether vectors of that width stay in registers as they lie in memory: halves, two to a word of 32 bits."""
+    """Whether vectors of that width stay packed in registers, as in memory: halves, two to a word of 32 bits."""
     return dtype in ("float16", "bfloat16") and width > 1
 
 
 def word_type(dtype: str, width: int) -> Any:
-    """What a thread's registers hold of such vectors: elements widened, or halves two to a word."""
+    """Return the type of a register of such vectors: an element in the accumulator type, or two packed halves."""
     return types.uint32 if is_packed(dtype, width) else WIDE[dtype]
 
 
 def number(dtype: str, value: float) -> Any:
-    """A number in the type that the dtype is computed in: a plain 1 would turn float32 into float64."""
+    """Return a number in the dtype's accumulator type: a plain 1 would turn float32 into float64."""
     return np.dtype(str(WIDE[dtype])).type(value)
 
 
 def highest(dtype: str) -> Any:
-    """The identity of a minimum, in the type that the dtype is computed in: +inf, or the integer type's greatest."""
+    """Return the identity of a minimum in the accumulator type: +inf, or the integer type's greatest."""
     wide = np.dtype(str(WIDE[dtype]))
     return wide.type(np.inf) if wide.kind == "f" else wide.type(np.iinfo(wide).max)
 
 
 def identity_word(dtype: str, width: int, identity: Any) -> Any:
-    """An identity as a word of ``word_type``."""
     if not is_packed(dtype, width):
         return identity
     wide = np.float32(identity)

@@ -1,4 +1,4 @@
-"""Numbers as float8_e4m3fn, by its bits."""
+"""Conversion of numbers to float8_e4m3fn, as bits."""
 
 import math
 from functools import cache
@@ -8,20 +8,20 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.machine import I32, asm, made_of
+from kernelzoo.kernels.numba.machine import I32, asm, intrinsic_of
 
 FLOAT, (ZERO, WHOLE, NORMAL) = WIDE["float32"], (number("float32", value) for value in (0, 2**23, 2**-6))
 
 
 @cuda.jit(device=True, inline="always")
-def nearest(v):
-    """The bits of the nearest float8_e4m3fn, to even between two, of a number below 464 in size or a NaN."""
+def nearest_float8(v):
+    """Return the bits of the nearest float8_e4m3fn, ties to even, of a number below 464 in magnitude or a NaN."""
     if v != v:
         return types.int32(0x7F)
     _, exponent = math.frexp(v)
-    if abs(v) < NORMAL:  # all of those have the unit of the next larger ones
+    if abs(v) < NORMAL:  # subnormals have the spacing of the smallest normal numbers
         exponent = -5
-    units = FLOAT(math.ldexp(abs(v), 4 - exponent)) + WHOLE - WHOLE  # which rounds to a whole number, 16 at most
+    units = FLOAT(math.ldexp(abs(v), 4 - exponent)) + WHOLE - WHOLE  # rounds to a whole number, at most 16
     bits = types.int32(8 * (exponent + 5)) + types.int32(units)
     return bits + types.int32(0x80) if v < ZERO else bits
 
@@ -31,24 +31,24 @@ def _pair(builder: Any, low: Any, high: Any) -> Any:
     return asm(builder, I32, code, low, high)
 
 
-pair = made_of(lambda low, high: types.int32(low, high), _pair)
-"""``pair(low, high)``: two float32 in the lower 16 bits, of sm_89 and later."""
+convert_pair = intrinsic_of(lambda low, high: types.int32(low, high), _pair)
+"""``convert_pair(low, high)``: two float32 as float8 in the lower 16 bits. It needs sm_89 or later."""
 
 
 @cache
 def to_float8(size: int, hardware: bool) -> Any:
-    """``convert(values, bits)``: numbers as those bits; by the instruction of sm_89 and later, for two, or without."""
+    """Return ``convert(values, bits)``, which converts numbers to bits. hardware: by sm_89's instruction, in pairs."""
     SIZE = size
 
     @cuda.jit(device=True, inline="always")
-    def by_pairs(values, bits):
+    def convert_pairs(values, bits):
         for j in range(0, SIZE, 2):
-            both = pair(values[j], values[min(j + 1, SIZE - 1)])
+            both = convert_pair(values[j], values[min(j + 1, SIZE - 1)])
             bits[min(j + 1, SIZE - 1)], bits[j] = both >> 8, both & 0xFF
 
     @cuda.jit(device=True, inline="always")
-    def one_by_one(values, bits):
+    def convert_each(values, bits):
         for j in range(SIZE):
-            bits[j] = nearest(values[j])
+            bits[j] = nearest_float8(values[j])
 
-    return by_pairs if hardware else one_by_one
+    return convert_pairs if hardware else convert_each

@@ -1,4 +1,4 @@
-"""Plain kernels: how many lanes go along a row, how they read and write it, and how they keep a long sum exact."""
+"""Parts of row-wise kernels: tilings by lanes, loads and stores of a lane's elements, and compensated sums."""
 
 import math
 from dataclasses import replace
@@ -16,25 +16,25 @@ from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv, power_of_two
 
 THREADS = 256
-FEW = 4
-"""Elements that a lane has at the least, where rows lie along memory."""
-MANY = 2**17
-"""Lanes: enough for a large chip."""
+LEAST_ELEMENTS = 4
+"""The least elements per lane of contiguous rows."""
+ENOUGH_LANES = 2**17
+"""Lanes that fill a large GPU."""
 
 
 def lanes_tiling(v: View) -> Tiling:
-    """A block to a row, a part of a warp to a short one, or rows side by side where these are nearer in memory."""
+    """Return a tiling of a block per row, a part of a warp per short row, or neighbouring rows together if strided."""
     if v.across:
         rows = min(WARP, power_of_two(v.neighbours))
         return Tiling(min(THREADS // rows, max(WARP // rows, power_of_two(v.n))), rows, 1, 1, across=True)
-    lanes = min(THREADS, power_of_two(cdiv(v.n, FEW)))
+    lanes = min(THREADS, power_of_two(cdiv(v.n, LEAST_ELEMENTS)))
     return Tiling(lanes, 1 if lanes > WARP else 4 * WARP // lanes, 1, 1)
 
 
 def packs_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) -> Tiling:
-    """As ``lanes_tiling``, of lanes that read whole vectors where all rows have such; fewer for rows that are short.
+    """Return a tiling as ``lanes_tiling`` does, with vectors if all rows have whole ones. Short rows have fewer lanes.
 
-    Each has up to ``tiles`` vectors and ``size`` elements at a time; of elements one by one, twice as many.
+    A lane has up to ``tiles`` vectors and ``size`` elements at a time. Of single elements, it has up to ``2 * tiles``.
     """
     if v.across:
         tiling = lanes_tiling(v)
@@ -48,26 +48,26 @@ def packs_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) 
 
 
 def scan_tiling(v: View) -> Tiling:
-    """Lanes take a vector at a time, and meet after each. A row has as few as leave ``MANY`` in all, or a warp.
+    """Return a tiling whose lanes take a vector at a time, then exchange sums. Few lanes per row suffice, or a warp.
 
-    An SM runs up to 1536 threads at least: while some meet, others read and write.
+    An SM must fit 1536 threads, or 12 blocks: while some exchange sums, others read and write.
     """
     if v.across:
         return lanes_tiling(v)
     vectors = cdiv(v.n, v.pack)
-    turns = max(1, min(16, vectors // WARP, v.planned * vectors // MANY))
+    turns = max(1, min(16, vectors // WARP, v.planned * vectors // ENOUGH_LANES))
     lanes = min(THREADS, power_of_two(cdiv(vectors, turns)))
     threads = lanes if lanes > WARP else 4 * WARP
     return Tiling(lanes, threads // lanes, 1, v.pack, blocks=min(12, 1536 // threads), unsigned=True)
 
 
-def held_tiling(v: View) -> Tiling:
-    """Registers hold a row of up to 16384 elements along memory, 8192 of float64; longer ones are read by the tile.
+def register_tiling(v: View) -> Tiling:
+    """Return a tiling that keeps contiguous rows of up to 16384 elements in registers, 8192 of float64, or else tiles.
 
-    A lane has 32 elements of long rows, and of packed halves where ``MANY`` lanes are left, else 16. An SM runs two
-    blocks that hold packed halves at least, so that one reads while another writes.
+    A lane has 32 elements of long rows, and of packed halves if ``ENOUGH_LANES`` are left, else 16. An SM must fit two
+    blocks of packed halves, so that one reads while another writes.
     """
-    many = is_packed(v.dtype, v.pack) and v.planned * v.n >= 32 * MANY
+    many = is_packed(v.dtype, v.pack) and v.planned * v.n >= 32 * ENOUGH_LANES
     size = 32 if v.n > (2048 if many else 16 * 512) and v.itemsize < 8 else 16
     tiling = packs_tiling(v, 512, size, size)
     if tiling.lanes * tiling.size < v.n:
@@ -77,11 +77,11 @@ def held_tiling(v: View) -> Tiling:
 
 @cache
 def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any, Any, Any]:
-    """``load``, ``value``, ``store``, of a lane's elements of a row.
+    """Return ``load``, ``value`` and ``store`` of a lane's elements of a row.
 
     ``load(pointer, base, step, lane, lanes, start, n, words)`` reads those of the tile that begins at ``start``, as
-    they lie in memory, and zeros from n on. ``value(words, j)`` is one as a number. ``store(pointer, base, step, lane,
-    lanes, start, n, values)`` writes numbers. ``shared``: what is read is all rows', and stays in caches.
+    stored in memory, and zeros from n on. ``value(words, j)`` returns one as a number. ``store(pointer, base, step,
+    lane, lanes, start, n, values)`` writes numbers. ``shared``: all rows read the same elements, which stay in caches.
     """
     _, load_tile, store_tile, _, _ = access(dtype, tiling, number(dtype, 0), keep_in_l2=shared)
     WORD, WORDS, PACKED = tiling.word(dtype), tiling.words(dtype), is_packed(dtype, tiling.vec)
@@ -110,7 +110,7 @@ def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any
 
 @cache
 def tiles_of(tiling: Tiling) -> Any:
-    """``tiles(length, lanes)``: where the tiles of a row begin; a row that the tiling holds is one tile."""
+    """Return ``tiles(length, lanes)``: where a row's tiles begin. A row that is kept in registers is one tile."""
     SIZE, HELD = tiling.size, tiling.held
 
     @cuda.jit(device=True, inline="always")
@@ -122,7 +122,7 @@ def tiles_of(tiling: Tiling) -> Any:
 
 @cache
 def place_of(tiling: Tiling) -> Any:
-    """``place(lane, lanes, start, j)``: where in its row a lane's j-th element of the tile from ``start`` on is."""
+    """Return ``place(lane, lanes, start, j)``: the index in a row of a lane's j-th element of a tile from ``start``."""
     VEC = tiling.vec
 
     @cuda.jit(device=True, inline="always")
@@ -134,7 +134,7 @@ def place_of(tiling: Tiling) -> Any:
 
 @cache
 def tree_sum(size: int) -> Any:
-    """``add_up(values, k)``: the sum of ``values[k : k + size]``, a power of two, in a tree."""
+    """Return ``add_up(values, k)``, which sums ``values[k : k + size]``, a power of two, in a tree."""
     half: Any = tree_sum(size // 2) if size > 1 else None
     HALF = size // 2
 
@@ -150,8 +150,8 @@ def tree_sum(size: int) -> Any:
 
 
 @cache
-def rounding(dtype: str) -> Any:
-    """``round_off(v)``: a number as the dtype stores it, in the type that it is computed in."""
+def round_function(dtype: str) -> Any:
+    """Return ``round_off(v)``, which rounds a number to the dtype, and returns it in the accumulator type."""
     low, _, pack, _, _ = machine.packed_functions(dtype)
     HALF = is_packed(dtype, 2)
 
@@ -164,7 +164,7 @@ def rounding(dtype: str) -> Any:
 
 @cuda.jit(device=True, inline="always")
 def add_exactly(total, x):
-    """A running sum and x. It is (what it is, what that rounded off), after Knuth (TAOCP 2, 4.2.2); of integers, 0."""
+    """Return the running sum (total, rounding errors) plus x, after Knuth (TAOCP 2, 4.2.2). Integers have no errors."""
     rounded, lost = total
     new = rounded + x
     back = new - rounded
@@ -173,15 +173,15 @@ def add_exactly(total, x):
 
 @cuda.jit(device=True, inline="always")
 def whole(total):
-    """A running sum with what it rounded off, which is NaN where the sum is infinite."""
+    """Return a running sum plus its rounding errors, or only the sum if these are NaN, as for an infinite sum."""
     rounded, lost = total
     return rounded + lost if lost == lost else rounded
 
 
 @cache
 def lane_sum(dtype: str, tiling: Tiling) -> Any:
-    """``sum_over_lanes(total, scratch)``: of a running sum in each lane, over the lanes of each row; every lane gets
-    it. ``scratch`` may be that of an earlier sum."""
+    """Return ``sum_over_lanes(total, scratch)``, which adds up the running sums of each row's lanes. Every lane gets
+    the result. ``scratch`` may be that of an earlier sum."""
     _, _, block_sum = block_reduce(tiling, number(dtype, 0))
 
     @cuda.jit(device=True, inline="always")
@@ -194,8 +194,7 @@ def lane_sum(dtype: str, tiling: Tiling) -> Any:
 
 @cache
 def lane_means(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
-    """``mean(total, n, scratch)``: as ``lane_sum``, over n elements; ``inverse_root(...)``: 1 over the root of that and
-    eps."""
+    """Return ``mean(total, n, scratch)``, ``lane_sum`` over n, and ``inverse_root(...)``, 1 / sqrt(mean + eps)."""
     kind, ONE, EPS, sum_over_lanes = WIDE[dtype], number(dtype, 1), number(dtype, eps), lane_sum(dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
@@ -211,8 +210,8 @@ def lane_means(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
 
 @cache
 def tile_sums(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
-    """``add_tile(total, words)``: a running sum and a tree of what a lane has read at once.
-    ``add_products(total, a, b)``: the same of products of a lane's numbers."""
+    """Return ``add_tile(total, words)``, which adds a lane's elements of a tile, summed in a tree, to a running sum,
+    and ``add_products(total, a, b)``, which adds products of a lane's numbers likewise."""
     kind, SIZE, add_up = WIDE[out_dtype], tiling.size, tree_sum(tiling.size)
     _, value, _ = row_values(dtype, tiling)
 
@@ -235,11 +234,9 @@ def tile_sums(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
 
 @cache
 def lane_scan(dtype: str, tiling: Tiling) -> Any:
-    """``scan(lane, r, own, sums, k)``: of a number in each lane, the sum over a row's lanes before, and over all.
-
-    A butterfly within a warp, and warps in order. ``sums`` is shared memory, of which ``tiling.scratch`` elements are
-    used, from k on. Those may be written again once threads have met another time.
-    """
+    """Return ``scan(lane, r, own, sums, k)``: from a number per lane, (sum over a row's earlier lanes, sum over all).
+    Lanes of a warp use a butterfly, and warps are added in order. ``sums`` is shared memory, of which
+    ``tiling.scratch`` elements from k on are used. They may be overwritten after one more barrier."""
     ZERO, ROWS, APART = number(dtype, 0), tiling.rows, tiling.rows if tiling.across else 1
     NEAR = min(tiling.lanes, WARP // APART)  # lanes of a row that share a warp
     LEVELS, WARPS = NEAR.bit_length() - 1, tiling.lanes // NEAR

@@ -1,7 +1,7 @@
-"""From a kernel written in Numba to a launch on torch's stream: planned and compiled once, packed at bind.
+"""Launches of kernels written in Numba, on torch's stream. They are planned, compiled and packed once, at bind.
 
-Numba's own way, ``kernel[grid, block, stream](tensors)``, asks each tensor for its array interface at every call; here
-a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`. bench/test_submit.py measures both.
+Numba's own ``kernel[grid, block, stream](tensors)`` asks each tensor for its array interface at every call. Here a
+launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`. bench/test_submit.py measures both.
 Under a recording (:mod:`kernelzoo.launch`) nothing runs.
 """
 
@@ -24,10 +24,10 @@ from kernelzoo.launch import Bind, Launch, Recording, Step, recording
 from kernelzoo.layout import cdiv
 
 __all__ = ["BindView", "Source", "Tiling", "View", "kernel", "over_rows", "planned"]
-"""What every form's file begins with."""
+"""Names that every form's file imports."""
 
 _STATIC = 2048
-"""Bytes of shared memory that a kernel may declare itself, which dynamic shared memory leaves to it."""
+"""Bytes of shared memory that a kernel may declare statically, which are not available as dynamic shared memory."""
 
 
 def has_clusters(device: Device) -> bool:
@@ -36,7 +36,7 @@ def has_clusters(device: Device) -> bool:
 
 
 def shared_bytes(device: Device) -> int:
-    """Dynamic shared memory that a block can have beside what its kernel declares."""
+    """Return the bytes of dynamic shared memory that a block can have beside what its kernel declares."""
     return device.shared_per_block - _STATIC
 
 
@@ -44,19 +44,19 @@ def shared_bytes(device: Device) -> int:
 
 T = TypeVar("T")
 BindView = Callable[..., Launch]
-"""Takes the canonical tensors, of the looks it was made for, and returns a launch."""
+"""A function of canonical tensors, of the layout that it was made for, which returns a launch."""
 Plan = Callable[..., BindView]
-"""All that a form decides by the view of a problem, its part of the launch table if any, and scalars by name."""
+"""A form's decisions, from the view of a problem, its part of the launch table if any, and scalars by name."""
 KernelOf = Callable[[str, Tiling], Source]
 
 
 def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
-    """The bind of a form whose plan is the decorated function: made once for all problems that look the same."""
+    """Make a form's bind from the decorated plan, which is called once for all problems of one layout."""
 
     def decorate(plan: Plan) -> Bind:
         @wraps(plan)
         def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
-            return settled(plan, table, *tensors, **scalars)(*tensors)
+            return decide_once(plan, table, *tensors, **scalars)(*tensors)
 
         return bind
 
@@ -64,21 +64,20 @@ def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
 
 
 def by_view(table: type[Any] | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """The choice among forms that the decorated function makes by the view of a problem, and its launch table if any:
-    once for all problems that look the same."""
+    """Make a chooser from the decorated function of a view, and a launch table if any. It is called once per layout."""
 
     def decorate(decide: Callable[..., str]) -> Callable[..., str]:
         @wraps(decide)
         def choose(*tensors: torch.Tensor, **scalars: Any) -> str:
-            return settled(decide, table, *tensors)
+            return decide_once(decide, table, *tensors)
 
         return choose
 
     return decorate
 
 
-def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.Tensor, **scalars: Any) -> T:
-    """What is decided by the view of canonical tensors, the launch table and scalars, once for all that look alike."""
+def decide_once(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.Tensor, **scalars: Any) -> T:
+    """Return ``decide``'s decision for tensors, launch table and scalars, made once for all problems of one layout."""
     *inputs, out = tensors
     device = devices.of(out)
     index = device.index
@@ -88,20 +87,20 @@ def settled(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.T
     layout = [(tensor.stride(), tensor.data_ptr() % 16) for tensor in tensors]
     dtypes = inputs[0].dtype, out.dtype
     key = decide, numbers, index, dtypes, is_batch_invariant(), inputs[0].shape, *layout, *scalars.items()
-    found: T | None = _settled.get(key)
+    found: T | None = _decisions.get(key)
     if found is None:
         with compiling, attached(index):
-            found = _settled.get(key)
+            found = _decisions.get(key)
             if found is None:
-                if len(_settled) >= SETTLED:
-                    _settled.clear()
-                found = _settled[key] = decide(view(device, *inputs, out=out), *numbers, **scalars)
+                if len(_decisions) >= MOST_DECISIONS:
+                    _decisions.clear()
+                found = _decisions[key] = decide(view(device, *inputs, out=out), *numbers, **scalars)
     return found
 
 
-SETTLED = 4096
-"""Kept at most; some hundred bytes each."""
-_settled: dict[tuple[object, ...], Any] = {}
+MOST_DECISIONS = 4096
+"""The most decisions that are kept, of some hundred bytes each."""
+_decisions: dict[tuple[object, ...], Any] = {}
 
 
 # --- Kernels --------------------------------------------------------------------------------------------------------
@@ -109,27 +108,27 @@ _settled: dict[tuple[object, ...], Any] = {}
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel on a device, or in what takes its place."""
+    """A kernel on a device, or on what replaces it."""
 
     source: Source
 
     def resident(self, threads: int) -> int:
-        """Blocks of so many threads that the device can hold at once."""
+        """Return how many blocks of that many threads the device can run at once."""
         raise NotImplementedError
 
     def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
-        """What a launch of that shape, with those integers after its pointers, lacks: its tensors."""
+        """Return a launch of that shape that lacks only its tensors. The integers follow the pointers."""
         raise NotImplementedError
 
     def call(
         self, grid: int, *integers: int, threads: int = 0, shared: int = 0, cluster: int = 1, cooperative: bool = False
     ) -> BindView:
-        """A call over ``grid`` blocks that lacks only its tensors; ``threads`` per block, if not as many as it was
-        compiled for; ``shared`` bytes of dynamic shared memory; ``cooperative`` if blocks wait for each other."""
+        """Return a call over ``grid`` blocks that lacks only its tensors. ``threads``: per block, by default as
+        compiled. ``shared``: bytes of dynamic shared memory. ``cooperative``: whether blocks wait for each other."""
         return self.bound(Shape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
 
     def call_with_workspace(self, numbers: int, counters: int, *arguments: int, **how: Any) -> BindView:
-        """A call of a kernel that takes, before out, so many numbers, and so many counters, which begin at 0."""
+        """Return a call of a kernel that takes, before out, that many numbers and that many counters, set to 0."""
         call = self.call(*arguments, **how)
         *_, number, counter, _ = (getattr(torch, str(kind), None) for kind in self.source.pointees)
 
@@ -144,21 +143,21 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Loaded(Kernel):
-    """A kernel on a device that is here."""
+    """A kernel on a device that is present."""
 
     device: Device
     function: int
     """The driver's handle."""
 
     def resident(self, threads: int) -> int:
-        """The device's SMs times the kernel's occupancy."""
+        """Return the device's SMs times the kernel's occupancy."""
         return driver.blocks_at_once(self.function, threads, 0, self.device)
 
     def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
         """Tensors are passed by their address, and kept alive by the launch."""
         driver.allow(self.function, shape)
         pointers, inputs = len(self.source.pointees), self.source.inputs
-        # As words, the addresses of inputs and output come first, and then those of the workspace.
+        # The words are the addresses of inputs and output, then those of the workspace, then the integers.
         starts = (*range(inputs), *range(inputs + 1, pointers), inputs, *range(pointers, pointers + len(integers)))
 
         def bind(*tensors: torch.Tensor) -> Launch:
@@ -173,13 +172,13 @@ class Loaded(Kernel):
 
 @dataclass(frozen=True)
 class Recorded(Kernel):
-    """A kernel that is not loaded: its launches are recorded."""
+    """A kernel that is not loaded, and whose launches are recorded."""
 
     device: Device
     recording: Recording
 
     def resident(self, threads: int) -> int:
-        """By the occupancy of the compiled kernel, or one block where nothing is compiled."""
+        """Return the blocks by the compiled kernel's occupancy, or one block if nothing is compiled."""
         if not self.recording.compiles:
             return 1
         taken = inspected(self.source, capability_of(self.device))
@@ -194,7 +193,7 @@ class Recorded(Kernel):
 
 
 def prepare(source: Source, device: Device) -> Kernel:
-    """The kernel on that device, compiled on first use and kept. Safe from several threads."""
+    """Return the kernel on that device, compiled on first use and cached. Safe to call from several threads."""
     recorder = recording.get()
     if recorder is not None:
         return Recorded(source, device, recorder)
@@ -208,24 +207,24 @@ def _loaded(source: Source, device: Device) -> Loaded:
     return Loaded(source, device, driver.load(binary, name, device.index))
 
 
-def within_grid(id: str, blocks: int) -> int:
-    """That number of blocks. Raises GridTooLargeError if a launch can't have so many."""
+def check_grid(id: str, blocks: int) -> int:
+    """Return that number of blocks. Raises GridTooLargeError if a launch can't have so many."""
     if blocks > driver.MAX_GRID_X:
         raise GridTooLargeError(id, blocks, driver.MAX_GRID_X)
     return blocks
 
 
 SPREAD_BLOCKS = 4
-"""On an SM: a thread takes several rows only where there are as many blocks all the same."""
+"""Blocks per SM that must remain if a thread takes several rows."""
 
 
 def over_rows(
     id: str, kernel: KernelOf, tiling: Tiling | None, v: View, spread: bool = False, resident: bool = False
 ) -> BindView:
-    """A call of a kernel of that tiling, with as many blocks as it takes to cover the rows.
+    """Return a call of a kernel of that tiling, with as many blocks as cover the rows.
 
-    With ``spread``, fewer rows to a thread where those make too few blocks; with ``resident``, no more blocks than the
-    device holds at once. Raises UnsupportedProblemError if there is no tiling.
+    ``spread``: a thread takes fewer rows if there would be too few blocks. ``resident``: there are no more blocks than
+    the device runs at once. Raises UnsupportedProblemError if there is no tiling.
     """
     if tiling is None:
         raise UnsupportedProblemError(id, f"rows of {v.n} elements are more than registers hold")
@@ -235,4 +234,4 @@ def over_rows(
     grid = cdiv(v.total, tiling.rows * tiling.stack)
     if resident:
         grid = min(grid, loaded.resident(threads))
-    return loaded.call(within_grid(id, grid), *v.offsets, threads=threads)
+    return loaded.call(check_grid(id, grid), *v.offsets, threads=threads)

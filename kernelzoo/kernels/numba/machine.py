@@ -1,4 +1,4 @@
-"""What Numba's language has no word for, as intrinsics: 16-byte vectors, half precision, NaN-keeping minima, atomics.
+"""Intrinsics for what Numba lacks: 16-byte vectors, half precision, minima that keep NaN, and atomics.
 
 Each is a few instructions of the GPU. Pointers are raw addresses (``CPointer``), offsets count elements in 64 bits.
 
@@ -22,11 +22,11 @@ F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
 LETTERS = {I16: "h", I32: "r", I64: "l", F32: "f", F64: "d"}
 """The constraint of inline PTX for a register of each type."""
 SUFFIXES = {I32: "b32", I64: "b64", F32: "f32", F64: "f64"}
-"""The type of a PTX instruction that moves it."""
+"""The suffix of PTX instructions that move each type."""
 
 
-def made_of(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
-    """An intrinsic: ``typed`` gives its signature for Numba's types, ``build(builder, ...)`` its LLVM IR.
+def intrinsic_of(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
+    """Return an intrinsic. ``typed`` returns its signature for Numba's types, ``build(builder, ...)`` its LLVM IR.
 
     An array is passed to ``build`` as a pointer to its first element.
     """
@@ -53,9 +53,9 @@ def made_of(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
 def asm(
     builder: Any, result: Any, code: str, *operands: Any, effect: bool = False, memory: bool = False, tied: int = 0
 ) -> Any:
-    """One piece of inline PTX that returns ``result``, one or several registers, or None.
+    """Emit inline PTX that returns ``result``, one or several registers, or None.
 
-    ``effect``: it does more than return. ``memory``: it orders other accesses, too. The last ``tied`` operands share
+    ``effect``: it does more than return. ``memory``: it also orders other accesses. The last ``tied`` operands share
     the registers of the results.
     """
     results = [] if result is None else getattr(result, "elements", [result])
@@ -68,7 +68,7 @@ def asm(
 
 
 def shared_address(builder: Any, array: Any, i: Any) -> Any:
-    """The address of ``array[i]`` in the block's shared memory."""
+    """Return the address of ``array[i]`` in the block's shared memory."""
     element = builder.gep(array, [i])
     return builder.ptrtoint(builder.addrspacecast(element, element.type.pointee.as_pointer(3)), I32)
 
@@ -86,7 +86,7 @@ def _registers(builder: Any, row: Any, k: Any, count: int) -> list[Any]:
 
 
 def _widen(builder: Any, bits: Any, dtype: str) -> Any:
-    """One element as stored, an integer of its size, as the type it is computed in."""
+    """Return a stored element, an integer of its size, in its accumulator type."""
     if dtype == "bfloat16":
         return builder.bitcast(builder.shl(builder.zext(bits, I32), I32(16)), F32)
     if dtype == "float16":
@@ -99,7 +99,7 @@ def _widen(builder: Any, bits: Any, dtype: str) -> Any:
 
 
 def _narrow(builder: Any, value: Any, dtype: str) -> Any:
-    """The inverse of widen, rounding to nearest even."""
+    """Return a number as a stored element: the inverse of ``_widen``, rounded to nearest even."""
     if dtype in ("float16", "bfloat16"):
         return asm(builder, I16, f"cvt.rn.{'f16' if dtype == 'float16' else 'bf16'}.f32 $0, $1;", value)
     stored = ir.IntType(STORAGE[dtype].bitwidth)
@@ -113,7 +113,7 @@ def _narrow(builder: Any, value: Any, dtype: str) -> Any:
 
 @cache
 def element_functions(dtype: str) -> tuple[Any, Any]:
-    """``load(pointer, i)`` and ``store(pointer, i, value)`` of one element."""
+    """Return ``load(pointer, i)`` and ``store(pointer, i, value)`` of one element."""
     bits, wide = ir.IntType(STORAGE[dtype].bitwidth), WIDE[dtype]
 
     def load(builder: Any, pointer: Any, i: Any) -> Any:
@@ -123,13 +123,13 @@ def element_functions(dtype: str) -> tuple[Any, Any]:
         builder.store(_narrow(builder, value, dtype), _at(builder, pointer, i, bits))
 
     loads, stores = lambda p, i: wide(p, types.int64), lambda p, i, value: types.void(p, types.int64, wide)
-    return made_of(loads, load), made_of(stores, store)
+    return intrinsic_of(loads, load), intrinsic_of(stores, store)
 
 
 @cache
 def guarded_load(dtype: str) -> Any:
-    """``load_if(pointer, i, inside, otherwise)``: one element, or else ``otherwise``. Without a branch: in one, a
-    thread would wait for the element at once, and not where it is used."""
+    """Return ``load_if(pointer, i, inside, otherwise)``: element i if ``inside``, else ``otherwise``. It has no branch:
+    in one, a thread would wait for the element at once, and not where it is used."""
     width, wide = STORAGE[dtype].bitwidth, WIDE[dtype]
     register = ir.IntType(max(width, 16))
     code = f"{{ .reg .pred inside; setp.ne.b32 inside, $2, 0; @inside ld.global.b{width} $0, [$1]; }}"
@@ -141,16 +141,16 @@ def guarded_load(dtype: str) -> Any:
             bits = builder.trunc(bits, ir.IntType(width))
         return builder.select(inside, _widen(builder, bits, dtype), otherwise)
 
-    return made_of(lambda p, i, inside, otherwise: wide(p, types.int64, types.boolean, wide), load_if)
+    return intrinsic_of(lambda p, i, inside, otherwise: wide(p, types.int64, types.boolean, wide), load_if)
 
 
 @cache
 def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tuple[Any, Any]:
-    """``load_vector(pointer, i, row, k, inside)`` and ``store_vector(...)``: ``width`` elements in one instruction,
-    between memory at i, aligned to the vector's size, and the registers from ``row[k]`` on; nothing if not ``inside``.
+    """Return ``load_vector(pointer, i, row, k, inside)`` and ``store_vector(...)``. They move ``width`` elements in one
+    instruction between memory at i, aligned to the vector's size, and registers from ``row[k]`` on, if ``inside``.
 
-    Packed halves (:func:`is_packed`) are words, two elements each; anything else is one element each, widened. Whole
-    vectors of 16 bytes are read past the L1 cache, and written to be the first to leave the L2 cache; or with
+    Packed halves (:func:`is_packed`) are words of two elements. Others are widened, one element per word. Whole vectors
+    of 16 bytes bypass the L1 cache when read, and are the first to leave the L2 cache when written. With
     ``keep_in_l2``, what is read stays there longer than what is written, which then leaves for memory steadily.
     """
     bits, packed = STORAGE[dtype].bitwidth, is_packed(dtype, width)
@@ -194,11 +194,11 @@ def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tup
     def typed(p: Any, i: Any, row: Any, k: Any, inside: Any) -> Any:
         return types.void(p, types.int64, row, types.int64, types.boolean)
 
-    return made_of(typed, load_vector), made_of(typed, store_vector)
+    return intrinsic_of(typed, load_vector), intrinsic_of(typed, store_vector)
 
 
 def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any, keep_in_l2: bool) -> None:
-    """16 bytes from an address into registers, which keep what they hold where not ``inside``: no branch."""
+    """Load 16 bytes from an address into registers, which keep their values if not ``inside``. It has no branch."""
     kind, count = targets[0].type.pointee, len(targets)
     names = ", ".join(f"${j}" for j in range(count))
     how, policy, hint = "L1::no_allocate", "", ""
@@ -228,9 +228,9 @@ def _store_whole(builder: Any, address: Any, values: list[Any], inside: Any, kee
 
 @cache
 def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
-    """``copy_vector(pointer, i, shared, j)`` starts to copy 16 bytes from global memory, as they are; ``wait_copies()``
-    waits for all that this thread started. ``load_shared(shared, j, row, k)`` is 16 bytes from element j on, to
-    registers from ``row[k]`` on; ``store_shared(shared, j, value)`` is one element."""
+    """Return four functions. ``copy_vector(pointer, i, shared, j)`` starts to copy 16 bytes from global memory.
+    ``wait_copies()`` waits for all copies of this thread. ``load_shared(shared, j, row, k)`` loads 16 bytes from
+    element j on to registers from ``row[k]`` on. ``store_shared(shared, j, value)`` stores one element."""
     bits, wide = ir.IntType(STORAGE[dtype].bitwidth), WIDE[dtype]
 
     def copy_vector(builder: Any, pointer: Any, i: Any, shared: Any, j: Any) -> None:
@@ -250,10 +250,10 @@ def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
         builder.store(_narrow(builder, value, dtype), _at(builder, shared, j, bits))
 
     return (
-        made_of(lambda p, i, shared, j: types.void(p, types.int64, shared, types.int64), copy_vector),
-        made_of(lambda: types.void(), lambda builder: asm(builder, None, "cp.async.wait_all;", memory=True)),
-        made_of(lambda shared, j, row, k: types.void(shared, types.int64, row, types.int64), load_shared),
-        made_of(lambda shared, j, value: types.void(shared, types.int64, wide), store_shared),
+        intrinsic_of(lambda p, i, shared, j: types.void(p, types.int64, shared, types.int64), copy_vector),
+        intrinsic_of(lambda: types.void(), lambda builder: asm(builder, None, "cp.async.wait_all;", memory=True)),
+        intrinsic_of(lambda shared, j, row, k: types.void(shared, types.int64, row, types.int64), load_shared),
+        intrinsic_of(lambda shared, j, value: types.void(shared, types.int64, wide), store_shared),
     )
 
 
@@ -262,11 +262,11 @@ def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
 
 @cache
 def packed_functions(dtype: str, *, nan_stays: bool = False) -> tuple[Any, Any, Any, Any, Any]:
-    """``low(word)``, ``high(word)``, ``pack(low, high)``, ``packed_max(a, b)``, ``packed_min(a, b)``: two halves in 32
-    bits.
+    """Return ``low(word)``, ``high(word)``, ``pack(low, high)``, ``packed_max(a, b)``, ``packed_min(a, b)`` of packed
+    halves.
 
-    ``low`` and ``high`` widen to float32, ``pack`` rounds to nearest even; the maximum drops a NaN unless
-    ``nan_stays``, the minimum keeps it.
+    ``low`` and ``high`` widen to float32, and ``pack`` rounds to nearest even. The maximum drops a NaN unless
+    ``nan_stays``, and the minimum keeps it.
     """
     kind = "f16x2" if dtype == "float16" else "bf16x2"
 
@@ -279,32 +279,34 @@ def packed_functions(dtype: str, *, nan_stays: bool = False) -> tuple[Any, Any, 
     def of_both(instruction: str) -> Any:
         code = f"{instruction}.{kind} $0, $1, $2;"
         typed = types.uint32(types.uint32, types.uint32)
-        return made_of(lambda a, b: typed, lambda builder, a, b: asm(builder, I32, code, a, b))
+        return intrinsic_of(lambda a, b: typed, lambda builder, a, b: asm(builder, I32, code, a, b))
 
     half, word = types.float32(types.uint32), types.uint32(types.float32, types.float32)
     pack = f"cvt.rn.{kind}.f32 $0, $1, $2;"
     return (
-        made_of(lambda word: half, low),
-        made_of(lambda word: half, high),
-        made_of(lambda low, high: word, lambda builder, low, high: asm(builder, I32, pack, high, low)),
+        intrinsic_of(lambda word: half, low),
+        intrinsic_of(lambda word: half, high),
+        intrinsic_of(lambda low, high: word, lambda builder, low, high: asm(builder, I32, pack, high, low)),
         of_both("max.NaN" if nan_stays else "max"),
         of_both("min.NaN"),
     )
 
 
-opaque = made_of(
+opaque = intrinsic_of(
     lambda value: value(value), lambda builder, value: asm(builder, value.type, "", value, effect=True, tied=1)
 )
-"""The same value, as if it were new: the compiler, left to itself, would keep widened values from one pass over packed
-halves to the next, and run out of registers; and it would divide anew for each element that gets a quotient."""
+"""Return the same value, hidden from the compiler. Else it would keep widened values from one pass over packed halves
+to the next, and run out of registers. It would also divide anew for each element that gets a quotient."""
 
-maximum = made_of(
+maximum = intrinsic_of(
     lambda a, b: a(a, a), lambda builder, a, b: asm(builder, a.type, f"max.{SUFFIXES[a.type]} $0, $1, $2;", a, b)
 )
-"""The larger of two floats; a NaN is dropped, as softmax may: it comes back through the exponential."""
+"""The larger of two floats. A NaN is dropped, as softmax may: it comes back through the exponential."""
 
-nan_maximum = made_of(lambda a, b: a(a, a), lambda builder, a, b: asm(builder, F32, "max.NaN.f32 $0, $1, $2;", a, b))
-"""The larger of two floats of 32 bits, NaN if one of them is."""
+nan_maximum = intrinsic_of(
+    lambda a, b: a(a, a), lambda builder, a, b: asm(builder, F32, "max.NaN.f32 $0, $1, $2;", a, b)
+)
+"""The larger of two float32 numbers, or NaN if one of them is."""
 
 
 def _minimum(builder: Any, a: Any, b: Any) -> Any:
@@ -316,8 +318,8 @@ def _minimum(builder: Any, a: Any, b: Any) -> Any:
     return builder.select(builder.icmp_signed("<", b, a), b, a)
 
 
-minimum = made_of(lambda a, b: a(a, a), _minimum)
-"""The smaller of two numbers, NaN if one of them is."""
+minimum = intrinsic_of(lambda a, b: a(a, a), _minimum)
+"""The smaller of two numbers, or NaN if one of them is."""
 
 
 def _exponential(builder: Any, x: Any) -> Any:
@@ -326,9 +328,9 @@ def _exponential(builder: Any, x: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(F64, [F64]), "__nv_exp"), [x])
 
 
-exponential = made_of(lambda x: x(x), _exponential)
-"""e^x. In float32 as 2^(x log2 e) by the hardware's approximation, two units in the last place, subnormals flushed; in
-float64 by libdevice. NaN stays NaN, -inf gives 0. Numba's fastmath would assume that neither occurs."""
+exponential = intrinsic_of(lambda x: x(x), _exponential)
+"""e^x. In float32 it is 2^(x log2 e) by the hardware's approximation, to two units in the last place, with subnormals
+flushed. In float64 it is libdevice's. NaN stays NaN, -inf gives 0. Numba's fastmath would exclude both."""
 
 
 # --- Numbers and counters that blocks share --------------------------------------------------------------------------
@@ -351,12 +353,12 @@ def _atomic_min(builder: Any, pointer: Any, i: Any, value: Any) -> None:
             asm(builder, None, unsigned, address, key)
 
 
-atomic_min = made_of(lambda pointer, i, value: types.void(pointer, types.int64, value), _atomic_min)
-"""``atomic_min(pointer, i, value)``: lower ``pointer[i]``, a 32- or 64-bit number, to ``value``, NaN winning.
+atomic_min = intrinsic_of(lambda pointer, i, value: types.void(pointer, types.int64, value), _atomic_min)
+"""``atomic_min(pointer, i, value)``: lower ``pointer[i]``, a 32- or 64-bit number, to ``value``. NaN is the lowest.
 
-Floats go by their bits: read as signed integers, non-negative ones stand in their own order and above all negative
-ones; read as unsigned, negative ones stand in reverse order and above all others. So a non-negative value is a signed
-minimum, a negative one an unsigned maximum, and a NaN is all ones, the greatest of those.
+Floats are compared by their bits. As signed integers, non-negative ones are in order and above all negative ones. As
+unsigned integers, negative ones are in reverse order and above all others. So a non-negative value takes a signed
+minimum, and a negative one an unsigned maximum. A NaN is all ones, the greatest of those.
 """
 
 
@@ -367,19 +369,19 @@ def _arrive(builder: Any, counters: Any, i: Any, last: Any) -> Any:
     )
 
 
-arrive = made_of(lambda counters, i, last: types.int64(counters, types.int64, types.int64), _arrive)
-"""``arrive(counters, i, last)``: count one more arrival and return how many came before; after ``last`` it starts again
-at 0. What this thread wrote before is seen by whoever arrives later (acquire and release, device-wide)."""
+arrive = intrinsic_of(lambda counters, i, last: types.int64(counters, types.int64, types.int64), _arrive)
+"""``arrive(counters, i, last)``: count one more arrival and return how many came before. After ``last`` the count
+restarts at 0. What this thread wrote before is visible to later arrivals (acquire and release, device-wide)."""
 
 
-def _of_counter(code: str) -> Any:
-    return made_of(
+def _counter_function(code: str) -> Any:
+    return intrinsic_of(
         lambda counters, i: types.int64(counters, types.int64),
         lambda builder, counters, i: asm(builder, I64, code, _address(builder, counters, i), memory=True),
     )
 
 
-count_up = _of_counter("atom.acq_rel.gpu.global.add.u64 $0, [$1], 1;")
-"""``count_up(counters, i)``: count an arrival at 64 bits and return how many came before it, ever; so ordered, too."""
-load_counter = _of_counter("ld.acquire.gpu.global.u64 $0, [$1];")
-"""``load_counter(counters, i)``: as it is now; what was written before those arrivals may be read after it."""
+count_up = _counter_function("atom.acq_rel.gpu.global.add.u64 $0, [$1], 1;")
+"""``count_up(counters, i)``: count an arrival in 64 bits, and return how many came before. Ordered as ``arrive`` is."""
+load_counter = _counter_function("ld.acquire.gpu.global.u64 $0, [$1];")
+"""``load_counter(counters, i)``: return the count. What was written before those arrivals may be read afterwards."""

@@ -1,4 +1,4 @@
-"""Sums over all rows: each group of lanes leaves its own, and a second launch adds these up."""
+"""Sums over all rows: each group of lanes stores its own, and a second launch adds these up."""
 
 from functools import cache
 from typing import Any
@@ -9,7 +9,7 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.dtypes import WIDE, computed_in, number
+from kernelzoo.kernels.numba.dtypes import WIDE, number, torch_acc_dtype
 from kernelzoo.kernels.numba.lanes import THREADS, lanes_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, KernelOf, Tiling, View, prepare
 from kernelzoo.kernels.numba.row import access, thread_mapping
@@ -18,15 +18,16 @@ from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv, power_of_two
 
 SM_THREADS, MOST_LANES = 1024, 512
-"""Of blocks that take rows in turn, on an SM; and to a row."""
+"""Threads per SM of blocks that take rows in turn, and the most lanes per row."""
 BYTES_HELD, SUMS_HELD, MOST_SUMS = 64, 32, 2**26
-"""What a thread holds of each input at most; its registers that hold sums; and sums of all groups in memory."""
+"""The most bytes of each input in a thread's registers, sums in its registers, and sums of all groups in memory."""
 COLUMNS = Tiling(THREADS // WARP, WARP, 1, 1, across=True)
-"""A warp of neighbouring sums to a block."""
+"""The tiling of the second launch: a block adds up a warp of neighbouring sums."""
 
 
 def turns_tiling(v: View, sums: int) -> Tiling:
-    """Registers hold a row along memory, and so many sums for each of its elements; else element by element."""
+    """Return a tiling that keeps a contiguous row, and that many sums per element, in registers; else single
+    elements."""
     tiles = power_of_two(cdiv(v.n, MOST_LANES * v.pack))
     held, size = tiles * v.pack * v.itemsize <= BYTES_HELD, tiles * v.pack * cdiv(v.itemsize, 4)
     if v.pack > 1 and held and sums * size <= SUMS_HELD:
@@ -37,8 +38,8 @@ def turns_tiling(v: View, sums: int) -> Tiling:
 
 @cache
 def rows_in_turn(tiling: Tiling) -> Any:
-    """``find(rows)``: this thread's lane, how many its row has, which group of lanes it is in, and the rows that this
-    takes: as many as every other, so that all threads of a block go along; the last may be none."""
+    """Return ``find(rows)``: (this thread's lane, lanes of its row, its group of lanes, the rows that the group takes).
+    All groups of a block take equally many rows, so that threads stay together. The last row may not exist."""
     mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
@@ -52,12 +53,11 @@ def rows_in_turn(tiling: Tiling) -> Any:
 
 @cache
 def sums_over_rows(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, Any]:
-    """``begin``, ``add``, ``leave``: ``count`` sums, of terms of each row that a group of lanes takes in turn.
+    """Return ``begin``, ``add`` and ``flush`` of ``count`` sums over the rows that a group of lanes takes in turn.
 
-    Sums are in registers if the tiling holds rows, else in memory.
-    ``places, sums = begin(partials, mine, lane, lanes, n)`` makes them 0, and ``leave(partials, places, lane, lanes, n,
-    sums)`` writes what is held. ``add(partials, places, k, n, sums, j, terms)`` adds those of a lane's j-th element, k
-    in its row of n.
+    Sums are in registers if the tiling keeps rows there, else in memory. ``places, sums = begin(partials, mine, lane,
+    lanes, n)`` sets them to 0. ``add(partials, places, k, n, sums, j, terms)`` adds terms of a lane's j-th element,
+    element k of its row of n. ``flush(partials, places, lane, lanes, n, sums)`` writes the sums in registers to memory.
     """
     kind, ZERO, SIZE, HELD, COUNT, ROWS = WIDE[dtype], number(dtype, 0), tiling.size, tiling.held, count, tiling.rows
     ALL = count * tiling.size
@@ -87,20 +87,20 @@ def sums_over_rows(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, An
                 store(partials, place, load(partials, place) + terms[i])
 
     @cuda.jit(device=True, inline="always")
-    def leave(partials, places, lane, lanes, n, sums):
+    def flush(partials, places, lane, lanes, n, sums):
         first, apart = places
         for i in range(COUNT if HELD else 0):
             store_tile(partials, first + i * apart, 1, lane, lanes, 0, n, sums, i * SIZE)
 
-    return begin, add, leave
+    return begin, add, flush
 
 
 @cache
 def three_loads(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
-    """``read(x, grad, weight, at, start, n, words, grads, weights)``: a lane's elements of a tile of all three, as
-    ``row_values`` loads them; and the same once more, which does nothing where the tiling holds rows.
+    """Return ``read(x, grad, weight, at, start, n, words, grads, weights)`` twice: it loads a lane's elements of a tile
+    as ``row_values`` does. The second one does nothing if the tiling keeps rows in registers.
 
-    ``at``: where the rows of x and grad begin, each followed by its step; the weight's step; the lane, and the lanes.
+    ``at``: the offsets of the rows of x and grad, each followed by its step; the weight's step; lane; lanes.
     """
     (load, _, _), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
 
@@ -112,30 +112,30 @@ def three_loads(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
         load_weight(weight, 0, weight_step, lane, lanes, start, n, weights)
 
     @cuda.jit(device=True, inline="always")
-    def nothing(x, grad, weight, at, start, n, words, grads, weights):
+    def skip_read(x, grad, weight, at, start, n, words, grads, weights):
         pass
 
-    return read, nothing if tiling.held else read
+    return read, skip_read if tiling.held else read
 
 
-def by_turns(kernel: KernelOf, v: View, sums: int = 1) -> BindView:
-    """A call of a kernel whose blocks take rows in turn, and of those that add up what each block leaves.
+def call_in_turns(kernel: KernelOf, v: View, sums: int = 1) -> BindView:
+    """Return a call of a kernel whose blocks take rows in turn, and of kernels that add up each block's sums.
 
-    The last ``sums`` outputs, of one axis, are sums over all rows. In their place the kernel takes partials.
+    The last ``sums`` outputs, of one axis, are sums over all rows. The kernel takes partial sums in their place.
     """
     tiling = turns_tiling(v, sums)
     blocks = min(cdiv(v.total, tiling.rows), v.device.multiprocessors * SM_THREADS // tiling.threads)
-    blocks = max(1, min(blocks, MOST_SUMS // max(1, tiling.rows * v.n)))  # which leave zeros of no rows
+    blocks = max(1, min(blocks, MOST_SUMS // max(1, tiling.rows * v.n)))  # one block stores zeros if there are no rows
     count = blocks * tiling.rows
     first = prepare(kernel(v.dtype, tiling), v.device).call(blocks, *v.offsets)
     steps = [*(other.n for other in v.companions), v.out_n][-sums:]
     finish = prepare(sum_kernel(str(WIDE[v.dtype]), COLUMNS, v.dtype), v.device)
-    # Of column k of the partials, whose rows are n apart, into element k of the output.
+    # Column k of the partials, whose rows are n apart, is summed to element k of the output.
     adding = [finish.call(cdiv(v.n, WARP), v.n, 1, count, 1, v.n, 0, step, 0, 0, 0) for step in steps]
 
     def bind(*tensors: torch.Tensor) -> Launch:
         outs = tensors[-sums:]
-        partials = torch.empty((sums, count * v.n), dtype=computed_in(v.dtype), device=outs[0].device)
+        partials = torch.empty((sums, count * v.n), dtype=torch_acc_dtype(v.dtype), device=outs[0].device)
         added = (add(part, out) for add, part, out in zip(adding, partials, outs, strict=True))
         return sequence(first(*tensors[:-sums], partials), *added)
 

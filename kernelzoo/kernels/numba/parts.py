@@ -1,4 +1,4 @@
-"""Several blocks to a row: a first launch leaves numbers of each part, and a second takes a row's together."""
+"""Several blocks per row: a first launch stores numbers of each part, and a second combines those of a row."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,39 +11,39 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.lanes import packs_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, prepare, within_grid
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, check_grid, prepare
 from kernelzoo.kernels.numba.row import thread_mapping
 from kernelzoo.kernels.shared.long_rows import parts_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv
 
 LINE = 128
-"""Elements: parts begin on a line of the cache whatever the dtype."""
+"""Elements: parts begin on a cache line in every dtype."""
 
-TOGETHER = Tiling(WARP, 4, 4, 1)
-"""A warp to the numbers of a row."""
+MERGE_TILING = Tiling(WARP, 4, 4, 1)
+"""The tiling of the second launch: a warp per row."""
 
 
 class Cut(NamedTuple):
     """How rows are cut into parts."""
 
     tiling: Tiling
-    """Of a part, by a block."""
+    """The tiling of a block's part."""
     parts: int
     span: int
-    """Elements of a part; the last has what is left."""
+    """Elements of a part. The last part has the rest."""
 
 
 def cut(v: View, tiling_of: Callable[[View], Tiling] = packs_tiling) -> Cut:
-    """As many parts as fill the device, tiled as rows of their own would be."""
+    """Return as many parts as fill the device, tiled as rows of their own would be."""
     span = cdiv(max(1, v.n), parts_of(v, v.device) * LINE) * LINE
     return Cut(tiling_of(replace(v, n=span)), cdiv(max(1, v.n), span), span)
 
 
 @cache
 def own_part(tiling: Tiling) -> Any:
-    """``find(rows, n, parts, span)``: this thread's lane, how many its row has, the row, the part, where that begins
-    and ends: before it begins, where the row isn't there."""
+    """Return ``find(rows, n, parts, span)``: (this thread's lane, lanes of its row, the row, the part, its start, its
+    end). The end is 0 if the row doesn't exist."""
     mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
@@ -57,16 +57,16 @@ def own_part(tiling: Tiling) -> Any:
     return find
 
 
-def in_parts(
+def parts_call(
     id: str, cut: Cut, first: Source, second: Source, v: View, *, each: int = 1, again: bool = False
 ) -> BindView:
-    """A call of two kernels, one after the other. Both take the inputs, the first one x alone; numbers, ``each``
-    to a part; and out. The first has a block to a part, the second ``TOGETHER``, or with ``again`` as many blocks."""
-    blocks = within_grid(id, cdiv(v.total, cut.tiling.rows) * cut.parts)
+    """Return a call of two kernels in sequence. Both take the inputs (the first only x), ``each`` numbers per part, and
+    out. The first has a block per part. The second has ``MERGE_TILING``, or with ``again`` as many blocks."""
+    blocks = check_grid(id, cdiv(v.total, cut.tiling.rows) * cut.parts)
     threads = cut.tiling.lanes_for(cut.span) * cut.tiling.rows
     leave = prepare(first, v.device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)
     if not again:
-        blocks, threads = within_grid(id, cdiv(v.total, TOGETHER.rows)), TOGETHER.threads
+        blocks, threads = check_grid(id, cdiv(v.total, MERGE_TILING.rows)), MERGE_TILING.threads
     meet = prepare(second, v.device).call(blocks, *v.offsets, *cut[1:], threads=threads)
     kind = getattr(torch, str(first.pointees[1]))
 

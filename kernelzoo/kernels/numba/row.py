@@ -1,7 +1,7 @@
-"""A thread's share of rows in and out of registers, and how threads agree on one value.
+"""Loads and stores of a thread's share of rows in registers, and reductions over threads.
 
-A row that begins or ends off a 16-byte boundary is read in whole aligned vectors all the same; the few elements before
-the first and after the last, its *edges*, are one more scalar of the first ``2 * vec`` lanes.
+A row that begins or ends off a 16-byte boundary is still read in whole aligned vectors. The few elements before the
+first and after the last, its *edges*, are one more scalar of the first ``2 * vec`` lanes.
 
 Everything is unrolled at compile time: a local array whose every index is then a constant lives in registers.
 """
@@ -23,7 +23,7 @@ FAR = 2**30  # elements: more than any block reads at once
 
 @cache
 def thread_mapping(tiling: Tiling) -> Any:
-    """``mapping()``: this thread's lane, how many lanes its row has, and the row's place among those of the block."""
+    """Return ``mapping()``: (this thread's lane, lanes of its row, the row's index among those of the block)."""
     ROWS, LANES = tiling.rows, tiling.lanes
     LANE_STEP, GROUP_STEP = (tiling.rows, 1) if tiling.across else (1, tiling.lanes)
 
@@ -41,8 +41,8 @@ def thread_mapping(tiling: Tiling) -> Any:
 
 @cache
 def own_row(tiling: Tiling) -> Any:
-    """``find(rows, n)``: this thread's lane, how many its row has, the row, and its elements: none where it isn't, for
-    threads without a row go along to reductions, which need whole warps."""
+    """Return ``find(rows, n)``: (this thread's lane, lanes of its row, the row, its length). The length is 0 if the row
+    doesn't exist: its threads still take part in reductions, which need whole warps."""
     mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
@@ -58,14 +58,13 @@ def own_row(tiling: Tiling) -> Any:
 def access(
     dtype: str, tiling: Tiling, identity: Any, *, early: bool = False, keep_in_l2: bool = False
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """``bounds``, ``load_tile``, ``store_tile``, ``load_edge``, ``store_edge``: a thread's share of a row, in and out.
+    """Return ``bounds``, ``load_tile``, ``store_tile``, ``load_edge`` and ``store_edge`` of a thread's share of a row.
 
-    ``bounds(phase, n)`` is the part [head, end) of a row that whole aligned vectors cover, for a row that begins
-    ``phase`` elements past some 16-byte boundary.
-    ``load_tile(pointer, base, stride, lane, lanes, head, end, row, k)`` fills the words of ``row`` from k on with the
-    thread's share of the tile that begins at ``head``, and the identity past ``end``; ``store_tile`` is its inverse.
-    ``load_edge(pointer, base, lane, head, end, n)`` is the edge element of this lane, or the identity; with ``early``,
-    for where other loads follow, none waits for it. ``keep_in_l2`` is that of ``vector_functions``.
+    ``bounds(phase, n)`` returns the part [head, end) of a row that whole aligned vectors cover, if the row begins
+    ``phase`` elements past some 16-byte boundary. ``load_tile(pointer, base, stride, lane, lanes, head, end, row, k)``
+    fills the words of ``row`` from k on with the thread's share of the tile from ``head`` on, and the identity past
+    ``end``. ``store_tile`` is its inverse. ``load_edge(pointer, base, lane, head, end, n)`` returns this lane's edge
+    element, or the identity. With ``early``, later loads don't wait for it. ``keep_in_l2``: see ``vector_functions``.
     """
     load, store = machine.element_functions(dtype)
     load_if = machine.guarded_load(dtype)
@@ -84,10 +83,10 @@ def access(
 
     @cuda.jit(device=True, inline="always")
     def share(lane, lanes, head, end):
-        # Where this thread begins; then in 32 bits, to save registers: how far that is from the end, and to the next.
+        # (this thread's first element, elements from it to the end, step to its next vector); 32 bits save registers.
         first = head + lane * VEC
         left = min(end - first, FAR)
-        if ACROSS:  # a row that is not there, beside one that is, ends at 0: 2^31 elements back, and further
+        if ACROSS:  # a missing row beside an existing one ends at 0: 2^31 elements back, or more
             left = max(left, -FAR)
         return first, types.int32(left), types.int32(lanes * VEC)
 
@@ -132,12 +131,12 @@ def access(
 
 @cache
 def row_access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
-    """``load_row``, ``store_row``: a thread's share of a row that its block holds, edges and all.
+    """Return ``load_row`` and ``store_row`` of a thread's share of a row that is in its block's registers, with edges.
 
     ``edge = load_row(pointer, base, stride, phase, lane, lanes, n, row, k)`` fills the words of ``row`` from k on, and
-    returns this lane's edge element. The row begins ``phase`` elements past some 16-byte boundary.
-    ``store_row(pointer, base, stride, phase, lane, lanes, n, row, k, edge)`` is its inverse. What is read stays in the
-    L2 cache longer than what is written.
+    returns this lane's edge element. The row begins ``phase`` elements past some 16-byte boundary. ``store_row(pointer,
+    base, stride, phase, lane, lanes, n, row, k, edge)`` is the inverse. The L2 cache keeps what is read longer than
+    what is written.
     """
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, identity, keep_in_l2=True)
 
@@ -158,7 +157,7 @@ def row_access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
 
 @cuda.jit(device=True, inline="always")
 def row_offsets(r, inner, x_at, out_at):
-    """Where row r begins in x and in out. The branch saves a 64-bit division, which costs as much as a short row."""
+    """Return row r's offsets in x and out. The branch saves a 64-bit division, which costs as much as a short row."""
     source = r * x_at.outer
     target = r * out_at.outer
     if inner > 1:
@@ -171,7 +170,7 @@ def row_offsets(r, inner, x_at, out_at):
 
 @cuda.jit(device=True, inline="always")
 def row_coords(r, inner):
-    """The index of row r along the outer axis and along the inner one, for tensors of any strides."""
+    """Return the indices of row r along the outer and the inner axis, for tensors of any strides."""
     outer, index = r, types.int64(0)
     if inner > 1:
         outer = r // inner
@@ -181,14 +180,15 @@ def row_coords(r, inner):
 
 @cuda.jit(device=True, inline="always")
 def row_start(at, place):
-    """Where the row of those coordinates begins in a tensor."""
+    """Return the offset of the row with those indices in a tensor."""
     outer, index = place
     return outer * at.outer + index * at.inner
 
 
 @lru_cache(maxsize=None, typed=True)
 def warp_reduce(combine: Any, reach: int = WARP, low: int = 1) -> Any:
-    """``reduce(value)``: of the lanes of a warp that are ``low`` apart, within ``reach`` lanes; the result in each.
+    """Return ``reduce(value)`` over lanes of a warp that are ``low`` apart, within ``reach`` lanes. Each gets the
+    result.
 
     A butterfly adds the same two numbers on both sides, so that all lanes have the same bits.
     """
@@ -208,12 +208,11 @@ warp_sum, warp_max = warp_reduce(add), warp_reduce(maximum)
 
 @lru_cache(maxsize=None, typed=True)
 def block_reduce(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
-    """``block_max``, ``block_min``, ``block_sum``: of one value a thread, over the lanes of each row.
+    """Return ``block_max``, ``block_min`` and ``block_sum`` of one value per thread, over the lanes of each row.
 
-    ``reduce(value, scratch)`` gives every lane the result, the same bits in each: warps are merged in a fixed order.
-    ``scratch`` is shared memory of ``tiling.scratch`` elements; who uses it again first puts a barrier in between.
-    ``identity`` is that of the maximum or the minimum. Of an exact tiling, the maximum keeps a NaN, and sums are of
-    64-bit integers.
+    ``reduce(value, scratch)`` returns the result to every lane, with the same bits: warps are merged in a fixed order.
+    ``scratch`` is shared memory of ``tiling.scratch`` elements. Its next use must follow a barrier. ``identity`` is
+    that of the maximum or the minimum. In an exact tiling, the maximum keeps a NaN, and sums are of 64-bit integers.
     """
     zero = np.int64(0) if tiling.exact else type(identity)(0)
     pairs = ((machine.nan_maximum if tiling.exact else maximum, identity), (minimum, identity), (add, zero))
@@ -265,7 +264,7 @@ def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
 
 @cuda.jit(device=True, inline="always")
 def wait_for_blocks(counters, r, blocks):
-    """Count this block at a counter, which only ever grows, and wait until so many have come; by one thread."""
+    """Count this block at a counter that is never reset, and wait until all ``blocks`` have arrived. For one thread."""
     complete = (machine.count_up(counters, r) // blocks + 1) * blocks
     while machine.load_counter(counters, r) < complete:
         pass

@@ -1,4 +1,4 @@
-"""A kernel written in Numba, compiled to PTX and machine code, for which no GPU is needed.
+"""Compile kernels written in Numba to PTX and machine code. No GPU is needed.
 
 Numba's own kernels take a tensor as seven arguments. Here they take raw pointers and 64-bit integers.
 """
@@ -26,21 +26,21 @@ from kernelzoo.kernels.shared.shown import written
 from kernelzoo.launch import Compiled
 
 compiling = threading.RLock()
-"""Numba's compiler takes one thread at a time; functions that a kernel is made of enter tables that it reads."""
+"""A lock. Numba's compiler takes one thread at a time, and reads tables that functions of kernels enter."""
 
 
 class At(NamedTuple):
-    """How a tensor's rows lie in memory: steps in elements from row to row, on either axis, and within a row."""
+    """The layout of a tensor's rows: steps in elements from row to row, on either axis, and within a row."""
 
     outer: int
     step: int
     inner: int
 
 
-@dataclass(frozen=True, eq=False)  # equal to itself alone: the caches of kernels make one of each
+@dataclass(frozen=True, eq=False)  # compared by identity: the caches of kernels make one of each
 class Source:
-    """A kernel before it is compiled. Its arguments are pointers, and after them integers of 64 bits; of a name that
-    ends in ``_at``, three of them as one ``At``."""
+    """A kernel before compilation. Its arguments are pointers, then 64-bit integers. An argument whose name ends in
+    ``_at`` is three of these, as one ``At``."""
 
     function: Callable[..., None]
     pointees: tuple[Any, ...]
@@ -48,11 +48,11 @@ class Source:
     threads: int
     """Threads per block, at most."""
     blocks: int = 1
-    """Blocks that an SM must be able to run at once, which bounds the registers of a thread."""
+    """Blocks that an SM must fit, which limits the registers of a thread."""
     inputs: int = 1
-    """Pointers to the problem's inputs, which come first; the last is its output's, between them is a workspace."""
+    """The number of pointers to inputs, which come first. The last is the output's. Between them are workspaces."""
     constants: tuple[object, ...] = ()
-    """What ``kernel`` was given: with its qualified name, this says which kernel it is."""
+    """The arguments of ``kernel``. With its qualified name, they identify the kernel."""
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
@@ -69,13 +69,13 @@ class Source:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """What makes it another kernel than the others of this package."""
+        """A key that differs from that of every other kernel of this package."""
         made_with = (self.constants, self.arguments, self.threads, self.blocks)
         return (self.function.__module__, self.function.__qualname__), made_with
 
 
 def kernel(make: Callable[..., Source]) -> Callable[..., Source]:
-    """Make a kernel of the decorated function's arguments once, and let it know these."""
+    """Make a kernel once for each set of arguments of the decorated function, and store these as its constants."""
 
     @cache
     @wraps(make)
@@ -86,15 +86,15 @@ def kernel(make: Callable[..., Source]) -> Callable[..., Source]:
 
 
 def capability_of(device: Device) -> tuple[int, int]:
-    """A device's compute capability as Numba writes it: (9, 0)."""
+    """Return a device's compute capability as Numba writes it: (9, 0)."""
     return divmod(device.capability, 10)
 
 
 def to_ptx(source: Source, capability: tuple[int, int]) -> str:
-    """PTX of the kernel for a compute capability.
+    """Return PTX of the kernel for a compute capability.
 
-    From 9.0 on it begins by waiting for all that came before on its stream: a launch may be prepared while the one
-    before it ends. No kernel lets the next one begin early: that would help two launches of ours in a row alone.
+    From 9.0 on it begins by waiting for all earlier work on its stream, as a launch may be prepared while the previous
+    one ends. No kernel lets the next launch begin early: that would help only two launches of ours in a row.
     """
     bounds, signature = (source.threads, source.blocks), types.void(*source.arguments)
     how = {"device": False, "abi": "numba", "cc": capability, "output": "ptx", "launch_bounds": bounds}
@@ -107,23 +107,23 @@ def to_ptx(source: Source, capability: tuple[int, int]) -> str:
 
 
 def to_cubin(ptx: str, capability: tuple[int, int]) -> bytes:
-    """Machine code of that PTX, by the toolkit's assembler and not by the driver's."""
+    """Return machine code of that PTX, from the toolkit's assembler and not the driver's."""
     major, minor = capability
     return bytes(Program(ptx, "ptx", ProgramOptions(arch=f"sm_{major}{minor}")).compile("cubin").code)
 
 
 def entry(ptx: str) -> str:
-    """The name of the kernel in its PTX."""
+    """Return the name of the kernel in its PTX."""
     found = re.search(r"\.visible \.entry (\w+)", ptx)
     assert found is not None, "Numba's PTX of a kernel has one entry"
     return found[1]
 
 
 def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
-    """The kernel's name and machine code for a compute capability, from the cache on disk if it is there.
+    """Return the kernel's name and machine code for a compute capability, from the disk cache if it is there.
 
-    Numba's own cache leaves out what closures hold; a kernel here is all closure. So the key says all that machine code
-    depends on: this package's text, the kernel's constants, and the versions of what compiles it.
+    Numba's own cache leaves out what closures hold, and a kernel here is all closure. So the key has all that machine
+    code depends on: this package's text, the kernel's constants, and the compilers' versions.
     """
 
     def make() -> bytes:
@@ -136,7 +136,7 @@ def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
 
 @cache
 def _compiler() -> str:
-    """What turns a kernel's constants into machine code: this package's text, and the versions of its compilers."""
+    """Return what machine code depends on besides the kernel: this package's text and its compilers' versions."""
     packages = {name: version(name) for name in ("numba", "numba-cuda", "llvmlite", "cuda-core", "numpy")}
     text = code_cache.text_of(Path(__file__).parent)
     return repr((text, packages, platform.python_version(), NVVM().get_version()))
@@ -144,9 +144,9 @@ def _compiler() -> str:
 
 @cache
 def inspected(source: Source, capability: tuple[int, int]) -> Compiled:
-    """The kernel compiled anew, since a cache on disk has no PTX, and what is to be said of it."""
+    """Return the kernel as recordings show it. It is compiled anew, since the disk cache has no PTX."""
     constants = inspect.getclosurevars(source.function).nonlocals.items()
-    # What the source names in capitals; the rest of what it closes over are functions and types.
+    # Constants have names in capitals. All else that the source closes over are functions and types.
     named = {name: value for name, value in constants if name.isupper()}
     with compiling:
         return described(source.function, to_ptx(source, capability), capability, named)
@@ -155,7 +155,7 @@ def inspected(source: Source, capability: tuple[int, int]) -> Compiled:
 def described(
     function: Callable[..., None], ptx: str, capability: tuple[int, int], constants: dict[str, Any]
 ) -> Compiled:
-    """Assemble the function's PTX, and say what there is to say of it."""
+    """Assemble the function's PTX, and return the kernel as recordings show it."""
     symbol, binary = entry(ptx), to_cubin(ptx, capability)
     return Compiled(
         name=function.__name__,

@@ -1,9 +1,9 @@
-"""Who reads what: the layout of a problem's rows, and how blocks of threads cover them.
+"""The layout of a problem's rows, and the tilings by which blocks of threads cover them.
 
-A *row* is the n elements to be reduced. ``Tiling`` cuts a block into ``rows`` groups of ``lanes`` threads, one group to
-a row, and gives each thread ``tiles`` vectors of ``vec`` elements at a time. Neighbouring threads take neighbouring
-elements of one row, or, with ``across``, the same element of neighbouring rows, which is what memory wants when the
-reduced axis is not the innermost one.
+A *row* is the n elements to be reduced. ``Tiling`` cuts a block into ``rows`` groups of ``lanes`` threads, one group
+per row, and gives each thread ``tiles`` vectors of ``vec`` elements at a time. Neighbouring threads take neighbouring
+elements of one row, or, with ``across``, the same element of neighbouring rows. The latter makes loads contiguous if
+the reduced axis is not the innermost one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, Strides, cdiv, phase, 
 
 @dataclass(frozen=True)
 class View(Rows):
-    """The rows of a problem on a device, and how widely they can be read along memory."""
+    """The rows of a problem on a device, and the vector widths at which they can be read."""
 
     device: Device
 
@@ -31,14 +31,14 @@ class View(Rows):
     edges: bool
     """Whether some row begins or ends off a boundary of ``vec`` elements."""
     pack: int = 1
-    """Elements that lie side by side in one aligned vector, all along every row of every tensor, a power of two."""
-    companions: tuple[Strides, ...] = ()  # of the tensors between x and out
-    phases: tuple[int, int] = (0, 0)  # of x and out as they are, where those of single elements are set
+    """Elements of the widest vector that is contiguous and aligned along every row of every tensor, a power of two."""
+    companions: tuple[Strides, ...] = ()  # strides of the tensors between x and out
+    phases: tuple[int, int] = (0, 0)  # actual phases of x and out, if ``single`` sets others
     exact: bool = False  # exponentials are added exactly, see softmax/exact.py
 
     @property
     def offsets(self) -> tuple[int, ...]:
-        """What every kernel takes after its pointers; of the tensors between x and out, the strides come last."""
+        """The integers that every kernel takes after its pointers. Strides of tensors between x and out come last."""
         return (
             *(self.total, self.inner, self.n),
             *(self.x_outer, self.x_n, self.x_inner),
@@ -54,12 +54,12 @@ class View(Rows):
 
     @property
     def vectors(self) -> int:
-        """Of a row, at least 1."""
+        """The number of vectors of a row, at least 1."""
         return max(1, self.n // self.vec)
 
 
 def view(device: Device, x: torch.Tensor, *companions: torch.Tensor, out: torch.Tensor) -> View:
-    """The rows of canonical ``(x, out)``, with the tensors between them; all are read as widely as each can be."""
+    """Return the view of canonical ``(x, out)`` and the tensors between them, with the widest vectors each allows."""
     rows, strides = rows_with(x, out, *companions)
     others = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim == 3]
     vec = 1
@@ -74,7 +74,7 @@ def view(device: Device, x: torch.Tensor, *companions: torch.Tensor, out: torch.
 
 
 def _pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
-    """``View.pack``, of x, of out if it has rows, and of others with rows."""
+    """Return ``View.pack`` for x, for out if it has rows, and for others with rows."""
     if rows.n == 1 or not rows.contiguous or any(other.n != 1 for other in along):
         return 1
     starts = [rows.x_outer, rows.x_inner, rows.x_phase]
@@ -87,20 +87,20 @@ def _pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
 
 
 def columns_of(rows: Rows) -> Columns | None:
-    """The problem by columns, or None if rows don't lie side by side without a gap."""
+    """Return the problem by columns, or None if neighbouring rows are not adjacent in memory without a gap."""
     c = rows.columns
     return c if c is not None and c.side_by_side else None
 
 
 def vector_columns(rows: Rows) -> Columns | None:
-    """The problem by columns that whole aligned vectors cover, or None."""
+    """Return the problem by columns if whole aligned vectors cover them, else None."""
     c = columns_of(rows)
     return c if c is not None and c.vector > 1 else None
 
 
 def column_offsets(c: Columns) -> tuple[int, ...]:
-    """What a kernel by columns takes after its pointers: groups of rows, neighbours in one, elements of a row; in x and
-    in out the steps between groups and between a row's elements, or between rows where each has one."""
+    """Return the integers that a kernel by columns takes after its pointers: groups of rows, rows of a group, elements
+    of a row. Then, for x and out, the steps between groups, and between a row's elements, or single-element rows."""
     return c.outer, c.inner, c.n, c.x_outer, c.x_n, c.out_outer, c.out_n or c.out_inner
 
 
@@ -109,20 +109,20 @@ class Tiling:
     """How one block covers rows. ``lanes``, ``rows`` and ``vec`` are powers of two."""
 
     lanes: int
-    """Threads to a row."""
+    """Threads per row."""
     rows: int
-    """Rows that a block holds side by side; with lanes over a warp, 1, and across, a warp at most."""
+    """Rows side by side in a block: 1 if lanes exceed a warp, and at most a warp if ``across``."""
     tiles: int
     """Vectors of ``vec`` elements that a thread reads of a row at once: this many loads are in flight."""
     vec: int
     edges: bool = False  # rows may begin or end off a vector's boundary
     across: bool = False  # neighbouring threads belong to neighbouring rows
-    stack: int = 1  # rows that a thread takes one above the other, their loads all in flight at once
-    flexible: bool = False  # each launch says how many threads take the row, ``lanes`` being the most
-    held: bool = False  # a row is no longer than what its lanes read at once
-    blocks: int = 1  # that an SM runs at once, at least
+    stack: int = 1  # rows that a thread takes one above the other, with all loads in flight at once
+    flexible: bool = False  # each launch sets the threads per row, at most ``lanes``
+    held: bool = False  # lanes read a row at once, and keep it in registers
+    blocks: int = 1  # blocks that an SM must fit
     exact: bool = False  # exponentials are added as whole numbers
-    unsigned: bool = False  # numbers of threads are, whose division takes one instruction
+    unsigned: bool = False  # thread numbers are unsigned, whose division takes one instruction
 
     @property
     def threads(self) -> int:
@@ -134,11 +134,11 @@ class Tiling:
         return self.tiles * self.vec
 
     def word(self, dtype: str) -> Any:
-        """What a register holds: an element, or two packed halves."""
+        """Return the type of a register: an element, or two packed halves."""
         return word_type(dtype, self.vec)
 
     def words(self, dtype: str) -> int:
-        """Registers that those elements take."""
+        """Return the number of registers that those elements take."""
         return self.size // 2 if is_packed(dtype, self.vec) else self.size
 
     @property
@@ -147,30 +147,31 @@ class Tiling:
         return max(self.threads // WARP, 1) * (self.rows if self.across else 1)
 
     def spread_over(self, rows: int, blocks: int) -> Tiling:
-        """With fewer rows one above the other, where so many would not make that many blocks."""
+        """Return the tiling with fewer rows per thread, if it would not make that many blocks."""
         stack = self.stack
         while stack > 1 and rows < self.rows * stack * blocks:
             stack //= 2
         return replace(self, stack=stack)
 
     def lanes_for(self, n: int) -> int:
-        """Threads for a row of n elements; in whole warps, which take the edges along, if the launch says it."""
+        """Return the threads for a row of n elements. A flexible tiling has whole warps, which take the edges too."""
         return min(self.lanes, cdiv(max(1, n // self.vec), self.tiles * WARP) * WARP) if self.flexible else self.lanes
 
 
 def flexible_tiling(v: View, lanes: int, tiles: int) -> Tiling:
-    """A block of up to ``lanes`` threads to a row."""
+    """Return a tiling of a block of up to ``lanes`` threads per row."""
     return Tiling(lanes, 1, tiles, v.vec, v.edges, flexible=True, exact=v.exact)
 
 
 def across_tiling(v: View, threads: int, tiles: int) -> Tiling:
-    """Rows that lie across memory, up to a warp of neighbours to a block."""
+    """Return a tiling of strided rows, with up to a warp of neighbours per block."""
     rows = min(WARP, power_of_two(v.neighbours))
     return Tiling(threads // rows, rows, tiles, 1, across=True)
 
 
 def column_tiling(v: View, size: int) -> Tiling | None:
-    """Up to 512 threads hold as many rows side by side as fill a warp; down to 32 bytes of them, for longer rows."""
+    """Return a tiling of up to 512 threads that keep strided rows in registers, or None if they don't fit. Neighbouring
+    rows fill a warp, or at least 32 bytes if rows are long."""
     size = size * 4 // max(v.itemsize, 4)
     rows = min(WARP, power_of_two(v.neighbours))
     while rows * v.itemsize > 32 and cdiv(v.n, 512 // rows) > size:
@@ -181,8 +182,8 @@ def column_tiling(v: View, size: int) -> Tiling | None:
 
 
 def streaming_tiling(v: View, size: int, tiles: int) -> Tiling:
-    """Up to 512 threads go along a row of any length, ``tiles`` vectors each in flight, or ``size`` elements of
-    narrower ones; half of that across rows, where each load has an address of its own."""
+    """Return a tiling of up to 512 threads per row of any length, each with ``tiles`` vectors in flight, or ``size``
+    elements of narrower ones. Strided rows have half as many, since each load has an address of its own."""
     if v.across:
         rows = min(WARP, power_of_two(v.neighbours))
         return across_tiling(v, 512, min(size // 2, power_of_two(cdiv(v.n * rows, 512))))
@@ -190,9 +191,9 @@ def streaming_tiling(v: View, size: int, tiles: int) -> Tiling:
 
 
 def warp_lanes(v: View, *, deep: bool = False) -> tuple[int, int, int]:
-    """``(vec, lanes, tiles)`` of a row that a warp takes, or half of one up to 64 vectors, as fewer lanes shuffle less;
-    ``deep``, four vectors to a lane at least."""
-    vec = 1 if v.edges and v.n < 4 * v.vec else v.vec  # too short for aligned vectors: lane by lane
+    """Return ``(vec, lanes, tiles)`` of a row that a warp takes. A row of up to 64 vectors has half a warp, as fewer
+    lanes shuffle less. ``deep``: a lane has at least four vectors."""
+    vec = 1 if v.edges and v.n < 4 * v.vec else v.vec  # too short for aligned vectors: single elements
     vectors = max(1, v.n // vec)
     lanes = min(power_of_two(vectors), 16 if vectors <= 64 and vec > 1 else WARP)
     if deep and vec > 1:
@@ -203,10 +204,10 @@ def warp_lanes(v: View, *, deep: bool = False) -> tuple[int, int, int]:
 
 
 def short_tiling(v: View, inputs: int = 1) -> Tiling | None:
-    """A warp or a part of one to a row, in blocks of 128 threads; None for longer rows. About four vectors a thread in
-    flight, of all inputs and its rows together, up to eight where a warp's row needs them."""
+    """Return a tiling of a warp or a part of one per row, in blocks of 128 threads, or None for longer rows. A thread
+    has about four vectors in flight, of all inputs and its rows together, up to eight if a warp's row needs them."""
     size = 16 // inputs * 4 // max(v.itemsize, 4)
-    if v.across:  # one thread to a row: neighbours in a warp are neighbours in memory already
+    if v.across:  # one thread per row: a warp's threads already read neighbours in memory
         stack = max(1, size // inputs // power_of_two(v.n))
         return Tiling(1, 256, v.n, 1, across=True, stack=stack) if v.n <= 2 * size // inputs else None
     double = v.dtype == "float64" and inputs == 1
@@ -222,14 +223,14 @@ def short_tiling(v: View, inputs: int = 1) -> Tiling | None:
 
 
 def most_tiles(v: View) -> int:
-    """Vectors that a thread of a gradient may have of each input: eight, or as many bytes in narrower ones; of elements
-    one by one, which need an address each, half of that."""
+    """Return the most vectors of each input per thread of a gradient: eight, or as many bytes in narrower ones. Single
+    elements, which need an address each, are half as many."""
     return 8 if v.whole else max(1, (16 if v.vec == 1 else 32) // v.vec // (2 if v.itemsize == 8 else 1))
 
 
 def whole_row_tiling(v: View, *blocks: tuple[int, int]) -> Tiling | None:
-    """A block to a row of a gradient, which its registers hold; None for a longer one. ``blocks`` are threads, and what
-    part of ``most_tiles`` each has, 2 for a half; ascending."""
+    """Return a tiling of a gradient that keeps a row in a block's registers, or None for a longer one. ``blocks``:
+    pairs of threads and the divisor of ``most_tiles``, ascending."""
     if v.across:
         return column_tiling(v, 8)
     shapes = [(64, 1), (64, 2), *((threads, max(1, most_tiles(v) // part)) for threads, part in blocks)]

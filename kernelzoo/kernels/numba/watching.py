@@ -1,4 +1,4 @@
-"""What a user's own launch asks of Numba, recorded for a device that is described and not there."""
+"""Record a user's own Numba launches for a device that is described but not present."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from kernelzoo.operations import dtype_name
 
 
 def _type(value: Any) -> Any:
-    """Numba's type of an argument: of a tensor, that of an array as it lies in memory."""
+    """Return Numba's type of an argument. A tensor has that of an array of its layout."""
     if not isinstance(value, torch.Tensor):
         return typeof(value, Purpose.argument)
     return types.Array(from_dtype(np.dtype(dtype_name(value.dtype))), value.ndim, "C" if value.is_contiguous() else "A")
@@ -33,7 +33,7 @@ def _type(value: Any) -> Any:
 
 @contextmanager
 def watched(device: Device) -> Iterator[None]:
-    """Within the context, a launch of any kernel is recorded in place of being run, and streams do nothing."""
+    """Record each kernel launch within the context instead of running it. Streams do nothing."""
 
     def configure(self: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> Callable[..., None]:
         grid, block = (tuple(n) if isinstance(n, tuple | list) else (n,) for n in (griddim, blockdim))

@@ -1,1 +1,1 @@
-"""What the kernels of several languages need: the driver's launch, split planning, machine code and its cache."""
+"""Code that several languages share: the driver's launch, planning of split rows, machine code and its cache."""

@@ -1,4 +1,4 @@
-"""What stands in for a device that is described and not there, while a user's own launch is followed."""
+"""Stand-ins for a simulated device's objects, while a user's own launch is followed."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from kernelzoo.device import ARCHITECTURES, Device
 
 
 def allowed_from(least: tuple[int, int], arch: str, words: str) -> str:
-    """The words and what is allowed, for an architecture that is not NVIDIA's of that compute capability at the least;
-    "" for one that is."""
+    """Return ``words`` and the allowed architectures, unless ``arch`` is NVIDIA's of at least that compute capability;
+    then "" is returned."""
     allowed = [name for name, device in ARCHITECTURES.items() if device.capability >= 10 * least[0] + least[1]]
     return "" if arch in allowed else f"{words}; allowed: {', '.join(allowed)}"
 
 
 def target(device: Device) -> AbstractContextManager[object]:
-    """Within the context, kernels are compiled for that device: they ask what is assumed by themselves."""
+    """Return a context that does nothing: kernels ask for the simulated device themselves."""
     return nullcontext()
 
 
 class Idle:
-    """A stream, an event, a device, or the class of one: whatever it is asked to do, it does nothing."""
+    """A stand-in for a stream, an event, a device or its class. All calls and methods do nothing."""
 
     cuda_stream = ptr = 0
 
@@ -49,7 +49,7 @@ _NONE = object()
 
 @contextmanager
 def replaced(owner: Any, **by: Any) -> Iterator[None]:
-    """Within the context, these attributes of a module or a class are others."""
+    """A context in which these attributes of a module or a class are replaced."""
     before = {name: vars(owner).get(name, _NONE) for name in by}
     for name, value in by.items():
         setattr(owner, name, value)

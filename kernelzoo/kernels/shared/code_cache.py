@@ -1,5 +1,5 @@
-"""Machine code on disk, which is as good as a program: it is kept in folders that nobody else can write to, and taken
-from no others. Ours are files that appear whole or not at all, with a digest; a language's own are of its own making.
+"""A cache of machine code on disk. Such code is run, so its folders must not be writable by other users.
+kernelzoo's files are written atomically and have a digest. Files of a language's own cache are as it makes them.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 def text_of(package: Path) -> str:
-    """A digest of all Python files below a folder, which make its kernels."""
+    """Return a digest of all Python files below a folder, from which its kernels are made."""
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
@@ -25,24 +25,24 @@ def text_of(package: Path) -> str:
 
 
 def read(folder: Path, name: str) -> bytes | None:
-    """What was kept under that name, or None where it is not there whole or is not to be trusted."""
+    """Return the content stored under that name, or None if it is missing, damaged or not to be trusted."""
     try:
         with _opened(folder) as within:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
         with os.fdopen(handle, "rb") as file:
             about = os.fstat(handle)
-            held = file.read() if stat.S_ISREG(about.st_mode) and not _distrust(about) else b""
+            stored = file.read() if stat.S_ISREG(about.st_mode) and not _distrust(about) else b""
     except FileNotFoundError:
         return None
     except OSError as error:
         _warn(folder, str(error.strerror or error))
         return None
-    content = held[_DIGEST:]
-    return content if hashlib.sha256(content).digest() == held[:_DIGEST] else None
+    content = stored[_DIGEST:]
+    return content if hashlib.sha256(content).digest() == stored[:_DIGEST] else None
 
 
 def write(folder: Path, name: str, content: bytes) -> None:
-    """Keep the content under that name, if that can be. Another process sees all of it or nothing."""
+    """Store the content under that name, if possible. Another process sees all of it or nothing."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _opened(folder) as within:
@@ -61,10 +61,10 @@ def write(folder: Path, name: str, content: bytes) -> None:
 
 
 def for_language(variable: str, default: Path) -> Path | None:
-    """Let a language that keeps machine code in the folder of an environment variable, or in the default, do so only
-    where nobody else can write; otherwise in a folder that is thrown away with this process, which is returned.
+    """Check a language's cache folder, named by an environment variable or else the default. If it can't be used, or
+    other users may write there, set the variable to a temporary folder, and return that; else return None.
 
-    Of a group nothing is said: where each user has one alone, as on most systems, its members may write by default.
+    The group may write: on most systems each user has a group of their own, which has that right by default.
     """
     folder = Path(os.environ.get(variable) or default)
     try:
@@ -73,13 +73,13 @@ def for_language(variable: str, default: Path) -> Path | None:
         with _opened(folder.resolve(), stat.S_IWOTH):
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError("it can't be written to")
-    except (OSError, RuntimeError) as error:  # the latter is a chain of links without an end
-        return thrown_away(variable, folder, str(getattr(error, "strerror", None) or error))
+    except (OSError, RuntimeError) as error:  # RuntimeError: an endless chain of links
+        return use_scratch(variable, folder, str(getattr(error, "strerror", None) or error))
     return None
 
 
-def thrown_away(variable: str, folder: Path, reason: str) -> Path:
-    """A folder for this process alone, in place of one that can't be used for a reason."""
+def use_scratch(variable: str, folder: Path, reason: str) -> Path:
+    """Warn that a cache folder can't be used, set its variable to a temporary folder of this process, and return it."""
     _warn(folder, f"{reason}; mend it, or set {variable} to another")
     instead = children.scratch()
     os.environ[variable] = str(instead)
@@ -91,7 +91,7 @@ _GROUP_OR_ANYONE = stat.S_IWGRP | stat.S_IWOTH
 
 @contextmanager
 def _opened(folder: Path, writers: int = _GROUP_OR_ANYONE) -> Iterator[int]:
-    """A descriptor of the folder, which no link leads away from; OSError if it is not ours, or if these may write."""
+    """A context with a descriptor of the folder. Raises OSError for a link, another user's folder, or such writers."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if reason := _distrust(os.fstat(handle), writers):
@@ -102,14 +102,14 @@ def _opened(folder: Path, writers: int = _GROUP_OR_ANYONE) -> Iterator[int]:
 
 
 def _distrust(about: os.stat_result, writers: int = _GROUP_OR_ANYONE) -> str:
-    """Why others may have written there, or "". Whoever can write the programs themselves, root, is no other."""
+    """Return why other users may have written there, or "". Root is trusted, as it can write any program."""
     if about.st_uid not in (os.geteuid(), 0):
         return f"it belongs to user {about.st_uid}"
     return f"others may write to it (mode {stat.S_IMODE(about.st_mode):03o})" if about.st_mode & writers else ""
 
 
 def _warn(folder: Path, reason: str) -> None:
-    """Once for each folder."""
+    """Warn once for each folder."""
     if folder not in _warned:
         _warned.add(folder)
         warnings.warn(

@@ -1,6 +1,6 @@
-"""NVIDIA machine code, whatever language it comes from: what a kernel takes of an SM, and its disassembly.
+"""NVIDIA machine code of any language: a kernel's resources, and its disassembly.
 
-Resources are read off the ELF file, which needs no tool; text needs nvdisasm, which comes with the CUDA toolkit, with
+Resources are read from the ELF file without a tool. Disassembly needs nvdisasm, which comes with the CUDA toolkit, with
 NVIDIA's wheel nvidia-cuda-nvdisasm, and with triton.
 """
 
@@ -20,20 +20,20 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes; ``cuobjdump --dump-resource-usage`` says the same."""
+    """The resources that one kernel takes, as ``cuobjdump --dump-resource-usage`` shows them."""
 
     registers: int
-    """Per thread."""
+    """Registers per thread."""
     local_bytes: int
-    """Stack and local memory per thread: where spilled registers go."""
+    """Stack and local memory per thread, to which registers are spilled."""
     shared_bytes: int
-    """Static, per block, without the system's own part."""
+    """Static shared memory per block, without the system's own part."""
 
 
 RESERVED_FROM = 90
-"""The compute capability from which the 1 KiB of shared memory that the system takes of each block is in the file."""
+"""The first compute capability whose files count the 1 KiB of shared memory that the system reserves in each block."""
 
-# Attributes of section .nv.info, each of a function's symbol and a number. The stack is that of what it calls, too.
+# Attributes of section .nv.info: a function's symbol and a number each. The stack includes that of called functions.
 _STACK, _REGISTERS = 0x12, 0x2F
 
 
@@ -47,7 +47,7 @@ class _Section(NamedTuple):
 
 
 def resources(cubin: bytes, entry: str, capability: int) -> Resources:
-    """Resources of the kernel of that symbol in machine code for a compute capability (90 for 9.0)."""
+    """Return the resources of the kernel of that symbol in machine code for a compute capability (90 for 9.0)."""
     sections = _sections(cubin)
     symbols, names = sections[".symtab"], sections[".strtab"]
     attributes = {}
@@ -69,7 +69,7 @@ def resources(cubin: bytes, entry: str, capability: int) -> Resources:
 
 
 def ptx(cubin: bytes) -> str | None:
-    """The PTX that a compiler has left in machine code, for debuggers, less what it says of its own source; or None."""
+    """Return the PTX that a compiler left in machine code for debuggers, without its debug sections; None if none."""
     kept = _sections(cubin).get(".nv_debug_ptx_txt")
     if kept is None:
         return None
@@ -89,7 +89,7 @@ def _text(cubin: bytes, at: int) -> str:
 
 
 def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
-    """SASS of each function by its symbol, or nothing and why. An nvdisasm older than the compiler may fail."""
+    """Return the SASS of each function by its symbol, and None; or nothing, and why: an old nvdisasm may fail."""
     reason = "no nvdisasm found; pip install nvidia-cuda-nvdisasm brings it, and so do triton and the CUDA toolkit"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
@@ -97,7 +97,7 @@ def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
         for tool in tools("nvdisasm"):
             done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=False)
             if not done.returncode:
-                # Each function stands in a section of its own, between lines that name the sections.
+                # Each function has a section of its own, between lines that name the sections.
                 parts = re.split(r"^//-+ +(\S+) +-+\n", done.stdout, flags=re.MULTILINE)
                 sections = dict(zip(parts[1::2], parts[2::2], strict=True))
                 return {n[6:]: text.strip("\n") for n, text in sections.items() if n.startswith(".text.")}, None
@@ -107,7 +107,7 @@ def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
 
 @cache
 def tools(name: str) -> tuple[Path, ...]:
-    """Where a tool of the CUDA toolkit is: on the path, in NVIDIA's wheels, in triton's, in the toolkit's folder."""
+    """Return a tool's paths: those on PATH, in NVIDIA's wheels, in triton's, and in the CUDA toolkit's folder."""
     return tuple(dict.fromkeys(path for path in _candidates(name) if os.access(path, os.X_OK)))
 
 

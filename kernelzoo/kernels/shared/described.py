@@ -1,4 +1,4 @@
-"""What Triton is told while it compiles for a device that is described and not there; see :mod:`kernelzoo.inspect`."""
+"""A stand-in for Triton's driver, to compile for a simulated device; see :mod:`kernelzoo.inspect`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if _why := too_old(triton.__version__):
 
 
 class DescribedDriver:
-    """What Triton asks of ``triton.runtime.driver.active`` while it compiles a kernel, and what users' files do."""
+    """The methods of ``triton.runtime.driver.active`` that Triton's compiler and users' files call."""
 
     def __init__(self, device: Device) -> None:
-        # Triton keeps its caches by device: one index to each architecture, which no device here has.
+        # Triton caches by device index, so each architecture has an index that no real device has.
         self._index = 1000 + list(ARCHITECTURES).index(device.arch)
         self._target = GPUTarget(device.vendor, device.capability or device.arch, device.warp_size)
 
@@ -39,10 +39,10 @@ class DescribedDriver:
 
 @contextmanager
 def target(device: Device) -> Iterator[None]:
-    """Within the context, Triton compiles kernels for that device."""
+    """A context in which Triton compiles kernels for that device."""
     try:
         before = triton.runtime.driver.active
-    except RuntimeError:  # no device is here: Triton looks again when it is asked
+    except RuntimeError:  # there is no device: Triton looks again at its next use
         before = None
     triton.runtime.driver.set_active(DescribedDriver(device))
     try:

@@ -9,18 +9,18 @@ FINE: tl.constexpr = tl.constexpr(1.5 * 2.0**-17)
 """A float32 whose last bit is 2^-40."""
 
 TOGETHER: tl.constexpr = tl.constexpr(256)
-"""Blocks of a row after which lanes meet: of many equal terms, a sum in order rounds each the same way."""
+"""Blocks after which lanes combine their sums: in longer sums of equal terms, rounding errors would add up."""
 
 
 @triton.jit
 def aligned(start, EDGES: tl.constexpr):
-    """Where a row's first aligned vector begins, at its start or behind it; its start where EDGES is 0."""
+    """Return the start of a row's first aligned vector; the row's own start if EDGES is 0."""
     return (start + EDGES - 1) // EDGES * EDGES if EDGES else start
 
 
 @triton.jit
 def end_of_vectors(n, EDGES: tl.constexpr):
-    """Where whole vectors of a row of n elements end at the latest, counted from the first of them."""
+    """Return the latest end of the whole vectors in n elements, counted from the first vector."""
     return n // EDGES * EDGES if EDGES else n
 
 
@@ -29,7 +29,7 @@ def end_of_vectors(n, EDGES: tl.constexpr):
 
 @triton.jit
 def add_exactly(total, lost, x):
-    """(total + x, lost and what that rounded off), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
+    """Return (total + x, lost + the rounding error of that), after Knuth (TAOCP 2, 4.2.2). Integers lose nothing."""
     new = total + x
     if total.dtype.is_floating():
         back = new - total
@@ -39,7 +39,7 @@ def add_exactly(total, lost, x):
 
 @triton.jit
 def accumulate(total, lost, x, ONE: tl.constexpr):
-    """``add_exactly``, and of ONE term, of which nothing is lost, the term."""
+    """Do as ``add_exactly``. If there is only ONE term, return the term: nothing is lost."""
     if ONE:
         total = x
     else:
@@ -49,25 +49,25 @@ def accumulate(total, lost, x, ONE: tl.constexpr):
 
 @triton.jit
 def whole(total, lost):
-    """A sum with what it rounded off, which is NaN where the sum is infinite."""
+    """Return total + lost. ``lost`` is NaN if the sum is infinite, and is then left out."""
     return total + tl.where(lost == lost, lost, 0)
 
 
 @triton.jit
 def lower(a, b):
-    """Elementwise minimum; NaN if either is."""
+    """Return the elementwise minimum; NaN if either is NaN."""
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def quotient(a, b):
-    """``a / b`` rounded to nearest; in float32 the plain division of a device is not."""
+    """Return ``a / b`` rounded to nearest. A device's plain float32 division is less exact."""
     return a / b if a.dtype == tl.float64 else tl.div_rn(a, b)
 
 
 @triton.jit
 def shares_of(grad, count, DTYPE: tl.constexpr):
-    """What each of count equal minima gets, and what every other element does; NaN if there is none."""
+    """Return the gradients of each of ``count`` equal minima and of every other element; NaN if count is 0."""
     rest = tl.where(count > 0, grad * 0.0, float("nan"))
     return quotient(grad, count.to(grad.dtype)).to(DTYPE), rest.to(DTYPE)
 
@@ -80,13 +80,13 @@ def shares_of(grad, count, DTYPE: tl.constexpr):
 
 @triton.jit
 def exponential(x):
-    """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
+    """Return e^x. In float32 it is a power of two, and results below the smallest normal number are flushed to zero."""
     return tl.exp(x) if x.dtype == tl.float64 else tl.exp2(x * 1.4426950408889634)
 
 
 @triton.jit
 def exactly(x):
-    """(multiple of 2^-20, multiple of 2^-40) that x, up to 1, comes to. Up to 16 of either add up without rounding, in
+    """Split x, at most 1, into (multiple of 2^-20, multiple of 2^-40). Up to 16 of either add up without rounding, in
     any order; in float64 all do."""
     coarse = (x + 8.0) - 8.0
     return coarse, (x - coarse + FINE) - FINE
@@ -94,14 +94,14 @@ def exactly(x):
 
 @triton.jit
 def zero_if_empty(top):
-    """What to subtract from a row: its maximum, or 0 where all of it is -inf. Then 0 / 0 makes its NaN, and no lane
-    computes -inf - -inf."""
+    """Return what to subtract from a row: its maximum, or 0 if all elements are -inf. Then no lane computes
+    -inf - -inf, and the result's NaN comes from 0 / 0."""
     return tl.where(top == float("-inf"), 0.0, top)
 
 
 @triton.jit
 def float8_bits(value):
-    """float32 rounded to float8_e4m3fn, ties to even, as its bits. What is too large becomes the largest."""
+    """Round float32 to float8_e4m3fn, ties to even, and return its bits. Too large values become the largest."""
     if not INTERPRETED and tl.target_info.cuda_capability_geq(8, 9):
         found = value.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
     else:

@@ -1,5 +1,5 @@
-"""NVIDIA's driver as far as a launch needs it: loading machine code, and ``cuLaunchKernelEx``, which takes clusters,
-co-operative grids and dependent launches. CuPy and Numba have no word for it; both languages launch through here.
+"""Calls of NVIDIA's driver, to load machine code and launch it by ``cuLaunchKernelEx``. This takes clusters,
+cooperative grids and dependent launches. CuPy and Numba don't offer it, so both launch through here.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ MAX_GRID_X = 2**31 - 1
 
 @dataclass(frozen=True)
 class Shape:
-    """What a launch says beside its parameters and its stream."""
+    """The configuration of a launch, without its parameters and its stream."""
 
     grid: int
-    """Blocks; past the limit of the grid's first axis they get a second one, and kernels skip what is too much."""
+    """Blocks. Beyond the limit of the grid's first axis a second axis is added, and kernels skip surplus blocks."""
     threads: int
-    """In a block."""
+    """Threads per block."""
     shared_bytes: int = 0
     """Dynamic shared memory of a block."""
     cluster: int = 1
-    """Blocks to a cluster."""
+    """Blocks per cluster."""
     cooperative: bool = False
-    """The blocks wait for each other, so all of them must run at once."""
+    """Whether blocks wait for each other, so that all of them must run at once."""
     grid_y: int = 1
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """A kernel's parameters as 64-bit words, of which the first two are x and out, and each parameter's first word."""
+    """A kernel's parameters as 64-bit words, x and out first, and the index of each parameter's first word."""
 
     words: tuple[int, ...]
     starts: tuple[int, ...]
@@ -48,7 +48,7 @@ class Parameters:
 
 
 class _Attribute(ctypes.Structure):
-    """``CUlaunchAttribute``: what is set, and a union of 64 bytes."""
+    """``CUlaunchAttribute``: an attribute's id, and its value as a union of 64 bytes."""
 
     _fields_ = (("id", ctypes.c_uint32), ("padding", ctypes.c_uint32), ("value", ctypes.c_uint32 * 16))
 
@@ -69,17 +69,17 @@ class _Config(ctypes.Structure):
 _COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION = 2, 4, 6  # of CUlaunchAttributeID
 _MAX_DYNAMIC_SHARED_BYTES, _NON_PORTABLE_CLUSTER = 8, 14  # of CUfunction_attribute
 _PORTABLE_CLUSTER = 8
-"""Blocks to a cluster that every device with clusters grants unasked."""
+"""The most blocks of a cluster that every device with clusters allows by default."""
 
 
 @cache
 def library() -> Any:
-    """libcuda, which comes with the driver."""
+    """Return libcuda, which comes with the driver."""
     return ctypes.CDLL("libcuda.so.1")
 
 
 def check(status: int) -> None:
-    """Raise RuntimeError, with the driver's words, for a status that is not success."""
+    """Raise RuntimeError, with the driver's message, for a status that is not success."""
     if status:
         text = ctypes.c_char_p()
         library().cuGetErrorString(status, ctypes.byref(text))
@@ -87,7 +87,7 @@ def check(status: int) -> None:
 
 
 def version() -> int:
-    """The newest CUDA that the driver is for: 13000 for 13.0."""
+    """Return the newest CUDA version that the driver supports: 13000 for 13.0."""
     found = ctypes.c_int()
     check(library().cuDriverGetVersion(ctypes.byref(found)))
     return found.value
@@ -97,7 +97,7 @@ _lock = threading.Lock()
 
 
 def load(binary: bytes, symbol: str, index: int) -> int:
-    """Load machine code on the GPU of that index; the handle of the kernel of that symbol. It is never unloaded."""
+    """Load machine code on the GPU of that index, and return the handle of kernel ``symbol``. It is never unloaded."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     with attached(index):
         check(library().cuModuleLoadData(ctypes.byref(module), binary))
@@ -107,7 +107,7 @@ def load(binary: bytes, symbol: str, index: int) -> int:
 
 
 def allow(function: int, shape: Shape) -> None:
-    """Ask for what the launch's shape needs and a kernel isn't granted unasked. The GPU must be current."""
+    """Allow a kernel more shared memory and larger clusters than by default, as ``shape`` asks. The GPU is current."""
     handle = ctypes.c_void_p(function)
     with _lock:
         granted = ctypes.c_int()
@@ -119,7 +119,7 @@ def allow(function: int, shape: Shape) -> None:
 
 
 def blocks_at_once(function: int, threads: int, shared_bytes: int, device: Device) -> int:
-    """Blocks of a loaded kernel that the device holds at once, never less than one to a multiprocessor."""
+    """Return the blocks of a loaded kernel that run at once on the device, at least one per multiprocessor."""
     blocks = ctypes.c_int()
     occupancy = library().cuOccupancyMaxActiveBlocksPerMultiprocessor
     check(occupancy(ctypes.byref(blocks), ctypes.c_void_p(function), threads, ctypes.c_size_t(shared_bytes)))
@@ -133,22 +133,22 @@ def _attributes(shape: Shape, device: Device) -> Any:
     if shape.cluster > 1:
         found.append((_CLUSTER_DIMENSION, (shape.cluster, 1, 1)))
     if device.dependent_launches:
-        # The launch may be prepared while the kernel before it ends; every kernel begins by waiting for that, so that
-        # only the time of the launch overlaps.
+        # The launch may be prepared while the previous kernel ends. Every kernel first waits for that end, so that only
+        # the launch overhead overlaps.
         found.append((_PROGRAMMATIC_STREAM_SERIALIZATION, (1,)))
     return (_Attribute * len(found))(*(_Attribute(id, 0, value) for id, value in found))
 
 
 def grid_axes(shape: Shape) -> tuple[int, int]:
-    """Blocks along the grid's two axes: past the limit of the first it has a second, the first a multiple of any
-    cluster."""
+    """Return the blocks along the grid's two axes. A grid beyond the first axis's limit has 2**30 blocks there, which
+    is a multiple of any cluster."""
     return (shape.grid, shape.grid_y) if shape.grid <= MAX_GRID_X else (2**30, -(-shape.grid // 2**30))
 
 
 @lru_cache(maxsize=4096)
 def configuration(shape: Shape, device: Device) -> tuple[Any, Any]:
-    """``CUlaunchConfig`` for a shape, its stream left out, and the attributes that it points to, to be kept alive.
-    Neither is to be written to."""
+    """Return ``CUlaunchConfig`` for a shape, without a stream, and the attributes that it points to. The caller keeps
+    these alive, and writes to neither."""
     attributes = _attributes(shape, device)
     x, y = grid_axes(shape)
     where = ctypes.addressof(attributes) if len(attributes) else None
@@ -156,37 +156,37 @@ def configuration(shape: Shape, device: Device) -> tuple[Any, Any]:
 
 
 _Frame = tuple[Any, Any, tuple[object, ...]]
-"""All that the driver reads of one launch: the parameters' words, the configuration, and what is passed to it."""
+"""The memory that the driver reads at one launch: the parameters' words, the configuration, the call's arguments."""
 
 
 def movable(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[..., None]:
-    """A launch of a loaded kernel on the addresses of its tensors, the first words, on torch's current stream.
+    """Return a function that launches a kernel on torch's current stream, for its tensors' addresses (the first words).
 
-    What the driver reads is made once and used by one thread at a time: another thread that launches takes another.
+    The memory that the driver reads is made once and reused. A thread that launches meanwhile gets memory of its own.
     """
     launch, index = library().cuLaunchKernelEx, device.index
-    handle: object = ctypes.c_void_p.from_param(function)  # as a call converts it: so this one has nothing to convert
+    handle: object = ctypes.c_void_p.from_param(function)  # converted here once, not in each call
     config, attributes = configuration(shape, device)
     blank, words, starts = bytes(config), parameters.words, parameters.starts
 
-    def made(held: object = attributes) -> _Frame:
+    def new_frame(kept_alive: object = attributes) -> _Frame:
         values, settings = (ctypes.c_uint64 * len(words))(*words), _Config.from_buffer_copy(blank)
         first = ctypes.addressof(values)
         pointers = (ctypes.c_void_p * len(starts))(*(first + 8 * start for start in starts))
         return values, settings, (ctypes.byref(settings), handle, ctypes.byref(pointers), None)
 
-    free: list[_Frame] = []  # taking and giving back are each one step to other threads
+    free: list[_Frame] = []  # pop and append are atomic among threads
 
     def at(*addresses: int) -> None:
         try:
             frame = free.pop()
         except IndexError:
-            frame = made()
+            frame = new_frame()
         values, settings, arguments = frame
         values[: len(addresses)] = addresses
         settings.stream = current_stream(index)
         if launch(*arguments):
-            with attached(index):  # a thread that has not used the GPU yet has no context; else it fails again
+            with attached(index):  # a thread new to the GPU has no context; other errors come again
                 check(launch(*arguments))
         free.append(frame)
 
@@ -194,7 +194,7 @@ def movable(function: int, shape: Shape, parameters: Parameters, device: Device)
 
 
 def parameter_words(parts: Sequence[bytes]) -> Parameters:
-    """Parameters of any sizes, each as its bytes in C, the first beginning with the addresses of x and out."""
+    """Return Parameters from each parameter's bytes in C. The first begins with the addresses of x and out."""
     words: list[int] = []
     starts = []
     for part in parts:

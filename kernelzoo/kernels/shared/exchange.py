@@ -1,4 +1,4 @@
-"""Words that programs leave for each other in memory, (maximum, sum) states or one number, and how they are awaited."""
+"""The exchange among programs by 64-bit words in memory: each is a (maximum, sum) state or one number."""
 
 import triton
 import triton.language as tl
@@ -6,34 +6,34 @@ import triton.language as tl
 from kernelzoo.device import Device
 
 EXCHANGE = tl.constexpr(0)
-"""What a launch does: programs of a row run at once, exchange their pairs, and write; or only..."""
+"""The phase of a launch whose programs run at once, exchange their pairs, and write the result."""
 LEAVE = tl.constexpr(1)
-"""...leave their pairs for another launch, or..."""
+"""The phase of a launch that only leaves its pairs in memory, for a second launch."""
 WRITE = tl.constexpr(2)
-"""...read them and write."""
+"""The phase of that second launch, which reads the pairs and writes the result."""
 
 
 def phases_on(device: Device) -> tuple[object, ...]:
-    """What the launches of programs that share rows do: an exchange where programs may wait for each other."""
+    """Return the phases of the launches of split rows: one exchange if programs may wait for each other, else two."""
     return (EXCHANGE,) if device.is_nvidia else (LEAVE, WRITE)
 
 
 @triton.jit
 def pack_pair(top, total):
-    """A pair in float32 as one word of 64 bits, which never are all set: top is no NaN."""
+    """Return a pair of float32 as one 64-bit word. Its bits are never all set, since ``top`` is no NaN."""
     low = top.to(tl.uint32, bitcast=True).to(tl.uint64)
     return (total.to(tl.uint32, bitcast=True).to(tl.uint64) << 32 | low).to(tl.int64, bitcast=True)
 
 
 @triton.jit
 def unpack_pair(word):
-    """The pair in float32 that ``pack_pair`` made a word of."""
+    """Return the pair of float32 in a word of ``pack_pair``."""
     return word.to(tl.int32).to(tl.float32, bitcast=True), (word >> 32).to(tl.int32).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def awaited(words, there):
-    """The 64-bit words in memory, each once not all of its bits are set; 0 where there is none."""
+    """Wait until not all bits of each 64-bit word in memory are set, and return it; 0 if not ``there``."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -58,7 +58,7 @@ def awaited(words, there):
 
 @triton.jit
 def awaited_four(words, there):
-    """``awaited`` of four words at a time, whose looks are under way together."""
+    """Do as ``awaited``, for four words at a time whose loads are in flight together."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -93,16 +93,16 @@ def awaited_four(words, there):
 
 @triton.jit
 def own_words(arrivals, PHASE: tl.constexpr):
-    """Which of two sets of words is this launch's: launches alternate, and each clears the next one's."""
+    """Return the index of this launch's set of words: launches alternate between two, and clear each other's."""
     return tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
 
 
 @triton.jit
 def leave_word(words, part, next, word, PHASE: tl.constexpr, there=None):
-    """Leave a part's word for other programs; of an exchange, clear the next launch's, so many words further on."""
+    """Write a part's word for other programs. An exchange also clears the next launch's, ``next`` words further on."""
     if PHASE == EXCHANGE:
         tl.atomic_xchg(words + part, word, there, sem="relaxed")
-        # All bits set is what no word is, nor any NaN from here: one that isn't there yet.
+        # All bits set means that a word isn't there yet. No word of these functions has that value.
         tl.store(words + next + part, tl.full(word.shape, -1, tl.int64), there)
     else:
         tl.store(words + part, word, there)
@@ -110,16 +110,16 @@ def leave_word(words, part, next, word, PHASE: tl.constexpr, there=None):
 
 @triton.jit
 def found_word(place, there, PHASE: tl.constexpr):
-    """The word in memory of each thread; of an exchange, as soon as it is there."""
+    """Return each thread's word in memory. An exchange waits for it."""
     return awaited(place, there) if PHASE == EXCHANGE else tl.load(place, there, other=0)
 
 
 @triton.jit
 def found_words(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
-    """The 64-bit words in memory; of an exchange, each as soon as it is there."""
+    """Return the 64-bit words in memory. An exchange waits for each."""
     if PHASE == EXCHANGE:
         found = tl.full(words.shape, 0, tl.int64)
-        # Once. The compiler would wait anew in each layout that it wants the words in, but for a loop: that it leaves.
+        # This loop runs once. Without it, the compiler would wait again in each layout in which it needs the words.
         again = parts > 0
         while again:
             found = awaited_four(words, there) if FOUR else awaited(words, there)
@@ -131,7 +131,7 @@ def found_words(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
 
 @triton.jit
 def pack_number(number):
-    """A float as one word of 64 bits, which never are all set."""
+    """Return a float as one 64-bit word, whose bits are never all set."""
     if number.dtype == tl.float64:
         word = tl.where(number == number, number, float("nan")).to(tl.int64, bitcast=True)
     else:
@@ -141,5 +141,5 @@ def pack_number(number):
 
 @triton.jit
 def unpack_number(word, WIDE: tl.constexpr):
-    """The float that ``pack_number`` made a word of."""
+    """Return the float in a word of ``pack_number``."""
     return word.to(tl.float64, bitcast=True) if tl.float64 == WIDE else word.to(tl.int32).to(WIDE, bitcast=True)

@@ -1,7 +1,7 @@
-"""The numbers of float8_e4m3fn that quantising needs."""
+"""Constants of float8_e4m3fn for quantisation."""
 
 TOP = 448.0
-"""The largest."""
+"""The largest finite number."""
 
 LEAST = TOP * 2.0**-126
-"""The least maximum of a row that is scaled: its scale is the smallest normal float32."""
+"""The smallest absolute maximum of a row that is scaled. Its scale is the smallest normal float32."""

@@ -1,4 +1,4 @@
-"""Rows that one program holds in registers: how long they may be, and how many threads have one."""
+"""Rows that one program keeps in registers: their largest length, and the number of threads per row."""
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, SECTOR_BYTES
@@ -6,11 +6,11 @@ from kernelzoo.layout import Columns, Rows, power_of_two
 from kernelzoo.tables import knob, numbers
 
 ON_CHIP_BYTES = 32768 * 4
-"""The widest row one program holds in registers: 1024 threads (the most a program may have) times 32 elements of
-float32, or 16 of float64, which leaves half of the 64 registers a thread has then for everything else."""
+"""Bytes of the longest row that fits in one program's registers: 1024 threads (the maximum) times 32 elements of
+float32, or 16 of float64. This leaves half of a thread's 64 registers for everything else."""
 
 STRIP_BYTES = 65536
-"""Of a strip of columns as it is computed, that a program holds: 64 registers of each of 256 threads."""
+"""Bytes of the largest strip of columns that fits in a program's registers: 64 registers in each of 256 threads."""
 
 
 @numbers
@@ -33,32 +33,32 @@ class Numbers:
 
 
 def longest(rows: Rows, inputs: int) -> int:
-    """Elements of the longest rows that a program holds, of so many inputs. Across memory at least a sector of them."""
+    """Return the largest row length at which a row of each input fits in registers, or a sector of strided rows."""
     if rows.columns is None:
         return ON_CHIP_BYTES // rows.wide_bytes // inputs
     least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
     return STRIP_BYTES // rows.wide_bytes // inputs // least
 
 
-def check_held(id: str, rows: Rows, inputs: int) -> None:
-    """Raise UnsupportedProblemError if no program holds a row of so many inputs."""
+def check_fits(id: str, rows: Rows, inputs: int) -> None:
+    """Raise UnsupportedProblemError if a row of each input does not fit in registers."""
     if rows.n > (most := longest(rows, inputs)):
         raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
 
 
 def line_of(columns: Columns) -> int:
-    """A line of memory of columns, or all of them if they are few."""
+    """Return the number of columns in a cache line, or that of all columns if they are fewer."""
     return min(LINE_BYTES // columns.itemsize, power_of_two(columns.inner))
 
 
 def strip_of(columns: Columns, inputs: int) -> int:
-    """Columns of the strip that a program holds of so many inputs: a line wide if it fits."""
+    """Return the number of columns of a strip that fits in registers, for each input: a cache line if possible."""
     return min(line_of(columns), STRIP_BYTES // columns.wide_bytes // inputs // power_of_two(columns.n))
 
 
 def row_threads(knobs: Numbers, rows: Rows, fed: int) -> int:
-    """Threads for one row: no more than the row itself can feed, however wide its tile is. fed: elements of half
-    precision that do."""
+    """Return the threads for one row: no more than its elements occupy, even if its tile is wider. ``fed``: the number
+    of elements to count in half precision."""
     n = rows.n
     if rows.itemsize == 8:
         threads = power_of_two(n) // 8

@@ -1,7 +1,6 @@
-"""The memory of tensors on the host as NumPy's arrays, for kernels that run there.
+"""NumPy arrays over the memory of tensors on the host, for kernels that run there.
 
-Not by ``tensor.numpy()``, which forbids for good that the storage is resized, and so would leave a trace on tensors
-that are the caller's.
+``tensor.numpy()`` is not used, since it forbids resizing the caller's storage for good.
 """
 
 import ctypes
@@ -15,9 +14,9 @@ from kernelzoo.layout import span
 
 
 def flat(x: torch.Tensor, dtype: torch.dtype) -> Any:
-    """The memory that x spans as a one-dimensional array of ``dtype`` (of the same width), without a copy.
+    """Return the memory that x spans as a one-dimensional array of ``dtype`` (of the same width), without a copy.
 
-    It keeps the tensor, and not its memory from being moved: made anew, it is where that is then.
+    The array keeps the tensor alive. It does not follow memory that torch moves later.
     """
     memory: Any = (ctypes.c_byte * span(x)).from_address(x.data_ptr())
     memory.tensor = x

@@ -1,6 +1,6 @@
-"""From a kernel that Triton's compiler takes to a launch: its arguments, how it is compiled, submitted or recorded.
+"""Binds kernels of Triton and Gluon: arguments, compiling, launching and recording.
 
-Gluon's kernels are compiled, cached and launched as Triton's are: both languages bind through here.
+Both languages have the same compiler, cache and launcher.
 """
 
 import functools
@@ -30,7 +30,7 @@ MAX_PROGRAMS = 2**31 - 1
 # --- The device ------------------------------------------------------------------------------------------------------
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
-"""Whether kernels are interpreted, as they were decorated; the environment is read at each look-up of a knob."""
+"""Whether kernels are interpreted. Read once, at decoration: a knob reads the environment at each look-up."""
 
 INTERPRETER = Device(
     arch="",
@@ -45,17 +45,17 @@ INTERPRETER = Device(
 )
 
 CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
-"""AMD parts whose vector registers are twice the reported number: the accumulation registers are usable as well."""
+"""AMD architectures with twice the reported vector registers, since accumulation registers can be used too."""
 
 
 def device_of(x: torch.Tensor) -> Device:
-    """The device that a kernel on x would run on, or the interpreter."""
+    """Return the device that a kernel on x would run on, or the interpreter."""
     return INTERPRETER if INTERPRETED else devices.of(x)
 
 
 @functools.cache
 def resident(device: Device, registers: int, warps: int, shared_bytes: int) -> int:
-    """Programs that one multiprocessor of the device holds at once, never less than one: it sizes a persistent grid.
+    """Return the programs that run at once on one multiprocessor, at least one. They size a persistent grid.
 
     registers (per thread), warps and shared_bytes are the compiled program's own. The rule is that of Triton's tutorial
     on the fused softmax (python/tutorials/02-fused-softmax.py).
@@ -73,31 +73,30 @@ def resident(device: Device, registers: int, warps: int, shared_bytes: int) -> i
 
 # --- Arguments -------------------------------------------------------------------------------------------------------
 #
-# A stride that can't matter is one that Triton specialises on (1 folds away, 0 keeps the alignment of the rest), so
-# that few kernels serve many layouts.
+# A stride that can't matter gets a value that Triton specialises on: 1 folds away, 0 keeps the alignment of the rest.
+# So few kernels serve many layouts.
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
-    """What an element is computed in: half precision in float32, narrow integers in int32, the rest in itself."""
+    """Return the accumulator dtype: float32 for half precision, int32 for narrow integers, else ``dtype`` itself."""
     if dtype.itemsize >= 4:
         return dtype
     return torch.float32 if dtype.is_floating_point else torch.int32
 
 
 def wide_type(dtype: torch.dtype) -> tl.dtype:
-    """``wide_dtype`` as Triton's language names it."""
+    """Return ``wide_dtype`` as a type of Triton's language."""
     return getattr(tl, str(wide_dtype(dtype)).removeprefix("torch."))
 
 
 def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
-    """A kernel's arguments that say where rows lie. They are rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n,
-    out_inner, and MULTIPLE, by which some are divided. The output of a reduction is one element to a row, and its
-    strides are not.
+    """Return a kernel's arguments for the layout of rows, with m = MULTIPLE.
 
-    MULTIPLE is the power of two, at most 8, that divides a row's length and the offsets of all rows. Triton sees that
-    an integer is a multiple of 16 and otherwise nothing, and would read rows of 1000 floats one by one.
+    They are rows, n / m, inner, x_outer / m, x_n, x_inner / m, out_outer / m, out_n, out_inner / m, m. A reduction's
+    output strides are not divided. Then outer / m, n and inner / m of each other tensor of n elements a row follow.
 
-    The strides of other tensors of n elements a row follow: outer, n and inner of each.
+    m is the power of two, at most 8, that divides a row's length and the offsets of all rows; 1 if 16 divides them.
+    Triton only sees whether an integer is a multiple of 16. Without m it would load a row of 1000 floats one by one.
     """
     m = rows.common(*others)
     m = m if m < 16 else 1
@@ -108,11 +107,10 @@ def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
 
 
 def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
-    """A kernel's arguments that say where columns lie. They are outer, n, inner, x_outer, x_n, x_inner, out_outer,
-    out_n, out_inner, and MULTIPLE, by which inner and all strides but the last are divided, of a reduction's output
-    none.
+    """Return a kernel's arguments for the layout of columns, with m = MULTIPLE.
 
-    The strides of other tensors of n elements a column follow: outer, n and inner of each.
+    They are outer, n, inner / m, x_outer / m, x_n / m, x_inner, out_outer / m, out_n / m, out_inner, m. A reduction's
+    output strides are not divided. Then outer / m, n / m and inner of each other tensor of n elements a column follow.
     """
     m = math.gcd(columns.multiple, *(stride for other in others for stride in (other.outer, other.n)))
     divisor = m if columns.out_n else 1
@@ -122,15 +120,15 @@ def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
 
 
 def by_columns(rows: Rows, strides: Strides) -> Strides:
-    """The strides of another tensor by the columns of rows that lie across."""
+    """Return another tensor's strides by the columns of strided rows (``Rows.across``)."""
     return strides if rows.inner > 1 else strides._replace(outer=0, inner=strides.outer)
 
 
 def edges_of(rows: Rows, *others: Strides) -> int:
-    """Elements of a 16-byte vector where rows have edges and may be read by whole vectors in between, else 0.
+    """Return the elements of a 16-byte vector if rows have unaligned edges around whole vectors, else 0.
 
-    x and out must agree in where their rows start within a vector, and so must other tensors of n elements a row; a
-    reduction's output is of no concern.
+    Each row must start at the same place within a vector in x, out and other tensors of n elements a row. A reduction's
+    output does not matter.
     """
     vector = rows.whole_vector
     if rows.common(*others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
@@ -143,14 +141,14 @@ def edges_of(rows: Rows, *others: Strides) -> int:
 
 
 def packed(rows: Rows, *others: Strides) -> bool:
-    """Whether rows of half precision may be read as whole vectors of pairs, their edges aside."""
+    """Whether rows of half precision may be loaded as whole vectors of pairs, except their edges."""
     whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.across
     aligned = rows.aligned and not any(other.phase or other.n != 1 for other in others)
     return whole and ((rows.common(*others) >= 8 and aligned) or edges_of(rows, *others) > 0)
 
 
 def safe(rows: Rows) -> int:
-    """How many rows have another row behind them in memory, which their last vector may reach into."""
+    """Return the number of rows whose last vector may extend past their end, into the next row's memory."""
     steps = [step for step, many in ((rows.x_outer, rows.outer > 1), (rows.x_inner, rows.inner > 1)) if many]
     return rows.total - 1 if all(step >= rows.n for step in steps) else 0
 
@@ -161,15 +159,15 @@ def safe(rows: Rows) -> int:
 def compiled(
     x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any], *, loads: bool = False
 ) -> Any:
-    """Compile a kernel for all of its arguments, constants included, and load it if asked to.
+    """Compile a kernel for all of its arguments, constants included, and load it if ``loads``.
 
-    Compiling happens here, in the bind, one at a time: a launch neither compiles nor races with another first launch.
+    The bind compiles, one kernel at a time. So a launch neither compiles nor races with another first launch.
     """
-    with _lock, on_device_of(x), triton_key.quick():
+    with _lock, on_device_of(x), triton_key.use_cached_key():
         try:
             program = kernel.warmup(*args, grid=(1,), **options)
-        except (OSError, ValueError, KeyError) as error:  # not the compiler's: files of its cache, cut short or refused
-            code_cache.thrown_away("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
+        except (OSError, ValueError, KeyError) as error:  # from damaged or unreadable files of its cache
+            code_cache.use_scratch("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
             program = kernel.warmup(*args, grid=(1,), **options)
         if loads:
             program.run  # noqa: B018  # the property loads the binary, which is when registers are known
@@ -177,19 +175,19 @@ def compiled(
 
 
 OWN_OPTIONS = ("enable_fp_fusion", "num_warps", "num_stages", "launch_pdl")
-"""Those that every kernel is compiled with."""
+"""The options that every kernel is compiled with."""
 
 
 def compiler_options(device: Device, warps: int, stages: int, options: dict[str, Any]) -> dict[str, Any]:
-    """All that Triton's compiler is told."""
-    # Said outright, since Triton's default is to change with 3.10, and 3.9 warns of it.
+    """Return all options for Triton's compiler."""
+    # Stated explicitly, since Triton's default changes with 3.10, and 3.9 warns of that.
     said = {**options, "enable_fp_fusion": True, "num_warps": warps, "num_stages": stages}
     return {**said, "launch_pdl": True} if device.dependent_launches else said
 
 
 def resources(program: Any, device: Device) -> cubin.Resources:
-    """What a compiled kernel takes, all of its shared memory included, as its cubin or hsaco says. Registers are vector
-    registers on AMD."""
+    """Return a compiled kernel's registers (vector registers on AMD), local memory and shared memory, as its cubin or
+    hsaco says."""
     if device.is_nvidia:
         found = cubin.resources(program.kernel, program.name, device.capability)
         return cubin.Resources(found.registers, found.local_bytes, found.shared_bytes + program.metadata.shared)
@@ -198,14 +196,14 @@ def resources(program: Any, device: Device) -> cubin.Resources:
 
 
 def _msgpack_int(binary: bytes, key: bytes) -> int:
-    """The integer that follows a key in the metadata of an AMD binary."""
+    """Return the integer that follows a key in the metadata of an AMD binary."""
     at = binary.index(key) + len(key)
     width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(binary[at], 0)
     return int.from_bytes(binary[at + 1 : at + 1 + width], "big") if width else binary[at]
 
 
 def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[str, Any], device: Device) -> Compiled:
-    """What a recording wants to know of a compiled kernel."""
+    """Return a compiled kernel's facts for a recording."""
     constants = {p.name: value for p, value in zip(kernel.params, args, strict=False) if p.is_constexpr}
     constants |= {name: value for name, value in options.items() if name != "enable_fp_fusion"}
     return Compiled(
@@ -235,10 +233,10 @@ def bound(
     tensors: int = 2,
     **options: Any,
 ) -> Launch:
-    """Compile a kernel for its arguments and return its launch over so many programs.
+    """Compile a kernel for its arguments, and return its launch. Raises GridTooLargeError.
 
-    args: so many canonical tensors first, as the bind takes them, a workspace among the others. programs: a number, or
-    what makes one of how many programs of the compiled kernel a multiprocessor holds. Raises GridTooLargeError.
+    args: first ``tensors`` canonical tensors, as the bind takes them; other tensors are workspaces. programs: the size
+    of the grid, or a function that returns it from the number of programs that run at once on a multiprocessor.
     """
     rec = recording.get()
     if INTERPRETED and rec is None:
@@ -263,13 +261,13 @@ def recorded(
     told: dict[str, Any],
     device: Device,
 ) -> Launch:
-    """The same where a recording is in force: a step of it."""
+    """Return the launch of ``bound`` under a recording, which adds a step to it."""
     if callable(programs):
-        held = 1
+        at_once = 1
         if rec.compiles:
             found = resources(compiled(args[0], kernel, args, told), device)
-            held = resident(device, found.registers, told["num_warps"], found.shared_bytes)
-        programs = programs(held)
+            at_once = resident(device, found.registers, told["num_warps"], found.shared_bytes)
+        programs = programs(at_once)
     check_grid(implementation, programs)
     constants: list[str] = []
     arguments: list[str] = []
@@ -299,10 +297,10 @@ def check_grid(implementation: str, programs: int) -> None:
 
 
 def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], tensors: int = 2) -> Launch:
-    """The launch of so many programs of a loaded kernel; see ``bound``."""
+    """Return the launch of a loaded kernel with a grid of ``programs``; see ``bound``."""
     x = args[0]
-    # Straight to the compiled kernel's launcher, without the argument handling of Triton's own call, which takes longer
-    # than a short kernel. An address is as good as a tensor to it, and spares it a query of the driver.
+    # Call the compiled kernel's launcher directly: the argument handling of Triton's own call takes longer than a short
+    # kernel. The launcher takes addresses in place of tensors, which spares a query of the driver.
     call, fixed, together = submission(program)
     device: int = x.get_device()
     stream = current_stream
@@ -341,8 +339,8 @@ def interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:
 
 
 class Submission(NamedTuple):
-    """How a compiled kernel is launched: ``call(programs, 1, 1, stream, *fixed, *arguments)``, or the arguments
-    together, as the last."""
+    """The call that launches a compiled kernel: ``call(programs, 1, 1, stream, *fixed, *arguments)``. If ``together``,
+    the arguments are one tuple."""
 
     call: Callable[..., None]
     fixed: tuple[Any, ...]
@@ -350,10 +348,10 @@ class Submission(NamedTuple):
 
 
 def submission(program: Any) -> Submission:
-    """The launch of a compiled kernel, with no hooks.
+    """Return the call that launches a compiled kernel, without hooks.
 
-    What a CUDA launcher of Triton 3.6 or 3.7 hands to its own ``launch`` is the same at every call but for stream and
-    arguments, as long as the kernel asks for no scratch memory; to work it out anew at each takes longer.
+    In Triton 3.6 and 3.7, a CUDA launcher computes the arguments of its own ``launch`` in each call. Unless the kernel
+    needs scratch memory, only stream and tensors change, so the rest is computed here once.
     """
     run, hooks, scratch = program.run, (None, None, None), (None, None)
     known = triton.__version__.startswith(("3.6.", "3.7.")) and type(run).__name__ == "CudaLauncher"

@@ -1,4 +1,4 @@
-"""What languages for NVIDIA's devices alone ask of a machine. Nothing is imported but what is given."""
+"""The check of a machine's devices for languages that support only NVIDIA. It imports no package itself."""
 
 from typing import Any
 

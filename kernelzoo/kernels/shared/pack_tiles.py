@@ -1,7 +1,4 @@
-"""Tiles for kernels in which each thread first reduces its own elements of a block, and plans of rows in parts.
-
-Triton and Gluon have them in common.
-"""
+"""Tiles for Triton's and Gluon's kernels in which each thread first reduces its own elements; plans of split rows."""
 
 import math
 from typing import NamedTuple
@@ -13,17 +10,17 @@ from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 THREAD_BYTES, THREAD_ELEMENTS = 64, 32
-"""Of a block to a thread, at the most: four vectors."""
+"""The most bytes and elements of a block per thread: four vectors."""
 
-ALONG, ACROSS, SHORT = 512, 256, 128
-"""Threads of a program at the most: of a long row, of rows that lie across memory, and of several short ones."""
+LONG_THREADS, STRIDED_THREADS, SHORT_THREADS = 512, 256, 128
+"""The most threads of a program: for a long row, for strided rows, and for several short rows."""
 
 SCANNED = 4096
-"""Elements of a tile that is scanned, 16 to a thread."""
+"""Elements of a tile in a scan, 16 per thread."""
 
 
 class PackTile(NamedTuple):
-    """What each program takes at a time, and how many threads of a row have how many elements side by side."""
+    """A program's tile. In each row, ``lanes`` threads have ``vector`` neighbouring elements each."""
 
     rows: int
     block: int
@@ -34,45 +31,45 @@ class PackTile(NamedTuple):
 
     @property
     def constants(self) -> tuple[int, ...]:
-        """ROWS, BLOCK, LANES and VECTOR of a kernel."""
+        """A kernel's constants ROWS, BLOCK, LANES and VECTOR."""
         return self[:4]
 
 
 def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
-    """The tile for a kernel that reduces rows, or parts of n elements, and of each thread's elements of a block first.
+    """Return the tile for a kernel that reduces rows, or parts of n elements: first within each thread, then across.
 
-    Short rows are taken together; where memory is contiguous across rows, a line of them.
+    A tile has several short rows. If rows are strided (``across``), it has a cache line of neighbouring rows.
     """
     device, n = device_of(x), n or rows.n
     elements = min(THREAD_ELEMENTS, THREAD_BYTES // rows.itemsize)
     if rows.across:
         side = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total))
-        block = min(power_of_two(n), ACROSS * elements // side)
+        block = min(power_of_two(n), STRIDED_THREADS * elements // side)
         warps = device.warps(side * block // elements)
-        vector, lanes = 1, warps * device.warp_size * min(side, vector_across(rows)) // side
+        vector, lanes = 1, warps * device.warp_size * min(side, strided_vector_width(rows)) // side
     else:
-        block = min(power_of_two(n), ALONG * elements)
+        block = min(power_of_two(n), LONG_THREADS * elements)
         spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
-        side = max(1, min(SHORT * elements // block, spread))
+        side = max(1, min(SHORT_THREADS * elements // block, spread))
         warps = device.warps(side * block // elements)
-        vector, lanes = min(block, vector_along(rows)), warps * device.warp_size
+        vector, lanes = min(block, row_vector_width(rows)), warps * device.warp_size
     lanes = max(1, min(lanes, block // vector))
     return PackTile(side, block, lanes, vector, cdiv(rows.total, side), warps)
 
 
-def vector_along(rows: Rows) -> int:
-    """Elements of a row that one load takes: as many as all rows begin with together, up to 16 bytes."""
+def row_vector_width(rows: Rows) -> int:
+    """Return the vector width of loads along a row, up to 16 bytes: the alignment that all rows share."""
     return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common())
 
 
-def vector_across(rows: Rows) -> int:
-    """Rows of which one load takes an element each, up to 16 bytes."""
+def strided_vector_width(rows: Rows) -> int:
+    """Return the vector width of loads across strided rows, up to 16 bytes: an element of each row."""
     steps = rows.x_n, *((rows.inner, rows.x_outer) if rows.inner > 1 else ())
     return 1 if rows.step != 1 or rows.x_phase else math.gcd(rows.whole_vector, *steps)
 
 
 class Plan(NamedTuple):
-    """Parts of each row, elements of each but the last, and the tile of the programs that take them."""
+    """The number of parts per row, the elements of each part but the last, and the tile of their programs."""
 
     parts: int
     span: int
@@ -84,12 +81,12 @@ class Plan(NamedTuple):
 
     @property
     def lanes(self) -> int:
-        """PARTS of a kernel that merges."""
+        """The constant PARTS of a kernel that merges the parts: their number, rounded up to a power of two."""
         return power_of_two(self.parts)
 
 
 def plan_of(x: torch.Tensor, rows: Rows) -> Plan:
-    """Parts that fill the device, each whole blocks but the last; none is empty unless rows are."""
+    """Return a plan whose parts fill the device. All but the last are whole blocks; none is empty unless rows are."""
     wanted = max(1, cdiv(rows.n, parts_of(rows, device_of(x))))
     tile = pack_tile(x, rows, wanted)
     span = cdiv(wanted, tile.block) * tile.block

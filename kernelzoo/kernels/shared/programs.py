@@ -1,4 +1,4 @@
-"""Programs of languages whose compilers need no device: kept on disk by what makes them, loaded once a device.
+"""Programs of languages whose compilers need no device: machine code is cached on disk, and loaded once per device.
 
 A program is any frozen dataclass that says what is compiled.
 """
@@ -19,7 +19,7 @@ from kernelzoo.launch import Launch, RebindableLaunch, WorkspaceLaunch
 
 
 def on_disk(language: str, what: object, make: Callable[[], bytes]) -> bytes:
-    """What ``make`` returns, from the language's cache on disk if it is there. what: all that tells it from others."""
+    """Return the language's cached machine code, or make and cache it. ``what``: a value that identifies it."""
     name = f"{hashlib.sha256(repr(what).encode()).hexdigest()}.bin"
     with suppress(RuntimeError):  # a user without a home
         if (kept := code_cache.read(user_cache.folder(language), name)) is not None:
@@ -31,9 +31,9 @@ def on_disk(language: str, what: object, make: Callable[[], bytes]) -> bytes:
 
 
 def loaded(program: Any, device: Device, code: Callable[[Any, int], tuple[bytes, str]]) -> int:
-    """The driver's handle of a program on a device, made on first use and kept. Safe from several threads.
+    """Return the driver's handle of a program on a device, loaded at first use and cached. Safe from several threads.
 
-    code: machine code for a compute capability, and its entry.
+    code: a function that returns machine code for a compute capability, and its entry's symbol.
     """
     found = _functions.get((program, device.index))
     if found is None:
@@ -53,7 +53,7 @@ def launch_of(
     workspace: Sequence[torch.Tensor],
     device: Device,
 ) -> Launch:
-    """The launch of a loaded program, whose parameters begin with the addresses of the canonical tensors."""
+    """Return the launch of a loaded program. Its parameters begin with the addresses of the canonical tensors."""
     at = driver.movable(function, shape, parameters, device)
     return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 

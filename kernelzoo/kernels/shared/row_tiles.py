@@ -1,7 +1,4 @@
-"""Tiles of rows for kernels that go along a row block by block: how many rows and columns, and how many programs.
-
-Triton and Gluon have them in common.
-"""
+"""Tiles for Triton's and Gluon's kernels that loop over the blocks of a row: rows, columns, programs and warps."""
 
 from typing import NamedTuple
 
@@ -12,17 +9,17 @@ from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 TILE_BYTES = 16384
-"""Of a tile as computed: 16 float32 elements to each of 256 threads."""
+"""Bytes of a tile in its accumulator dtype: 16 float32 elements for each of 256 threads."""
 
 THREAD_BYTES = 64
-"""Of a tile as computed, to a thread."""
+"""Bytes of a tile per thread, in its accumulator dtype."""
 
-HELD, SHORT = 16384, 1024
-"""Elements of the longest row that a program holds, 16 float32 to each of 1024 threads, and of those taken together."""
+IN_REGISTERS, SHORT_ROW = 16384, 1024
+"""The most elements of a row that fits in registers (16 float32 in each of 1024 threads), and of a short row."""
 
 
 class Tile(NamedTuple):
-    """What each program takes at a time."""
+    """The tile that a program computes at a time, and the launch's grid and warps."""
 
     rows: int
     block: int
@@ -32,10 +29,10 @@ class Tile(NamedTuple):
 
 
 def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
-    """The tile for a kernel that holds so many tensors' elements at each place.
+    """Return the tile for a kernel that keeps the elements of ``tensors`` tensors in registers.
 
-    Short rows are taken together, as long as each multiprocessor has several programs; where memory is contiguous
-    across rows, a line of them at the least.
+    A tile has several short rows if each multiprocessor still has several programs. It has at least a cache line of
+    neighbouring rows if rows are strided (``across``).
     """
     device, wide = device_of(x), rows.wide_bytes
     elements = TILE_BYTES // wide // power_of_two(tensors)
@@ -46,22 +43,22 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     return Tile(side, block, cdiv(rows.total, side), device.warps(side * block * wide * tensors // THREAD_BYTES))
 
 
-def held_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
-    """The tile that holds whole rows, where a program can: its block is no shorter than a row. Else ``tile_of``'s.
+def register_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
+    """Return a tile whose block has a whole row, if a row fits in registers; else that of ``tile_of``.
 
-    A long row has a program of its own, with four vectors to a thread.
+    A long row has a program of its own, with four vectors per thread.
     """
-    if rows.across or not SHORT < rows.n <= HELD * 4 // rows.wide_bytes:
+    if rows.across or not SHORT_ROW < rows.n <= IN_REGISTERS * 4 // rows.wide_bytes:
         return tile_of(x, rows, tensors)
     block = power_of_two(rows.n)
     return Tile(1, block, rows.total, device_of(x).warps(block * rows.itemsize // THREAD_BYTES))
 
 
-def turns_of(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
-    """The tile for programs that take rows in turn: as many as multiprocessors, twice, and a block that holds a row
-    where one can."""
+def persistent_tile(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
+    """Return the tile for persistent programs, at most two per multiprocessor. Its block has a whole row if that fits
+    in registers."""
     tile, wide = tile_of(x, rows, tensors), rows.wide_bytes
-    if not rows.across and tile.block < rows.n <= HELD * 4 // wide:
+    if not rows.across and tile.block < rows.n <= IN_REGISTERS * 4 // wide:
         block = power_of_two(rows.n)
         tile = Tile(1, block, rows.total, device_of(x).warps(block * wide // THREAD_BYTES))
     return tile._replace(programs=max(1, min(tile.programs, 2 * device_of(x).multiprocessors)))

@@ -1,4 +1,4 @@
-"""What is to be said of a kernel whose compiler needs no device: its source, its constants, its machine code."""
+"""The facts of a compiled kernel, for inspection: its source, constants, machine code and resources."""
 
 import inspect
 import textwrap
@@ -10,7 +10,7 @@ from kernelzoo.launch import Compiled
 
 
 def written(function: Callable[..., Any]) -> dict[str, Any]:
-    """A kernel's source, its file, and where in that it begins, as ``Compiled`` names them."""
+    """Return a kernel's source, its file and its first line, by the names of ``Compiled``."""
     lines, first = inspect.getsourcelines(function)
     return {"source": textwrap.dedent("".join(lines)), "file": inspect.getfile(function), "line": first}
 
@@ -18,7 +18,7 @@ def written(function: Callable[..., Any]) -> dict[str, Any]:
 def shown(
     language: str, program: Any, symbol: str, binary: bytes, capability: int, constants: dict[str, Any], ptx: str | None
 ) -> Compiled:
-    """A program with a ``name`` and a ``function``, as it is compiled for NVIDIA's devices."""
+    """Return the facts of a program, with a ``name`` and a ``function``, that is compiled for NVIDIA's devices."""
     return Compiled(
         name=program.name,
         language=language,

@@ -1,4 +1,4 @@
-"""How a row is split over several blocks, and how many rows are in hand at a time: the same in every language."""
+"""Plans that split each row among several blocks, for several rows at a time: the same in every language."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from kernelzoo.layout import cdiv
 
 
 class Split(NamedTuple):
-    """Each row by ``parts`` blocks with up to ``span`` elements each; ``groups`` rows at a time."""
+    """A plan: ``parts`` blocks share each row, with up to ``span`` elements each, for ``groups`` rows at a time."""
 
     parts: int
     span: int
@@ -14,13 +14,13 @@ class Split(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """Of the whole launch: those of all rows in hand."""
+        """The number of blocks of the launch."""
         return self.parts * self.groups
 
 
 def split(rows: int, n: int, parts: int, unit: int, resident: int) -> Split:
-    """Rows of n elements cut into at most so many parts, each a multiple of ``unit`` elements but for the last one, and
-    as many rows at a time as ``resident`` blocks take. No part is empty."""
+    """Split rows of n elements into at most ``parts`` parts, none empty. All but the last are multiples of ``unit``
+    elements. As many rows are processed at a time as ``resident`` blocks take."""
     span = cdiv(n, parts * unit) * unit
     parts = cdiv(n, span)
     return Split(parts, span, max(1, min(rows, resident // parts)))

@@ -1,7 +1,7 @@
-"""Triton's key of its own files, kept on disk.
+"""A disk cache of Triton's key: the hash of its own files.
 
-Triton hashes all of its files anew in each process that launches a kernel, its compiler of some hundred megabytes among
-them: of a first call whose kernel was compiled long ago that is the most.
+Triton hashes all of its files in each process that launches a kernel, among them a compiler of some hundred megabytes.
+If the kernel is cached, this is most of the time of a first call.
 """
 
 import functools
@@ -18,51 +18,51 @@ from kernelzoo.kernels.shared import code_cache
 from kernelzoo.kernels.shared.absent import replaced
 
 HASHED = ("compiler", "backends", "language", "runtime", "_C")
-"""The folders of Triton's package that have what its key is made of."""
+"""The folders of Triton's package whose files its key hashes."""
 
 
 @contextmanager
-def quick() -> Iterator[None]:
-    """Within the context, this process's Triton looks for its key on disk first: for a compilation of ours, one at a
-    time. Nothing is changed for anybody else's."""
+def use_cached_key() -> Iterator[None]:
+    """A context for one compilation of this package at a time, in which Triton first looks for its key on disk. Other
+    compilations are unchanged."""
     import triton
     from triton.compiler import compiler
     from triton.runtime import cache
 
-    made: Any = getattr(cache, "triton_key", None)
+    original: Any = getattr(cache, "triton_key", None)
     folder = None
     with suppress(RuntimeError):  # a user who has no home
         folder = user_cache.folder("triton")
-    if made is None or folder is None or getattr(made, "__wrapped__", None) is kept:
+    if original is None or folder is None or getattr(original, "__wrapped__", None) is cached_key:
         yield
         return
-    triton_key: Any = functools.partial(_known, made, Path(triton.__file__).parent, folder)
-    triton_key.__wrapped__ = kept  # which tells it from Triton's own
-    modules = [module for module in (cache, compiler) if getattr(module, "triton_key", None) is made]
+    triton_key: Any = functools.partial(_remembered_key, original, Path(triton.__file__).parent, folder)
+    triton_key.__wrapped__ = cached_key  # which tells it from Triton's own
+    modules = [module for module in (cache, compiler) if getattr(module, "triton_key", None) is original]
     with ExitStack() as stack:
         for module in modules:
             stack.enter_context(replaced(module, triton_key=triton_key))
         yield
 
 
-def kept(made: Callable[[], str], root: Path, folder: Path) -> str:
-    """The key of Triton's package in root: that in the folder, if it is of these very files, else as it is made.
+def cached_key(original: Callable[[], str], root: Path, folder: Path) -> str:
+    """Return the key of Triton's package in root, from the folder if its files are unchanged, else from ``original``.
 
-    They are told by their names, sizes and times, of which an installation changes the last.
+    Files are compared by name, size and times. An installation changes the times.
     """
     digest = hashlib.sha256(f"{sys.version} {root}".encode())
     for path, about in sorted(_files(root)):
         digest.update(f"\n{path} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}".encode())
     name = digest.hexdigest()
-    held = code_cache.read(folder, name)
-    if held is not None:
-        return held.decode()
-    key = made()
+    stored = code_cache.read(folder, name)
+    if stored is not None:
+        return stored.decode()
+    key = original()
     code_cache.write(folder, name, key.encode())
     return key
 
 
-_known = functools.cache(kept)
+_remembered_key = functools.cache(cached_key)
 
 
 def _files(root: Path) -> Iterator[tuple[str, os.stat_result]]:

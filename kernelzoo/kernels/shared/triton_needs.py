@@ -1,4 +1,4 @@
-"""What a first launch by Triton needs beside Triton, and an installation of it may lack."""
+"""Checks that a machine has what Triton needs for a launch: its version, an assembler, libcuda, a C compiler."""
 
 import os
 import shutil
@@ -14,11 +14,11 @@ MEND = "install gcc and Python's headers (python3-dev), or set CC to a C compile
 
 
 COMPILES_WITH = {"TRITON_INTERPRET": "0"}
-"""The environment of a process that compiles kernels and runs none: an interpreter compiles nothing."""
+"""Environment variables of a process that only compiles kernels: Triton's interpreter would compile nothing."""
 
 
 def too_old(version: str) -> str:
-    """Why a version of Triton can't be used, or "": its interpreter, driver or compiled kernels may lack something."""
+    """Return why a version of Triton can't be used, or "". Its interpreter, driver or compiler may lack something."""
     return unfit("triton", version, "triton")
 
 
@@ -30,7 +30,7 @@ def check_version(backend: str, triton: Any) -> None:
 
 
 def devices(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:
-    """Device types that Triton's compiler and interpreter take here. Raises BackendUnavailableError."""
+    """Return the device types that Triton's compiler and interpreter take here. Raises BackendUnavailableError."""
     found = ("cuda",) if torch.cuda.is_available() else ()
     if found:
         check_launches(backend, triton)
@@ -47,17 +47,17 @@ def devices(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:
 
 
 def check_launches(backend: str, triton: Any) -> None:
-    """Set up the cache of compiled kernels. Raises BackendUnavailableError where a launch lacks something."""
+    """Set up the cache of compiled kernels. Raises BackendUnavailableError if something is missing for a launch."""
     code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
     if not triton.knobs.runtime.interpret and (missing := lacking(triton)):
         raise BackendUnavailableError(backend, *missing)
 
 
 def lacking(triton: Any) -> tuple[str, str] | None:
-    """What is missing for a launch on a GPU, and what to do; None if nothing is. Nothing is compiled.
+    """Return what is missing for a launch on a GPU, and the remedy; None if nothing is. Nothing is compiled.
 
-    Triton launches through a module in C, which it compiles on first use and keeps in its cache; the assembler of
-    NVIDIA's is of its own package, or where an environment variable says.
+    Triton launches through a C module, which it compiles at first use and caches. NVIDIA's assembler comes with
+    Triton's package, or an environment variable names it.
     """
     import torch
 
@@ -73,11 +73,11 @@ def lacking(triton: Any) -> tuple[str, str] | None:
         except (AssertionError, OSError) as error:
             said = " ".join(str(error).split())
             return f"Triton finds no libcuda.so.1: {said}", "set TRITON_LIBCUDA_PATH to the folder that has it"
-    return _no_module(triton)
+    return _lacking_module(triton)
 
 
-def _no_module(triton: Any) -> tuple[str, str] | None:
-    """The same of the module through which it launches."""
+def _lacking_module(triton: Any) -> tuple[str, str] | None:
+    """Return the same for the C module through which Triton launches."""
     if triton.knobs.build.impl is not None:
         return None
     given = os.environ.get("CC")  # which Triton takes as it is, even if it is no program's name
@@ -90,11 +90,11 @@ def _no_module(triton: Any) -> tuple[str, str] | None:
         reason = f"Triton compiles a module for Python, and its header Python.h is not in {headers}"
     else:
         return None
-    return None if _is_kept(triton) else (reason, MEND)
+    return None if _is_cached(triton) else (reason, MEND)
 
 
-def _is_kept(triton: Any) -> bool:
-    """Whether the module is in Triton's cache. Before 3.7 there was one for each kind of kernel."""
+def _is_cached(triton: Any) -> bool:
+    """Whether that C module is in Triton's cache. Before 3.7 there was one for each kind of kernel."""
     if triton.__version__.startswith("3.6."):
         return False
 

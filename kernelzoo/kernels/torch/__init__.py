@@ -1,4 +1,4 @@
-"""torch itself: the yardstick. Runs on the CPU and on any CUDA or ROCm device."""
+"""torch itself: the baseline. It runs on the CPU and on any CUDA or ROCm device."""
 
 from kernelzoo.registry import require
 
@@ -7,6 +7,6 @@ SLOW_TO_BIND = ("compile",)
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here. Raises BackendUnavailableError."""
+    """Return the device types that this backend takes here. Raises BackendUnavailableError."""
     torch = require("torch", "torch", "install it with: pip install torch")
     return ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)

@@ -1,9 +1,9 @@
-"""Which form takes a problem. Never ``compile``: it takes seconds, which no single call earns back."""
+"""Choosers of torch's forms. They never choose ``compile``: compiling takes seconds that no single call saves."""
 
 import torch
 
 from kernelzoo.kernels.torch.softmax.limits import adds_in_order, rounds_inside, too_long
-from kernelzoo.kernels.torch.softmax_backward.eager import misses
+from kernelzoo.kernels.torch.softmax_backward.eager import may_miss_contract
 from kernelzoo.registry import chooser
 
 
@@ -12,13 +12,13 @@ from kernelzoo.registry import chooser
 @chooser("torch", "min_backward", "auto")
 @chooser("torch", "rms_norm", "auto")
 def eager(*tensors: torch.Tensor, **scalars: float) -> str:
-    """Always eager: compiling takes seconds, which no single call earns back."""
+    """Always eager: compiling takes seconds that no single call saves."""
     return "eager"
 
 
 @chooser("torch", "softmax", "auto")
 def softmax(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Eager, since compiling takes seconds that no call earns back; where it may miss the contract, another way."""
+    """Eager; if that may miss the contract, renormalized on the host and naive on a GPU. Compiling takes too long."""
     if not (rounds_inside(x) or adds_in_order(x) or too_long(x)):
         return "eager"
     return "renormalized" if x.device.type == "cpu" else "naive"
@@ -26,5 +26,5 @@ def softmax(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("torch", "softmax_backward", "auto")
 def softmax_backward(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """Eager, since compiling takes seconds that no call earns back; where that misses the contract, naive."""
-    return "naive" if misses(grad) else "eager"
+    """Eager; naive if that may miss the contract. Compiling takes seconds that no single call saves."""
+    return "naive" if may_miss_contract(grad) else "eager"

@@ -19,26 +19,26 @@ from kernelzoo.launch import Launch
 from kernelzoo.torch_private import inductor_folder
 
 Into = Callable[..., None]
-"""A plain function, of whose code copies can be made."""
+"""A plain Python function, whose code can be copied."""
 
 _lock = threading.Lock()
 
 
 def check_exact(implementation: str, x: torch.Tensor) -> None:
-    """Raise BackendUnavailableError on the host, where Inductor adds up in order and misses the contract."""
+    """Raise BackendUnavailableError on the host, where Inductor sums in order and misses the contract."""
     if x.device.type == "cpu":
         reason = "what Inductor makes for the host is not exact enough for the contract"
         raise BackendUnavailableError(implementation, reason, "use a GPU, or the variant eager")
 
 
 def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None = None) -> Launch:
-    """Launch a function of tensors and numbers through torch.compile in a mode of its, compiled during the bind.
+    """Compile a function of tensors and numbers by torch.compile, in one of its modes, and return its launch.
 
-    The launch returns what the function does.
+    The launch returns the function's result.
 
     Raises BackendUnavailableError where Inductor has no C++ compiler (on the CPU) or no Triton (on a GPU).
     """
-    # The first time, which imports torch's compiler, an interrupt waits: it would leave that half imported.
+    # The first call imports torch's compiler. An interrupt waits, since it would leave that half imported.
     with nullcontext() if _compiled else uninterrupted():
         return _bound(implementation, into, arguments, mode)
 
@@ -46,7 +46,7 @@ def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...], m
 def _bound(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None) -> Launch:
     _check_toolchain(implementation, arguments[0].device.type)
     _check_cache()
-    key = (into, mode, *(_seen(argument) if isinstance(argument, torch.Tensor) else argument for argument in arguments))
+    key = (into, mode, *(_key(argument) if isinstance(argument, torch.Tensor) else argument for argument in arguments))
     with _lock:  # Dynamo compiles one thing at a time, and this cache is filled once per problem
         function = _compiled.pop(key, None)
         if function is None:
@@ -54,7 +54,7 @@ def _bound(implementation: str, into: Into, arguments: tuple[Any, ...], mode: st
             # A copy of the function has a code object, and with it a Dynamo cache and recompile limit, of its own.
             fresh = FunctionType(into.__code__.replace(), into.__globals__, into.__name__)
             function = torch.compile(fresh, dynamic=False, fullgraph=True, mode=mode)
-            # Compile on scratch memory of the same layout: binding writes nothing that is the caller's.
+            # Compile on scratch memory of the same layout, so that binding writes no tensor of the caller.
             with torch.no_grad():
                 function(*(_scratch(a) if isinstance(a, torch.Tensor) else a for a in arguments))
         _compiled[key] = function
@@ -69,13 +69,13 @@ def _bound(implementation: str, into: Into, arguments: tuple[Any, ...], mode: st
 
 
 KEPT = 256
-"""Problems, those last bound, whose compiled function is kept; torch itself keeps some of each for ever."""
+"""The number of most recent problems whose compiled function is cached. Torch itself keeps parts of each forever."""
 
 _compiled: dict[tuple[object, ...], Into] = {}
 
 
-def _seen(x: torch.Tensor) -> tuple[object, ...]:
-    """What the compiled function may depend on."""
+def _key(x: torch.Tensor) -> tuple[object, ...]:
+    """Return the properties of a tensor that the compiled function may depend on."""
     return x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % 16
 
 
@@ -87,7 +87,7 @@ def _scratch(x: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def _check_cache() -> None:
-    """Inductor takes programs from a folder in /tmp whose name anyone can guess, and make before us."""
+    """Check Inductor's cache folder: other users can guess its name in /tmp, and make it before us."""
     code_cache.for_language("TORCHINDUCTOR_CACHE_DIR", Path(inductor_folder()))
 
 

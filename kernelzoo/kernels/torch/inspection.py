@@ -1,4 +1,4 @@
-"""Why there is nothing to show of torch: its kernels are its libraries', or made by its own compiler."""
+"""torch's kernels can't be inspected: they belong to its libraries, or are made by its own compiler."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -6,7 +6,7 @@ from kernelzoo.device import Device
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Why no kernel can be shown, and what can be done instead."""
+    """Return why no kernel can be shown, and what can be done instead."""
     if variant == "compile":
         return (
             "runs what torch.compile makes, and only for the device at hand; with TORCH_LOGS=output_code it prints the "
@@ -19,5 +19,5 @@ def refusal(variant: str, arch: str) -> str:
 
 
 def target(device: Device) -> AbstractContextManager[None]:
-    """Nothing is compiled."""
+    """Return a context that does nothing, since nothing is compiled."""
     return nullcontext()

@@ -1,4 +1,4 @@
-"""What a user's own launch asks of torch where there is no GPU: tensors that say they are on one, and streams."""
+"""Stand-ins for torch's GPU, to follow a user's own launch without one: tensors that claim to be there, and streams."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kernelzoo.kernels.shared.absent import Idle, replaced
 
 
 class OnGpu(torch.Tensor):
-    """A tensor without memory that says it is on a GPU. Torch's own code sees one on its device ``meta``."""
+    """A tensor without memory that claims to be on a GPU. Torch's own code sees it on the device ``meta``."""
 
-    __torch_function__ = torch.nn.Parameter.__torch_function__  # which does nothing: OnMeta does it
+    __torch_function__ = torch.nn.Parameter.__torch_function__  # it does nothing: OnMeta does
     is_cuda = property(lambda self: True)
     device = property(lambda self: torch.device("meta" if OnMeta.inside else "cuda:0"))
 
@@ -26,7 +26,7 @@ class OnGpu(torch.Tensor):
         return 0
 
     def data_ptr(self) -> int:
-        """An address as an allocator gives it, far from that of any other memory."""
+        """Return an address as an allocator would, far from that of any other memory."""
         start = _addresses.setdefault(self.untyped_storage()._cdata, (len(_addresses) + 1) << 40)
         return start + int(self.storage_offset()) * self.element_size()
 
@@ -35,7 +35,7 @@ _addresses: dict[int, int] = {}
 
 
 class OnMeta(TorchFunctionMode):
-    """Within it, what is asked of torch for a GPU is done on ``meta``."""
+    """A mode in which torch does on the device ``meta`` what it is asked to do on a GPU."""
 
     inside = 0
 
@@ -62,7 +62,7 @@ def _on_gpu(found: Any) -> Any:
 
 @contextmanager
 def watched(device: Device) -> Iterator[None]:
-    """Within the context, tensors can be on a GPU that is described, without values; streams do nothing."""
+    """A context in which tensors can be on a simulated GPU, without values, and streams do nothing."""
     properties = SimpleNamespace(
         name=device.name,
         major=device.capability // 10,
@@ -77,7 +77,7 @@ def watched(device: Device) -> Iterator[None]:
         regs_per_multiprocessor=device.registers_per_block,
         warp_size=device.warp_size,
     )
-    # One of its own to each name: torch's compiler, which some functions import, keeps rules by the object.
+    # Each name has a class of its own, since torch's compiler, which some functions import, keeps rules by object.
     classes = {name: type(name, (Idle,), {}) for name in ("Stream", "ExternalStream", "Event")}
     calls = ("current_stream", "default_stream", "stream", "device", "set_device", "synchronize", "_lazy_init")
     asked = {

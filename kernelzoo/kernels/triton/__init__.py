@@ -7,7 +7,7 @@ from kernelzoo.registry import require
 
 
 def probe() -> tuple[str, ...]:
-    """Device types this backend takes here: cuda (ROCm too), and cpu under the interpreter.
+    """Return the device types that the backend runs on here: cuda (ROCm too), and cpu under Triton's interpreter.
 
     Raises BackendUnavailableError.
     """
@@ -18,6 +18,6 @@ def probe() -> tuple[str, ...]:
 
 
 def emulator() -> str:
-    """What runs the kernels in place of a device, or ""."""
+    """Return the name of the emulator that runs the kernels instead of a GPU, or ""."""
     triton = require("triton", "triton", "")
     return "Triton's interpreter" if triton.knobs.runtime.interpret else ""

@@ -1,6 +1,6 @@
-"""Device functions of several operations: where a row lies, and how its ends are read.
+"""Device functions that several operations share: offsets of rows, and the elements at their ends.
 
-A row that starts or ends inside a 16-byte vector has *edges* there: fewer elements than a vector at either end of the
+A row that starts or ends inside an aligned 16-byte vector has *edges*: fewer elements than a vector at either end, with
 whole vectors in between.
 """
 
@@ -17,10 +17,10 @@ from kernelzoo.kernels.shared.device_functions import whole as whole
 
 @triton.jit
 def await_last_launch():
-    """First in every kernel, before it touches memory: wait for the launch before this one to end.
+    """Wait for the previous launch to end. Every kernel calls this first, before it touches memory.
 
-    On NVIDIA from compute capability 9.0 on a launch is prepared while the one before it ends (programmatic dependent
-    launch, see ``launch.compiler_options``). None lets the next begin early.
+    On NVIDIA GPUs of compute capability 9.0 and later, a launch is prepared while the previous one ends (programmatic
+    dependent launch, see ``jit.compiler_options``). No kernel lets the next launch begin early.
     """
     if not INTERPRETED and tl.target_info.cuda_capability_geq(9, 0):
         tl.extra.cuda.gdc_wait()
@@ -28,13 +28,13 @@ def await_last_launch():
 
 @triton.jit
 def row_start(row, inner, stride_outer, stride_inner, MULTIPLE: tl.constexpr):
-    """Offset of a row's first element; row in 64 bits, so that no product overflows."""
+    """Return the offset of a row's first element. row must have 64 bits, so that no product overflows."""
     return (row // inner * stride_outer + row % inner * stride_inner) * MULTIPLE
 
 
 @triton.jit
 def row_parts(start, n, in_rows, EDGES: tl.constexpr):
-    """(inside, longest, edge, known): elements of rows' whole vectors and the most of them; columns of their edges."""
+    """Return (elements in each row's whole vectors, the most of these, columns of edge elements, mask of these)."""
     if EDGES:
         before, inside = whole_vectors(start, n, EDGES)
         edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
@@ -50,20 +50,20 @@ def row_parts(start, n, in_rows, EDGES: tl.constexpr):
 
 @triton.jit
 def whole_vectors(start, n, VECTOR: tl.constexpr):
-    """(before, inside): elements of a row ahead of its first aligned vector, and elements in whole vectors after."""
+    """Return (elements before a row's first aligned vector, elements in the whole vectors that follow)."""
     before = tl.minimum((-start) & (VECTOR - 1), n)
     return before, (n - before) // VECTOR * VECTOR
 
 
 @triton.jit
 def edge_columns(lane, before, inside, n, VECTOR: tl.constexpr):
-    """(columns, known) of the elements outside whole vectors, fewer than VECTOR at either end; 2 * VECTOR lanes."""
+    """Return (columns, mask) of a row's edge elements for 2 * VECTOR lanes: VECTOR at the start, VECTOR at the end."""
     cols = tl.where(lane < VECTOR, lane, before + inside + lane - VECTOR)
     return cols, tl.where(lane < VECTOR, lane < before, cols < n)
 
 
 @triton.jit
 def product(a, b):
-    """A product that is rounded before lanes add it up. Fused with that sum, each lane would get other bits, and which
-    of them is written isn't defined."""
+    """Return a * b, rounded before lanes add it up. If multiply and add were fused, each lane would get different bits,
+    and it would be undefined which lane's bits are written."""
     return tl.fma(a, b, 0.0)

@@ -1,6 +1,6 @@
-"""Launches of gradients, which both operations bind alike: rows held on chip, shared rows, and columns.
+"""Launches that the gradients of softmax and min share: rows kept on chip, rows shared by programs, and columns.
 
-Of a gradient's canonical tensors the first ``whole`` have n elements a row, the other inputs one.
+The first ``whole`` inputs of a gradient have n elements per row, as its output has. The other inputs have one.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.exchange import EXCHANGE, WRITE, phases_on
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
-from kernelzoo.kernels.triton.passes import one_a_row
+from kernelzoo.kernels.triton.passes import row_strides
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.tiles import tile_columns
@@ -23,31 +23,32 @@ from kernelzoo.layout import Rows, Strides, cdiv, rows_with
 from kernelzoo.tables import of
 
 HELD_COLUMNS = 2
-"""Inputs as which whole columns are held, one too: of twice as many columns an SM has one program."""
+"""The number of inputs for which strips of whole columns are sized, even if there is only one. With strips of twice as
+many columns, an SM runs one program."""
 
-Lies = tuple[Rows, tuple[Strides, ...], tuple[Strides, ...]]
+RowsAndStrides = tuple[Rows, tuple[Strides, ...], tuple[Strides, ...]]
 
 
-def lies(tensors: Sequence[torch.Tensor], whole: int) -> Lies:
-    """(rows, full, single): rows of the first and the last tensor; strides of others, whole rows and one a row."""
+def rows_and_strides(tensors: Sequence[torch.Tensor], whole: int) -> RowsAndStrides:
+    """Return (rows of the first and last tensor, strides of other n-element rows, strides of one-element rows)."""
     x, *others, out = tensors
     rows, strides = rows_with(x, out, *others)
     return rows, strides[: whole - 1], strides[whole - 1 :]
 
 
-def longest(rows: Rows, whole: int) -> int:
-    """Elements of the longest row of which one program holds all such inputs."""
+def longest_row(rows: Rows, whole: int) -> int:
+    """Return the length of the longest row whose ``whole`` inputs fit on chip in one program."""
     return ON_CHIP_BYTES // whole // rows.wide_bytes
 
 
-def form(tensors: Sequence[torch.Tensor], whole: int) -> str:
-    """Which form takes a gradient: fused where a program holds rows or columns, else split."""
-    (rows, full, _), device = lies(tensors, whole), jit.device_of(tensors[0])
+def choose_form(tensors: Sequence[torch.Tensor], whole: int) -> str:
+    """Return the form that takes a gradient: fused if a program can keep its rows or columns on chip, else split."""
+    (rows, full, _), device = rows_and_strides(tensors, whole), jit.device_of(tensors[0])
     if rows.across and rows.n > tiles.FEW_ROWS:
         held = whole_strip(rows, device, HELD_COLUMNS) is not None
     else:
         tile = tiles.row_tile(of(tiles.Numbers, device.index), device, rows, jit.edges_of(rows, *full))
-        held = tile is not None or rows.n <= longest(rows, whole)
+        held = tile is not None or rows.n <= longest_row(rows, whole)
     return "fused" if held else "split"
 
 
@@ -55,31 +56,31 @@ def fused_launch(
     id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[torch.Tensor], whole: int,
     row_warps: Callable[[Device, Rows, int], int],
 ) -> Launch:  # fmt: skip
-    """The launch over rows that programs hold: one each, tiles of short ones, or strips of columns.
+    """Return the launch of programs that each keep a row, a tile of short rows or a strip of columns on chip.
 
-    row_warps: warps for one row, of a device, rows and their edges. Raises UnsupportedProblemError.
+    row_warps(device, rows, edges) returns the warps for one row. Raises UnsupportedProblemError if a row doesn't fit.
     """
-    (rows, full, single), device = lies(tensors, whole), jit.device_of(tensors[0])
+    (rows, full, single), device = rows_and_strides(tensors, whole), jit.device_of(tensors[0])
     edges, numbers = jit.edges_of(rows, *full), of(tiles.Numbers, device.index)
     if (strip := whole_strip(rows, device, HELD_COLUMNS)) is not None:
         return columns_launch(id, columns_kernel, tensors, whole, strip, WRITE)
     if (tile := tiles.row_tile(numbers, device, rows, edges)) is not None:
         side, columns = tile
         warps = tiles.tile_warps(numbers, device, rows, whole * side * columns) if rows.across else 1
-    elif rows.n <= longest(rows, whole):
+    elif rows.n <= longest_row(rows, whole):
         side, columns, warps = 1, tile_columns(rows.n, edges), row_warps(device, rows, edges)
     else:
-        words = f"a row must fit on chip, {longest(rows, whole)} of {rows.dtype} of each input; got {rows.n}"
+        words = f"a row must fit on chip, {longest_row(rows, whole)} of {rows.dtype} of each input; got {rows.n}"
         raise UnsupportedProblemError(id, words)
-    place = (*tensors, *jit.row_arguments(rows, *full), *one_a_row(single))
-    args = (*place, jit.wide_type(tensors[0].dtype), edges, side, columns, tiles.single(rows))
+    place = (*tensors, *jit.row_arguments(rows, *full), *row_strides(single))
+    args = (*place, jit.wide_type(tensors[0].dtype), edges, side, columns, tiles.reads_single_elements(rows))
     return jit.bound(id, kernel, cdiv(rows.total, side), args, warps, tensors=len(tensors))
 
 
 def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[torch.Tensor], whole: int) -> Launch:
-    """The launch, or the two, of programs that share rows or strips of columns, and exchange numbers."""
+    """Return the launch, or sequence of two, in which programs share rows or strips of columns and exchange numbers."""
     x = tensors[0]
-    (rows, full, single), device = lies(tensors, whole), jit.device_of(x)
+    (rows, full, single), device = rows_and_strides(tensors, whole), jit.device_of(x)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     if rows.columns is not None:
         strip = shared_strip(rows.columns, device, whole)
@@ -90,7 +91,7 @@ def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[to
     edges, words = jit.edges_of(rows, *full), jit.packed(rows, *full)
     plan = row_plan(rows, edges, words, device, whole, gradient=True)
     shared = x.new_full((2, rows.total, plan.parts), -1, dtype=torch.int64), arrivals
-    place = (*tensors, *shared, *jit.row_arguments(rows, *full), *one_a_row(single), *plan.place)
+    place = (*tensors, *shared, *jit.row_arguments(rows, *full), *row_strides(single), *plan.place)
     return launch_in_parts(id, x, kernel, plan, (*place, jit.wide_type(x.dtype), edges, words), tensors=len(tensors))
 
 
@@ -98,16 +99,16 @@ def columns_launch(
     id: str, kernel: Any, tensors: Sequence[torch.Tensor], whole: int, strip: Strip, phase: object,
     *shared: torch.Tensor,
 ) -> Launch:  # fmt: skip
-    """The launch of these strips. shared: numbers and arrivals of those that several programs share."""
-    (rows, full, single), device = lies(tensors, whole), jit.device_of(tensors[0])
+    """Return the launch over strips of columns. shared: (numbers, arrivals) if several programs share a strip."""
+    (rows, full, single), device = rows_and_strides(tensors, whole), jit.device_of(tensors[0])
     columns = rows.columns
     assert columns is not None
     full, single = (tuple(jit.by_columns(rows, other) for other in others) for others in (full, single))
     far = strip.elements * max(columns.x_n, columns.out_n, *(other.n for other in full)) >= 2**31
     four = strip.lanes * strip.columns >= 4 * strip.threads
-    # Whole columns leave no numbers, and a launch of the canonical tensors alone can be moved to others.
-    place = (*tensors, *(shared or (0, 0)), *jit.column_arguments(columns, *full), *one_a_row(single))
-    kinds = (jit.wide_type(tensors[0].dtype), phase, strip.holds, far, four)
+    # Whole columns exchange no numbers. A launch of only the canonical tensors can be moved to other tensors.
+    place = (*tensors, *(shared or (0, 0)), *jit.column_arguments(columns, *full), *row_strides(single))
+    kinds = (jit.wide_type(tensors[0].dtype), phase, strip.fits_registers, far, four)
     args = (*place, strip.parts, strip.span, *kinds, strip.elements, strip.columns, strip.lanes)
     options: dict[str, Any] = strip.options(device) if strip.parts > 1 else {}
     if phase is EXCHANGE:

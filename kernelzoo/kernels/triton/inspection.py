@@ -1,8 +1,8 @@
-"""What Triton compiles for a device that is described and not there; see :mod:`kernelzoo.inspect`."""
+"""Compilation by Triton for a device that is described, not present; see :mod:`kernelzoo.inspect`."""
 
 from kernelzoo.kernels.shared.described import target as target
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Why a variant can't be compiled for an architecture, or "": Triton's kernels are for all that are listed."""
+    """Return why a variant can't be compiled for an architecture: always "", since Triton compiles for all listed."""
     return ""

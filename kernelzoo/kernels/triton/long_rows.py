@@ -1,12 +1,12 @@
-"""Rows that several programs share: which part a program has, and what the parts have left."""
+"""Device functions for rows that several programs share: a program's part, and the results that parts have stored."""
 
 import triton
 import triton.language as tl
 
 
 @triton.jit
-def part_of(n, parts, span, ROWS: tl.constexpr):
-    """(row, begin, end, place): a program's rows, the elements of their part, and where it leaves what they come to."""
+def program_part(n, parts, span, ROWS: tl.constexpr):
+    """Return (rows of the program, begin and end of its part of them, offset where each row's result is stored)."""
     program = tl.program_id(0)
     row = ((program // parts).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     part = (program % parts).to(tl.int64)
@@ -15,12 +15,12 @@ def part_of(n, parts, span, ROWS: tl.constexpr):
 
 @triton.jit
 def load_parts(left, row, parts, other, PARTS: tl.constexpr):
-    """What the parts of rows have left, side by side: [rows, PARTS]."""
+    """Load the results that the parts of rows have stored, as [rows, PARTS]."""
     part = tl.arange(0, PARTS)[None, :]
     return tl.load(left + (row * parts + part), part < parts, other=other)
 
 
 @triton.jit
 def merging_row():
-    """The row of a program that merges its parts, [1, 1]."""
+    """Return the number of the row whose parts this program merges, as [1, 1]."""
     return (tl.program_id(0).to(tl.int64) + tl.arange(0, 1))[:, None]

@@ -1,4 +1,4 @@
-"""Sums over all rows: each program of a launch leaves its own, and another launch adds these up."""
+"""Sums over all rows. Each program of a launch stores its own sums, and a second launch adds these up."""
 
 import torch
 import triton
@@ -14,7 +14,7 @@ ROWS, BLOCK = 16, 64
 
 @triton.jit
 def zero_sums(partials, n, WIDE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
-    """A program's sums over its rows, and what they rounded off. WHOLE: a block holds all; else they are in memory."""
+    """Return zeros as a program's (sums, rounding errors). If not WHOLE, zero the sums in memory too."""
     sums = tl.zeros([1, BLOCK], WIDE)
     if not WHOLE:
         for start in range(0, n, BLOCK):
@@ -25,7 +25,7 @@ def zero_sums(partials, n, WIDE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.co
 
 @triton.jit
 def add_sums(partials, here, n, sums, lost, terms, WHOLE: tl.constexpr):
-    """The sums with one more term each, of the columns here."""
+    """Return (sums, rounding errors) after adding terms at the columns here. If not WHOLE, sums are in memory."""
     if WHOLE:
         sums, lost = add_exactly(sums, lost, terms)
     else:
@@ -55,7 +55,7 @@ def partials_kernel(out, partials, count, n, out_n, WIDE: tl.constexpr, ROWS: tl
 
 
 def sum_of_partials(id: str, partials: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The launch that writes the sums of the rows of partials (count, n) to out (n), in the same order each time."""
+    """Return the launch that sums partials (count, n) over its rows into out (n), in the same order each time."""
     count, n = partials.shape
     args = (out, partials, count, n, out.stride(0), wide_type(partials.dtype), ROWS, BLOCK)
     return bound(id, partials_kernel, cdiv(n, BLOCK), args, 4, tensors=1)

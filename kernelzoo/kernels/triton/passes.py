@@ -1,4 +1,4 @@
-"""Launches of one pass over rows by blocks of columns: the parts of gradients and of a softmax that shards take."""
+"""Launches of one pass over rows by blocks of columns: the passes of sharded softmax and of sharded gradients."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,15 +11,15 @@ from kernelzoo.launch import Launch
 from kernelzoo.layout import Strides, cdiv, rows_with
 
 PASS_TILE = 1024
-"""Elements of a tile of short rows at the least."""
+"""The fewest elements in a tile of short rows."""
 
 
-def one_a_row(others: Iterable[Strides]) -> tuple[int, ...]:
-    """The strides of tensors that have one element a row: outer and inner of each."""
+def row_strides(others: Iterable[Strides]) -> tuple[int, ...]:
+    """Return the (outer, inner) strides of tensors with one element per row, one tensor after the other."""
     return tuple(stride for other in others for stride in (other.outer, other.inner))
 
 
-def over_blocks(
+def blocks_launch(
     id: str,
     kernel: Any,
     tensors: Sequence[torch.Tensor],
@@ -27,9 +27,9 @@ def over_blocks(
     kinds: Sequence[Any] = (),
     one_block: bool = False,
 ) -> Launch:
-    """The launch of a kernel over tiles of rows, each gone through in blocks, or a program to each block.
+    """Return a kernel's launch over tiles of rows. A program loops over a tile's blocks. If one_block, it takes one.
 
-    tensors: the canonical ones. The first ``whole`` of them have n elements a row, the other inputs one. kinds:
+    tensors: the canonical ones. The first ``whole`` of them have n elements per row, the other inputs one. kinds:
     constants after WIDE.
     """
     x, *beside, out = tensors
@@ -39,5 +39,5 @@ def over_blocks(
     side, block, warps = column_tile(device, rows, PASS_TILE)
     blocks = cdiv(rows.n, block) if one_block else 1
     constants = (wide_type(x.dtype), *kinds, edges, side, block)
-    args = (*tensors, *row_arguments(rows, *full), *one_a_row(single), *([blocks] if one_block else []), *constants)
+    args = (*tensors, *row_arguments(rows, *full), *row_strides(single), *([blocks] if one_block else []), *constants)
     return bound(id, kernel, cdiv(rows.total, side) * blocks, args, warps, tensors=len(tensors))

@@ -1,8 +1,8 @@
-"""A program's share of a row, in registers: how it is loaded and stored, where several programs take a row.
+"""Device functions that load and store a program's share of a row, if several programs share the row.
 
-A program holds its share of a row as [THREADS, PACKS, VECTOR]: each thread has packs of 16 bytes, neighbours in memory
-go to neighbouring threads, and what is reduced along the last two axes asks no other thread. It is loaded and stored as
-one line of memory, from which the compiler can make no other layout.
+A share stays in registers as [THREADS, PACKS, VECTOR]. A thread has packs of 16 bytes; packs adjacent in memory go to
+neighbouring threads. A reduction over the last two axes stays within a thread. Loads and stores take the share as a
+one-dimensional tile, so that the compiler can choose no other layout.
 """
 
 import triton
@@ -12,9 +12,9 @@ from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vector
 
 
 @triton.jit
-def part_of(parts, span, blocks, THREADS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr):
-    """(part, groups, begin, end, kept): a program's part of each row, how many rows are in hand, where the part begins
-    and ends, and where that begins which is held, behind blocks."""
+def program_part(parts, span, blocks, THREADS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr):
+    """Return (a program's part of each row, rows in progress at once, begin of the part, its end, kept). Elements from
+    kept on stay in registers; blocks come before."""
     part, groups = tl.program_id(0) % parts, tl.num_programs(0) // parts
     begin = part.to(tl.int64) * span * VECTOR
     end = begin + tl.cast(span, tl.int64) * VECTOR
@@ -23,7 +23,7 @@ def part_of(parts, span, blocks, THREADS: tl.constexpr, BLOCK: tl.constexpr, VEC
 
 @triton.jit
 def part_edges(start, n, part, EDGES: tl.constexpr, THREADS: tl.constexpr):
-    """(inside, edge, known): elements of a row's whole vectors; columns of its edges, which are the first part's."""
+    """Return (elements in whole vectors, columns of edge elements, mask of these). The first part has the edges."""
     if EDGES:
         thread = tl.arange(0, THREADS)
         before, inside = whole_vectors(start, n, EDGES)
@@ -39,7 +39,7 @@ def load_share(
     x, start, x_n, length, NOTHING: tl.constexpr, empty,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """The first length elements from start: numbers, or words of two halves; NOTHING, or the word empty, elsewhere."""
+    """Load length elements from start: as numbers padded with NOTHING, or as words of two halves padded with empty."""
     if PACKED:
         words = tl.arange(0, THREADS * PACKS * VECTOR // 2)
         here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words
@@ -53,8 +53,8 @@ def load_share(
 
 
 @triton.jit
-def in_two(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
-    """The first and the second half of each thread's packs."""
+def split_packs(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
+    """Return the first and the second half of each thread's packs."""
     return tl.split(tl.permute(tl.reshape(share, [THREADS, 2, PACKS // 2, VECTOR]), (0, 2, 3, 1)))
 
 
@@ -62,7 +62,7 @@ def in_two(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constex
 def store_numbers(
     out, out_n, length, share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):  # fmt: skip
-    """Write the first length of a share's numbers."""
+    """Store the first length numbers of a share."""
     line = tl.reshape(tl.permute(share.to(out.dtype.element_ty), (1, 0, 2)), [PACKS * THREADS * VECTOR])
     cols = tl.arange(0, PACKS * THREADS * VECTOR)
     tl.store(out + cols.to(tl.int64) * out_n, line, cols < length)
@@ -72,8 +72,7 @@ def store_numbers(
 def store_halves(
     out, length, low, high, FIRST: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):  # fmt: skip
-    """Write numbers for both halves of words, the packs from FIRST on of a share. length counts elements from the
-    share's first."""
+    """Store the numbers of low and high halves as a share's packs from FIRST on. length counts from pack 0."""
     DTYPE: tl.constexpr = out.dtype.element_ty
     result = tl.join(low.to(DTYPE), high.to(DTYPE))
     line = tl.reshape(tl.permute(result, (1, 0, 2, 3)), [PACKS * THREADS * VECTOR])
@@ -84,5 +83,5 @@ def store_halves(
 
 @triton.jit
 def columns_left(inside, start, COLS: tl.constexpr):
-    """How many of COLS columns from start lie inside a row, as int32."""
+    """Return how many of the COLS columns from start are inside a row, as int32."""
     return tl.maximum(tl.minimum(inside - start, COLS), 0).to(tl.int32)

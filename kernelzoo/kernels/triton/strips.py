@@ -1,4 +1,4 @@
-"""Strips of columns that programs hold in registers, or go through in blocks: how wide and how deep they are."""
+"""Width and depth of strips of columns, which programs keep in registers or read in blocks."""
 
 from typing import Any, NamedTuple
 
@@ -8,20 +8,20 @@ from kernelzoo.kernels.triton.softmax.tiles import FEW_ROWS
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv, power_of_two
 
 HELD_PARTS, MANY_PARTS = 64, 512
-"""Programs to a strip of columns, at the most, that hold their parts, and that read them twice: each reads what all of
-them have left."""
+"""The most programs per strip of columns: if they keep their parts in registers, and if they read them twice. Each
+program reads the results of all."""
 
 MERGED_WORDS = 2048
-"""Of those, that a program reads at once."""
+"""The most results of other programs, in words, that a program reads at once."""
 
 LEAST_PART = 64
-"""Elements of a column that are worth a program of their own."""
+"""The fewest elements of a column that are worth a program of their own."""
 
 
 class Strip(NamedTuple):
-    """A program's block of columns. Columns and elements of each, its threads, how many such programs share an SM,
-    registers of a thread that leave room for them, and programs to a strip, each of which has ``span`` elements of a
-    column."""
+    """A program's block of columns x elements. programs: how many programs of so many threads share an SM. registers:
+    the limit per thread that leaves room for them. parts: programs per strip, each with ``span`` elements of a column.
+    """
 
     columns: int
     elements: int
@@ -32,74 +32,74 @@ class Strip(NamedTuple):
     span: int
 
     @property
-    def holds(self) -> bool:
-        """Whether a program holds all elements that it has."""
+    def fits_registers(self) -> bool:
+        """Whether all elements that a program takes fit in its registers."""
         return self.span <= self.elements
 
     @property
     def lanes(self) -> int:
-        """Parts whose words a program reads at once."""
+        """The number of parts whose words a program reads at once."""
         return min(power_of_two(self.parts), MERGED_WORDS // self.columns)
 
     def grid(self, columns: Columns, device: Device) -> int:
-        """Programs of a launch: whole strips to one each, else as many strips at a time as the device holds."""
+        """Return the programs of a launch: one per whole strip, else all parts of as many strips as run at once."""
         strips = columns.strips(self.columns)
         if self.parts == 1:
             return strips
         return max(1, min(strips, self.programs * device.multiprocessors // self.parts)) * self.parts
 
     def options(self, device: Device) -> dict[str, Any]:
-        """What the compiler is told of registers where programs wait for each other."""
+        """Return the compiler's register limit, for programs that wait for each other."""
         return {"maxnreg": self.registers} if device.is_nvidia else {}
 
 
 def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
-    """A strip of whole columns to a program, which holds so many inputs of it. None where it can't, or tiles do better.
+    """Return a strip of whole columns whose inputs fit in one program's registers, or None if there is none.
 
-    A strip is a line of memory wide, or down to a sector if it fits then.
+    A strip is one memory line wide, or narrower, down to one sector, to fit. None is also returned if tiles are better.
     """
     columns = rows.columns
     if columns is None or rows.n <= FEW_ROWS:
         return None
     threads, programs, registers, room = _program(columns, device, inputs)
     elements = power_of_two(columns.n)
-    wide = _width(columns)
-    while wide * elements > room and wide * columns.itemsize > SECTOR_BYTES:
-        wide //= 2
-    if wide * elements > room:
+    width = _width(columns)
+    while width * elements > room and width * columns.itemsize > SECTOR_BYTES:
+        width //= 2
+    if width * elements > room:
         return None
-    threads = max(32, min(threads, threads * wide * elements // room))
+    threads = max(32, min(threads, threads * width * elements // room))
     if columns.multiple * columns.itemsize < VECTOR_BYTES:
         threads *= 2  # elements that are read one by one take registers for their addresses
-    return Strip(wide, elements, threads, programs, registers, 1, columns.n)
+    return Strip(width, elements, threads, programs, registers, 1, columns.n)
 
 
 def shared_strip(columns: Columns, device: Device, inputs: int) -> Strip:
-    """A strip that several programs, at least two, share; they hold it if so many can run at once."""
+    """Return a strip for at least two programs. They keep it in registers if so many programs can run at once."""
     threads, programs, registers, room = _program(columns, device, inputs)
     resident = programs * device.multiprocessors
-    wide = _width(columns)
-    elements = min(room // wide, power_of_two(columns.n) // 2)
+    width = _width(columns)
+    elements = min(room // width, power_of_two(columns.n) // 2)
     least = cdiv(columns.n, elements)
     most = HELD_PARTS
     if least > min(most, resident):
-        elements, least, most = min(elements, room * inputs // 4 // wide), 2, MANY_PARTS
-    wanted = min(resident // columns.strips(wide), cdiv(columns.n, LEAST_PART))
+        elements, least, most = min(elements, room * inputs // 4 // width), 2, MANY_PARTS
+    wanted = min(resident // columns.strips(width), cdiv(columns.n, LEAST_PART))
     parts = min(most, resident, max(least, wanted))
     span = cdiv(columns.n, parts)
-    return Strip(wide, elements, threads, programs, registers, cdiv(columns.n, span), span)
+    return Strip(width, elements, threads, programs, registers, cdiv(columns.n, span), span)
 
 
 def _width(columns: Columns) -> int:
-    """A line of memory, or all columns if they are few."""
+    """Return the width of a strip in columns: one memory line, or all columns if they are few."""
     line = LINE_BYTES // columns.itemsize
     return power_of_two(columns.inner) if columns.inner <= 2 * line else line
 
 
 def _program(columns: Columns, device: Device, inputs: int) -> tuple[int, int, int, int]:
-    """(threads, programs to an SM, registers of a thread, elements of each input in 64 of those)."""
+    """Return (threads, programs per SM, registers per thread, elements of each input that fit in 64 of these)."""
     if device.arch in ("", "sm_90"):
         threads, programs, registers, elements = 256, 2, 128, 64 // inputs
-    else:  # what suffices there spills a few registers
+    else:  # the numbers above would spill a few registers
         threads, programs, registers, elements = 128, 3, 168, 32 if columns.itemsize == 2 else 64 // inputs
     return threads, programs, registers, elements // (2 if columns.itemsize == 8 else 1) * threads

@@ -1,4 +1,4 @@
-"""What a user's own launch asks of Triton, recorded for a device that is described and not there."""
+"""Recording of a user's own Triton launches for a device that is described, not present."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kernelzoo.launch import Step, recording
 
 @contextmanager
 def watched(device: Device) -> Iterator[None]:
-    """Within the context, a launch compiles its kernel for that device, and is recorded in place of running."""
+    """Within this context, a launch compiles its kernel for the device, and is recorded instead of run."""
     compiling = JITFunction.run
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:
         try:
             program = compiling(self, *args, grid=grid, warmup=True, **named)
-        except Exception as error:  # of the compiler, of any type
+        except Exception as error:  # the compiler raises any type
             words = " ".join(str(error).split())
             raise InspectionError(f"Triton can't compile {self.fn.__name__} for {device.arch}: {words}") from error
         if warmup or (rec := recording.get()) is None:

@@ -1,6 +1,6 @@
-"""A runner in a process of its own, which is stopped whenever it is not asked for something.
+"""A runner in a process of its own, which is stopped between requests.
 
-So it can't work between the change of its inputs and the start of a turn. What it starts is stopped too, and named.
+So it can't work between the change of its inputs and the start of a turn. Its child processes are stopped too.
 """
 
 from __future__ import annotations
@@ -33,42 +33,42 @@ _ENDING = 1.0
 """Most seconds to wait for processes that were killed."""
 
 _GPU_ENDING = 30.0
-"""Most seconds until the driver has ended what a killed process left on a GPU."""
+"""Most seconds until the driver has ended the GPU work of a killed process."""
 
 WORKED = 0.3e-3
 """Most seconds that a process may run on until a request to stop reaches it."""
 
 _LEGAL = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tracker import main")
-"""In the command line of torch's compiler, and of the process that counts what Python's multiprocessing shares. A
-process that begins in a turn is none of these.
+"""Parts of the command lines of legal child processes: torch's compiler, and multiprocessing's resource tracker. A
+process that begins in a turn is not legal.
 """
 
 
 class RaisedError(Pickled, Exception):
-    """What an implementation raised in its runner, as text. ``outcome``: ``refused`` or ``failed``."""
+    """The text of an error that an implementation raised in its runner. ``outcome``: ``refused`` or ``failed``."""
 
     def __init__(self, outcome: str, words: str) -> None:
         super().__init__(words)
         self.outcome, self.words = outcome, words
 
 
-class Apart(WorkerProcess):
+class RunnerProcess(WorkerProcess):
     """A :class:`kernelzoo.measure.runner.Runner` in another process."""
 
     def __init__(self, device: str, modules: Sequence[str], patience: float, waiting: str | None) -> None:
         self._apart = False
-        """Whether it is stopped between requests, since it is known which processes are the runners' own."""
+        """Whether it is stopped between requests: once it is known which processes are the runners' own."""
         self.declared: list[str] = []
         """The names of the operations that its files declare."""
         self.took = 0.0
         """Seconds of the last request until it was stopped, by this process's clock."""
         self._stopped: list[int] = []
         self._before: list[int] = []
-        """What was stopped before the last request."""
+        """The processes that were stopped before the last request."""
         self._used = dict[int, float]()
-        """Seconds that each of these had run when they were asked to stop; 0 for those that began in the request."""
+        """The seconds that each process had run when asked to stop; 0 for those that began in the request."""
         self._seen: tuple[int, set[int]] = 0, set()
-        """How many processes had begun on this machine when they were last looked through, and what was found."""
+        """The count of processes begun on this machine at the last search for strays, and the strays found."""
         self.broken = False
         """Whether its process has ended or can't be trusted any more."""
         super().__init__(device, modules, patience=patience, environment={WAITING: waiting}, start=False)
@@ -76,13 +76,13 @@ class Apart(WorkerProcess):
     @classmethod
     def together(
         cls, device: str, given: Mapping[str, Sequence[str]], patience: float, waiting: str | None
-    ) -> tuple[dict[str, Apart], dict[str, str]]:
-        """Runners with these modules by name, started at once; and why some can't start. That named "" must."""
+    ) -> tuple[dict[str, RunnerProcess], dict[str, str]]:
+        """Start runners at once. Returns them by name, and why others can't start. The one named "" must start."""
         lost = dict[str, str]()
         runners = {name: cls(device, modules, patience, waiting) for name, modules in given.items()}
         with ThreadPoolExecutor(len(runners)) as threads:
             list(threads.map(cls._spawn, runners.values()))
-            _know(runners.values())  # before any code of a user runs
+            _note_own_processes(runners.values())  # before any code of a user runs
             opened = {name: threads.submit(runner._open) for name, runner in runners.items()}
         for name, one in opened.items():
             if (error := one.exception()) is None:
@@ -96,20 +96,20 @@ class Apart(WorkerProcess):
         return runners, lost
 
     def _learn(self, said: Sequence[Json]) -> None:
-        """Note the names only: the judge loads an operation itself, or knows it."""
+        """Note only the names: the judge loads operations itself, or knows them."""
         self.declared = [str(one.get("name", "")) for one in said]
 
     def restart(self) -> None:
         self._stop()
         self._apart = self.broken = False
         self._spawn()
-        _know([self])
+        _note_own_processes([self])
         self._apart = True
         self._open()
 
     @property
     def processes(self) -> Sequence[int]:
-        """The number of its process, while that runs."""
+        """The id of its process, if that runs."""
         return [self._process.pid] if self._process is not None and self._process.poll() is None else []
 
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
@@ -126,14 +126,14 @@ class Apart(WorkerProcess):
         finally:
             self.took = self._halt() - started
 
-    def ran_on(self) -> float:
-        """Most seconds that one of its processes has run since it was asked to stop."""
-        used = [(_ran(process), ran) for process, ran in self._used.items()]
+    def overrun(self) -> float:
+        """Return the most seconds that one of its processes has run since it was asked to stop."""
+        used = [(_run_seconds(process), ran) for process, ran in self._used.items()]
         return max([0.0, *(now - ran for now, ran in used if now < math.inf)])
 
     @contextlib.contextmanager
     def meanwhile(self, request: Json) -> Iterator[None]:
-        """Let a runner without a user's code answer while this process works. If it dies, the next request says so."""
+        """Let a runner without a user's code answer while this process works. Its death shows at the next request."""
         _send(self._stopped, signal.SIGCONT)
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(super()._answer, request, quiet, max(IMPORTING, self._patience))
@@ -145,7 +145,7 @@ class Apart(WorkerProcess):
                 self._halt()
 
     def end(self) -> None:
-        """Kill it, and all that it has started. The next request says so."""
+        """Kill its process and all that it has started. The next request raises DiedError."""
         self.broken = True
         _send(self._all(), signal.SIGKILL)
         if self._process is not None:
@@ -157,48 +157,48 @@ class Apart(WorkerProcess):
         super()._stop()
 
     def _halt(self) -> float:
-        """Stop it, and all that it has started; when it had stopped. What works on after an answer counts with it."""
+        """Stop its process and all that it has started. Returns when it had stopped, so work after an answer counts."""
         for process in self.processes:
             _send([process], signal.SIGSTOP)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process, signal.SIGSTOP)
-        known = {process: _ran(process) for process in self._stopped[1:]}
-        for process in self.processes if not self.broken else ():  # a signal may wait for a processor
+        known = {process: _run_seconds(process) for process in self._stopped[1:]}
+        for process in self.processes if not self.broken else ():  # a signal may arrive late
             os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        halted, known = perf_counter(), known | {process: _ran(process) for process in self.processes}
+        halted, known = perf_counter(), known | {process: _run_seconds(process) for process in self.processes}
         self._stopped = self._all()
         _send(self._stopped, signal.SIGSTOP)
         self._used = dict.fromkeys(self._stopped, 0.0) | known
         return halted
 
     def _all(self) -> list[int]:
-        """The process, and all that it has started."""
+        """The ids of its process and of all that it has started."""
         return [*self.processes, *self._strays()] if self.processes else []
 
     def _strays(self) -> set[int]:
-        """Processes that began after this one, below it or without a parent."""
+        """The processes that it has started, including orphans, but not the runners' own processes."""
         assert self._process is not None
-        begun = _begun()
+        begun = _count_begun()
         if begun and begun == self._seen[0]:  # no process of this machine has started another since
             return self._seen[1]
         found, left = set[int](), [self._process.pid, os.getpid()]
         while left:
             place = left.pop()
-            new = children_of(place) - found - _own
+            new = children_of(place) - found - _own_ids
             found |= new
             left += new
         self._seen = begun, found
         return found
 
     def _named_strays(self) -> dict[int, str]:
-        """Those of its processes that still run, with names; not compilers that ran before, nor what they start."""
+        """The names of the strays that still run, by id, except compilers that ran before and their children."""
         return {one: name for one in sorted(self._strays()) if (name := _name(one, self._before))}
 
     def end_strays(self) -> list[str]:
-        """End what it started and still runs, except compilers; returns their names."""
+        """Kill the strays that still run, except compilers. Returns their names."""
         left = remaining = self._named_strays()
         until = perf_counter() + _ENDING
-        # One may have started another just before it was killed, for which the next lane would be blamed.
+        # A stray may have started another just before it was killed. The next lane would be blamed for that.
         while remaining and perf_counter() < until:
             _send(remaining, signal.SIGKILL)
             sleep(1e-3)
@@ -227,23 +227,23 @@ class Apart(WorkerProcess):
         self.ask("open", problem=asdict(problem), memory=memory.handle, timed=timed)
 
 
-_own: set[int] = set()
-"""The processes of all runners, with those that end them when the judge ends."""
+_own_ids: set[int] = set()
+"""The ids of all runners' processes, and of the processes that end them when the judge ends."""
 
 
-def _know(runners: Iterable[Apart]) -> None:
-    """Learn which processes belong to runners themselves."""
+def _note_own_processes(runners: Iterable[RunnerProcess]) -> None:
+    """Record which processes belong to the runners themselves."""
     for process in (pid for runner in runners for pid in runner.processes):
-        _own.update({process}, children_of(process), children_of(os.getpid()))
+        _own_ids.update({process}, children_of(process), children_of(os.getpid()))
 
 
-def own() -> set[int]:
-    """The numbers of this process, and of those that belong to its runners."""
-    return {os.getpid(), *_own}
+def pids() -> set[int]:
+    """Return the ids of this process, and of those that belong to its runners."""
+    return {os.getpid(), *_own_ids}
 
 
 def adopt_orphans() -> None:
-    """Become the parent of processes whose own has ended, so that they can be found."""
+    """Become the parent of processes whose own parent has ended, so that they can be found."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
@@ -254,22 +254,22 @@ def _send(processes: Iterable[int], number: signal.Signals) -> None:
             os.kill(process, number)
 
 
-def _begun() -> int:
-    """How many processes and threads have begun on this machine, as Linux counts them; 0 where that is not told."""
+def _count_begun() -> int:
+    """The number of processes and threads begun on this machine, as Linux counts them; 0 if unknown."""
     with contextlib.suppress(OSError, ValueError), open("/proc/stat", "rb", 0) as counts:
         return int(counts.read().partition(b"\nprocesses ")[2].partition(b"\n")[0])
     return 0
 
 
-def _ran(process: int) -> float:
-    """Seconds that all threads of a process have run; infinitely many if it has ended."""
+def _run_seconds(process: int) -> float:
+    """The seconds that all threads of a process have run; infinity if it has ended."""
     with contextlib.suppress(OSError):
         return clock_gettime(~process << 3 | 2)  # the process's clock; see <linux/posix-timers.h>
     return math.inf
 
 
 def _name(process: int, before: Collection[int]) -> str:
-    """A process's name and number; "" if it has ended, or a compiler that ran ``before``, or its child."""
+    """A stray's name and id; "" if it has ended, or is a compiler that ran ``before`` or its child."""
     with contextlib.suppress(OSError):
         state, parent, *_ = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         command = _command(process)

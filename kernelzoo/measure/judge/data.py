@@ -16,10 +16,10 @@ from kernelzoo.measure.measurement import Cache
 from kernelzoo.measure.problems import Problem
 
 _MOST_SETS, _CHECKED = 512, 8
-"""Most sets, and those of a race without rounds."""
+"""The most sets of a race, and the number of sets in a race without rounds."""
 
 _SHORTEST = {"cuda": (1.2e-6, 6e12), "cpu": (1e-6, 1e11)}
-"""Seconds that a launch takes at least, and bytes per second that it moves at most; for few sets, not for a check."""
+"""The least seconds of a launch, and the most bytes per second. They bound the number of sets that a turn needs."""
 
 _NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
 
@@ -38,8 +38,8 @@ class Data:
         keeps = self.is_gpu and torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
 
-    def draw(self, turn: float) -> None:
-        """Allocate the sets for turns of so many seconds; a few for 0. Raises NoRoomError and what torch raises."""
+    def allocate(self, turn: float) -> None:
+        """Allocate the sets for turns of ``turn`` seconds; a few if 0. Raises NoRoomError and what torch raises."""
         one = max(1, self.problem.bytes)
         least, fastest = _SHORTEST[self.device.type]
         shortest = least + one / fastest
@@ -53,9 +53,9 @@ class Data:
         self.gate = Gate(self.sets, secrets.randbits(48))
 
     def settle(self) -> None:
-        """Drop what kernels asked the cache to keep, and fill it with other data for a cold turn.
+        """Make the cache drop what kernels asked it to keep, and for a cold turn fill it with other data.
 
-        Half of it is written if the operation writes as much as it reads.
+        If the operation writes as much as it reads, half of that data is written.
         """
         if self._reset is not None:
             status = self._reset()
@@ -74,8 +74,8 @@ class Data:
         if self.is_gpu:
             torch.cuda.synchronize(self.device)
 
-    def seen(self) -> float:
-        """Seconds until the device has run a kernel of one element. It waits for the work of other processes."""
+    def probe(self) -> float:
+        """Return the seconds until the device has run a one-element kernel, after all work of other processes."""
         began = perf_counter()
         self._mark.zero_()
         if self.is_gpu:

@@ -1,4 +1,4 @@
-"""Whether a lane's times can be true: the judge's own clock, and what the device can do."""
+"""Checks whether a lane's times can be true, by the judge's own clock and by the device's limits."""
 
 from __future__ import annotations
 
@@ -15,69 +15,69 @@ from kernelzoo.measure.ceilings import Ceilings, beyond_memory
 from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.judge.apart import WORKED
 from kernelzoo.measure.judge.data import Data
-from kernelzoo.measure.judge.entrant import Entrant, Seat
+from kernelzoo.measure.judge.entrant import AnyRunner, Entrant
 from kernelzoo.measure.measurement import Measurement
 
 Timed = Literal["device", "call"]
-"""What to time: bound launches, or whole calls (see :mod:`kernelzoo.measure.calls`)."""
+"""The kind of timing: of bound launches, or of whole calls (see :mod:`kernelzoo.measure.calls`)."""
 
 BEYOND = 1.05
 """A cold result above the device's limit by this factor is a measurement error."""
 
 _LONG, _LONGER = 40e-3, 1.2
-"""Seconds of turns in a row, and how much longer one of these may take than a sample."""
+"""The seconds of turns in a row, and the factor by which these may take longer than a sample."""
 
 _SUBMITTED = 1e-6
-"""Seconds that a launch may take to be submitted, with its turn."""
+"""The most seconds to submit a launch within a turn."""
 
 _DELIVERING = 20e-6
-"""Seconds that the delivery of an output may take, submitted by itself."""
+"""The most seconds to deliver an output, if that is submitted by itself."""
 
 _DELIVERED = {"cuda": 2e-6, "cpu": 10e-6}
-"""Seconds that delivering results may take beside copying them."""
+"""The most seconds to deliver results beyond the time to copy them."""
 
 _PAUSE = {"cuda": 0.0, "cpu": 0.05}
-"""Seconds to wait before each further try, times how many there were."""
+"""Seconds to wait before each further try, multiplied by the number of tries so far."""
 
 _EXPLAINED, _SLACK, _TRIES = 0.10, 0.5e-3, 10
-"""The share and the seconds by which turns may take longer by the judge's clock, in the best of so many tries."""
+"""The share and the seconds by which turns may take longer by the judge's clock. The best of so many tries counts."""
 
 _FRESH = 20e-3
-"""Seconds of launches on data that their runner can't know, if there are sets for so many."""
+"""The seconds of launches on data that their runner can't know, if there are enough sets."""
 
 _OWN = {"cuda": ((1.2, 0.3e-3),), "cpu": ((1.1, 0.5e-3), (1.25, 0.15e-3))}
-"""By the judge's clock: how many times as long they may take, and seconds, by each. On a GPU submission counts."""
+"""Bounds by the judge's clock: factor x time + seconds; the least one counts. On a GPU they include submission."""
 
 _OFTEN = {"cuda": 10, "cpu": 40}
-"""Tries of that."""
+"""The number of tries to meet these bounds."""
 
 
 @dataclass(frozen=True)
 class Doubts:
-    """What can be held against the times of a race."""
+    """The checks that can refute the times of a race."""
 
     data: Data
     timed: Timed
     empty: float
     """Seconds of a turn without launches, by the judge's clock."""
-    own: Seat
-    """The runner that has kernelzoo's own kernels alone. It has no reason to lie."""
-    late: Callable[[Entrant], bool]
-    """Whether other work is on the GPU while all runners are stopped."""
+    own: AnyRunner
+    """The runner that has only kernelzoo's own kernels. It is trusted."""
+    gpu_is_busy: Callable[[Entrant], bool]
+    """A function that returns whether the GPU is busy while all runners are stopped."""
 
     def false_time(self, entrant: Entrant, median: float) -> str:
-        """Why the judge's clock contradicts the samples; or ""."""
+        """Return why the judge's clock contradicts the samples; "" if it does not."""
         if self.timed == "call":
             return ""
         false = self._in_a_row(entrant, median) if self.data.is_gpu else ""
-        return false or ("" if entrant.seat is self.own else self._on_new_data(entrant, median))
+        return false or ("" if entrant.runner is self.own else self._on_new_data(entrant, median))
 
     def _in_a_row(self, entrant: Entrant, median: float) -> str:
-        """The same on a GPU, by the last turn once more, for forty milliseconds. It tells smaller differences."""
+        """Return a contradiction, or "", from repeating the last turn for 40 ms, which shows small differences."""
         once = median * entrant.count
         times = max(3, int(_LONG / once))
         allowed = self.empty + _SLACK + _SUBMITTED * entrant.count
-        if entrant.returns:  # the last turn's results are delivered after its clock; see ``hidden``
+        if entrant.returns:  # the last turn's results are delivered after its clock; see ``hidden_work``
             allowed += _DELIVERING * entrant.count * len(self.data.sets.outs)
         least, unexplained = math.inf, math.inf
         for _ in range(_TRIES):  # a busy host is late, and never early
@@ -96,15 +96,15 @@ class Doubts:
         return ""
 
     def _on_new_data(self, entrant: Entrant, median: float) -> str:
-        """The same by a turn on new data. In a row of turns a runner may leave out all but one, since data is the same.
+        """Return a contradiction, or "", from a turn on new data. If data were the same, a runner could skip turns.
 
-        On a GPU its work may go on when its process has stopped: the clock runs until that has ended.
+        On a GPU, work may go on after the process has stopped. So the clock runs until that work has ended.
         """
         more = 0.0
         if entrant.returns:
-            more = 1.5 * self._copied(entrant.count) + _DELIVERED[self.data.device.type]
+            more = 1.5 * self._copy_seconds(entrant.count) + _DELIVERED[self.data.device.type]
         most = least = entrant.count
-        if self.data.cache == "cold" and not entrant.returns:  # a turn holds all that it returned
+        if self.data.cache == "cold" and not entrant.returns:  # else a turn keeps all its results alive
             most, least = (max(most, min(self.data.sets.count, int(s / median))) for s in (_FRESH, TURN))
         for number in range(
             _OFTEN[self.data.device.type]
@@ -114,35 +114,35 @@ class Doubts:
             entrant.ask("arrange", order=order, delivered=entrant.returns)
             self.data.gate.mutation.write(order)
             self.data.settle()
-            late, ran_on, began = self.late(entrant), entrant.seat.ran_on(), time.perf_counter()
+            busy, overrun, began = self.gpu_is_busy(entrant), entrant.runner.overrun(), time.perf_counter()
             took = entrant.once()
             if self.data.is_gpu:
-                self.data.seen()
+                self.data.probe()
                 took = time.perf_counter() - began
-            ran_on = max(ran_on, entrant.seat.ran_on())
+            overrun = max(overrun, entrant.runner.overrun())
             self.data.gate.mutation.check(order)
             bounds = _OWN[self.data.device.type]
             allowed = min((share * median + more) * count + slack for share, slack in bounds)
-            if took - self.empty <= allowed and not late and ran_on <= WORKED:
+            if took - self.empty <= allowed and not busy and overrun <= WORKED:
                 return ""
-        if ran_on > WORKED:
-            return f"its process ran for {ran_on * 1e3:.1f} ms while it was stopped: work outside the clock"
+        if overrun > WORKED:
+            return f"its process ran for {overrun * 1e3:.1f} ms while it was stopped: work outside the clock"
         return (
             f"{count} launches took {(took - self.empty) * 1e3:.2f} ms by the judge's clock,"
             f" {median * count * 1e3:.2f} by that of their runner: a false time, or work outside the clock"
         )
 
-    def hidden(self, entrant: Entrant, median: float) -> str:
-        """Why more is done after the clock than copying results that a lane returns; or "".
+    def hidden_work(self, entrant: Entrant, median: float) -> str:
+        """Return why a lane does more after its clock stops than copy its returned results; "" if it does not.
 
-        Turns that copy them before the clock stops may take longer by so much.
+        A turn that includes these copies may take longer only by about their time.
         """
         if not entrant.returns or self.timed == "call":
             return ""
         order = random.sample(range(self.data.sets.count), entrant.count)
-        copy, least = self._copied(entrant.count), math.inf
+        copy, least = self._copy_seconds(entrant.count), math.inf
         for tries in range(_TRIES):
-            time.sleep(_PAUSE[self.data.device.type] * tries)  # other work on a host may last
+            time.sleep(_PAUSE[self.data.device.type] * tries)  # other work on a host may take a while
             entrant.ask("arrange", order=order, delivered=True)
             self.data.gate.mutation.write(order)
             self.data.settle()
@@ -155,8 +155,8 @@ class Doubts:
             " a false time, or work outside the clock"
         )
 
-    def _copied(self, count: int) -> float:
-        """Seconds of copying the outputs of one launch, by a turn of so many copies."""
+    def _copy_seconds(self, count: int) -> float:
+        """Return the seconds to copy the outputs of one launch, by a turn of ``count`` copies."""
         clock, sets = clock_for(self.data.device, self.timed, self.data.problem.op), self.data.sets.count
         order = random.sample(range(sets), count)
         copied = clock.arrange([partial(self._copy_outs, (number + 1) % sets, number) for number in order])
@@ -170,8 +170,8 @@ class Doubts:
         for a, b in zip(self.data.sets[source][1], self.data.sets[to][1], strict=True):
             b.copy_(a)
 
-    def impossible(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
-        """Why the times of a lane can't be true; or "". Of a definition only its outputs count as moved."""
+    def beyond_limit(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
+        """Return why a lane is too fast for this device; "" if it is not. For a definition, only output bytes count."""
         stated = "written" not in self.data.problem.operation.hooks
         moved = measurement.bytes if stated else sum(x.nbytes for x in self.data.sets[0][1])
         if ceilings is not None:

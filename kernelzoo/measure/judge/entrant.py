@@ -1,4 +1,4 @@
-"""Entrants of a race, and the runners that have them."""
+"""The entrants of a race, and the runners that run them."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from time import perf_counter
 from typing import Any
 
 from kernelzoo import registry
-from kernelzoo.measure.judge.apart import Apart
+from kernelzoo.measure.judge.apart import RunnerProcess
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.runner import Runner
 from kernelzoo.measure.worker_process import DiedError
 
 _ORDERS, _REORDERED = 4, 64
-"""A turn of at most _REORDERED launches has an order of its own; a longer one takes one of _ORDERS."""
+"""A turn of at most _REORDERED launches has an order of its own. A longer one takes one of _ORDERS kept orders."""
 
 _LINKED = 4096
-"""Most elements that a link copies."""
+"""The most elements that a link copies."""
 
 
 class Here(Runner):
-    """A runner in this process: for own kernels, where nothing needs to be kept apart."""
+    """A runner in this process, for trusted kernels that need no process of their own."""
 
     processes: Sequence[int | str] = ("self",)
     """The processes that work for it."""
@@ -36,42 +36,42 @@ class Here(Runner):
         self.took = perf_counter() - started
         return found
 
-    def ran_on(self) -> float:
-        """Seconds that it has worked since then."""
+    def overrun(self) -> float:
+        """Return 0: a runner in this process does not work between requests."""
         return 0.0
 
 
-Seat = Here | Apart
-"""A runner as the judge sees it: in this process, or in its own, where it is stopped between requests."""
+AnyRunner = Here | RunnerProcess
+"""A runner as the judge sees it: in this process, or in its own process, which is stopped between requests."""
 
 
 @dataclass
 class Entrant:
-    """An implementation in a race, and the runner that has it."""
+    """An implementation in a race, with its runner."""
 
     implementation: registry.Implementation
-    seat: Seat
+    runner: AnyRunner
     table: Mapping[str, int] | None = None
-    """Its launch table, where it is not the language's own."""
+    """Its launch table; None for the language's own."""
     name: str = ""
     """Its name in the race; its id by default."""
     count: int = 1
-    """Launches of a turn."""
+    """The number of launches in a turn."""
     returns: bool = False
-    """Whether it returns results, which are copied after the clock."""
+    """Whether it returns results, which are copied after the clock stops."""
     looks: int = 0
-    """How often the judge has looked whether it works on the GPU while its process is stopped."""
-    late: int = 0
-    """How often other work was there then."""
+    """The number of times that the judge has looked for work on the GPU while the process was stopped."""
+    busy_looks: int = 0
+    """The number of these looks that found work."""
     orders: list[tuple[list[int], tuple[int, ...]]] = field(default_factory=list)
-    """Turns that stay arranged: the sets in order, and the link."""
+    """The turns that are kept: each has its sets in order, and its link."""
 
     @property
     def id(self) -> str:
         return self.name or self.implementation.id
 
     def order(self, sets: Sets, *, kept: bool, linked: bool) -> tuple[list[int], tuple[int, ...]]:
-        """The sets of a turn in a random order, and its link. No launch can do a later one's work."""
+        """Return the sets of a turn in random order, and its link. So no launch can do a later one's work."""
         if kept and self.count > _REORDERED and len(self.orders) == _ORDERS:
             return random.choice(self.orders)
         order = random.sample(range(sets.count), self.count)
@@ -84,10 +84,10 @@ class Entrant:
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Call a method of its runner for this lane."""
-        return self.seat.ask(call, id=self.id, **arguments)
+        return self.runner.ask(call, id=self.id, **arguments)
 
     def bind(self) -> dict[str, Any]:
-        """See :meth:`kernelzoo.measure.runner.Runner.bind`."""
+        """Bind the implementation; see :meth:`kernelzoo.measure.runner.Runner.bind`."""
         found = self.ask("bind", table=self.table)
         match found:
             case {"first_call": float() | None, "submit": float() | None, "form": str(), "returns": bool()}:
@@ -99,10 +99,10 @@ class Entrant:
         self.ask("launch", numbers=numbers)
 
     def turn(self, times: int = 1) -> tuple[float, float]:
-        """Seconds of a turn as the runner says, and of the request by the judge's clock."""
-        return float(self.ask("turn", times=times)), self.seat.took
+        """Run a turn. Returns its seconds by the runner's clock, and those of the request by the judge's clock."""
+        return float(self.ask("turn", times=times)), self.runner.took
 
     def once(self) -> float:
-        """Seconds of the turn by the judge's clock alone."""
+        """Run the turn once. Returns its seconds by the judge's clock."""
         self.ask("once")
-        return self.seat.took
+        return self.runner.took

@@ -24,41 +24,41 @@ from kernelzoo.measure.worker_process import DiedError
 from kernelzoo.operations import Expected
 
 _LAUNCHES = 8
-"""Further launches that tell a kernel whose bits vary from one whose rows depend on each other."""
+"""The number of further launches that tell whether bits vary by chance, or rows depend on each other."""
 
 _LINKED = 16
-"""How many times the rows of a turn's sample are checked of each launch in a chain."""
+"""For each launch in a chain, this many times as many rows are checked as after a turn."""
 
 
 @dataclass(frozen=True)
 class Admitted:
-    """What the gate found of a lane that passed."""
+    """The gate's findings about a lane that passed."""
 
     facts: dict[str, Any]
     """``first_call`` and ``submit`` in seconds, and ``form``, as the runner reported them."""
     same_bits: bool
     """Whether the same inputs gave the same bits again."""
     batch_invariant: bool | None
-    """Whether a row alone gives the bits that it gives among others; None where it can't be asked."""
+    """Whether a row launched alone has the same bits as among other rows; None if that can't be checked."""
 
 
 class Gate:
-    """Checks lanes on sets of one problem. ``seed`` repeats the values of a finding."""
+    """A checker of lanes on sets of one problem. The same ``seed`` repeats the values of a finding."""
 
     def __init__(self, sets: Sets, seed: int) -> None:
         self.sets, self.problem, self.seed = sets, sets.problem, seed
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
         self.mutation = Mutation(sets, seed)
-        self._meant = "sizes" in self.operation.hooks
-        """Whether only values count that the operation's author means."""
+        self._stated_values_only = "sizes" in self.operation.hooks
+        """Whether the operation's author states which values count, so that special values do not."""
 
     def admit(self, lane: Entrant, *, special: bool = True) -> Admitted:
-        """Check a lane: all sets, special values, single elements, streams, chained launches, memory beside.
+        """Check a lane: all sets, special values, single elements, streams, chained launches, and guard bytes.
 
-        Without ``special`` only ordinary values are used. Raises ContractError, or whatever the lane raises.
+        Without ``special`` only ordinary values are used. Raises ContractError, or what the lane raises.
         """
-        with self._told():
+        with self._with_seed():
             everything = list(range(self.sets.count))
             self.mutation.guard()
             self.mutation.write(everything)
@@ -82,7 +82,7 @@ class Gate:
 
     @cached_property
     def special(self) -> Tensors:
-        """Inputs with special values in some rows, for the last turn of lanes; plain ones if these decide nothing."""
+        """Inputs with special values in some rows, for lanes' last turns; ordinary ones if these can't be judged."""
         found = self._values(True)[0][0]
         args = self.problem.arguments(found)
         undecided = self.operation.undecidable(args, self.operation.expect(args))
@@ -90,13 +90,13 @@ class Gate:
 
     @cached_property
     def _undecided(self) -> str:
-        """Why the operation's bounds decide nothing for ordinary values, or ""."""
+        """The reason why the operation's error bounds can't judge ordinary values; "" if they can."""
         args = self.problem.arguments(self.problem.inputs(self.mutation.generator))
         return self.operation.undecidable(args, self.operation.expect(args))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Findings with the seed; UndecidableError where the reference itself fails on ordinary values."""
+    def _with_seed(self) -> Iterator[None]:
+        """Return a context that adds the seed to findings. Raises UndecidableError if the reference itself is wrong."""
         if "written" in self.operation.hooks and self._undecided:
             raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {self._undecided}")
         try:
@@ -109,14 +109,14 @@ class Gate:
     # --- Values -----------------------------------------------------------------------------------------------------
 
     def _values(self, special: bool) -> list[tuple[Tensors, dict[int, str]]]:
-        """Fresh inputs, with the names of the special values by row."""
-        if not special or self._meant:
+        """Return sets of fresh inputs, each with the names of its special values by row."""
+        if not special or self._stated_values_only:
             return [(self.problem.inputs(self.mutation.generator), {})]
-        return self._drawn
+        return self._special_inputs
 
     @cached_property
-    def _drawn(self) -> list[tuple[Tensors, dict[int, str]]]:
-        """Special values in at most every other row; for each companion input of floats, inputs with a NaN in it."""
+    def _special_inputs(self) -> list[tuple[Tensors, dict[int, str]]]:
+        """Inputs with special values in at most every other row, and inputs with one NaN in a further float input."""
         operation, generator = self.operation, self.mutation.generator
         first = next(iter(operation.inputs.values()))
         field, fresh = self.sets.inputs[0], list[tuple[Tensors, dict[int, str]]]()
@@ -137,7 +137,7 @@ class Gate:
                     row = j * (count - 1) // max(1, len(chosen) - 1)
                     write(rows[unraveled(row, rows.shape[:-1])])
                     names[row] = name
-                operation.confined(0, inputs[0], length)
+                operation.clamp_to_domain(0, inputs[0], length)
                 fresh.append((inputs, names))
         for number, declared in enumerate(operation.inputs.values()):
             inputs = self.problem.inputs(generator)
@@ -152,7 +152,7 @@ class Gate:
     # --- Checks -----------------------------------------------------------------------------------------------------
 
     def _check_queued(self, lane: Entrant, inputs: Tensors, rules: dict[int, str], *, elsewhere: bool = False) -> None:
-        """Fresh inputs in the same memory, read in stream order."""
+        """Check a launch on fresh inputs in the same memory, which it must read in stream order."""
         self.mutation.write([0, 1], {1: inputs})
         lane.ask("queued", source=1, other_stream=elsewhere)
         where = "under another current stream" if elsewhere else "right at first, wrong on fresh data"
@@ -169,7 +169,7 @@ class Gate:
             raise ContractError("the input was changed while it held fresh data", "changes its input")
 
     def _row_right(self, expected: Expected, row: int) -> bool:
-        """Whether the results of one row of set 1 are right; False where they can't be told apart."""
+        """Whether the results of one row of set 1 are right; False if rows can't be told apart."""
         if not self.operation.separable:
             return False
         names = self.operation.axes[len(self.sets.inputs) :]
@@ -182,7 +182,7 @@ class Gate:
         return True
 
     def _check_again(self, lane: Entrant) -> bool:
-        """Launch twice on the same inputs. Both results must be right; returns whether their bits are the same."""
+        """Launch twice on the same inputs. Both results must be right. Returns whether their bits are the same."""
         self.mutation.write([0])
         found = []
         for _ in range(2):
@@ -193,7 +193,7 @@ class Gate:
         return _same(*found)
 
     def _check_alone(self, lane: Entrant) -> bool | None:
-        """Whether the first row alone gives the same bits; None where rows are not along the last axis, or one."""
+        """Return whether the first row alone gives the same bits; None for a single row, or rows not contiguous."""
         shape = self.sets.inputs[0].shape
         last = self.operation.separable and len(shape) > 1 and self.problem.dim % len(shape) == len(shape) - 1
         if not last or not self.sets.inputs[0].elements or self.sets.inputs[0].elements == shape[-1]:
@@ -206,20 +206,20 @@ class Gate:
             lane.ask("alone", number=0)
         except (ContractError, DeviceLostError, DiedError):
             raise
-        except Exception:  # it may take no single row
+        except Exception:  # it may refuse a single row
             return None
         first = (0,) * len(shape)
         return _same(self.sets.row(0, first)[2], self.sets.row(1, first)[2])
 
     def _check_elements(self, lane: Entrant, special: bool, same_bits: bool) -> bool:
-        """Change single elements. Their rows must change, and no other: not a bit, if the same inputs give the same.
+        """Change single elements, and check their rows. Other rows must keep their bits, if the same inputs do.
 
-        Returns whether they still seem to.
+        Returns whether the same inputs still give the same bits.
         """
         self.mutation.write([0])
         inputs, outs = self.sets[0]
         x = inputs[0]
-        if not x.numel() or (self._meant and self.operation.related):
+        if not x.numel() or (self._stated_values_only and self.operation.related):
             return same_bits
         probe_all_elements(
             self.operation, self.problem.arguments(inputs), lambda: lane.launch([0]), outs, self.mutation.generator
@@ -228,7 +228,7 @@ class Gate:
         before = tuple(out.clone() for out in outs)
         place = tuple(self._python.randrange(size) for size in x.shape)
         kept = x[place].clone()
-        x[place] = self._telling(x, special)
+        x[place] = self._decisive_value(x, special)
         by_rows = self.operation.separable and bool(place)
         problem, given, results = self.sets.row(0, place) if by_rows else (self.problem, inputs, outs)
         expected, old = self.operation.expect(problem.arguments(given)), [row.clone() for row in results]
@@ -245,7 +245,7 @@ class Gate:
         if _same(outs, before):
             return same_bits
         near = self._near(outs, before)
-        if same_bits:  # as they were twice, perhaps by chance
+        if same_bits:  # two launches gave the same bits, perhaps by chance
             x[place] = kept
             for _ in range(_LAUNCHES):
                 lane.launch([0])
@@ -257,25 +257,25 @@ class Gate:
         return False
 
     def _near(self, outs: Tensors, before: Tensors) -> bool:
-        """Whether outputs are the same within rounding, as those of sums in any order are."""
+        """Whether outputs agree within rounding, such as those of sums in another order."""
         return all(
             torch.allclose(a, b, rtol=1e-2, atol=1e-6, equal_nan=True) for a, b in zip(outs, before, strict=True)
         )
 
-    def _telling(self, x: torch.Tensor, special: bool) -> float | bool:
-        """A value for one element that decides the result of its row."""
+    def _decisive_value(self, x: torch.Tensor, special: bool) -> float | bool:
+        """Return a value for one element that decides the result of its row."""
         if x.dtype.is_floating_point:
-            return math.nan if special and not self._meant else self.operation.decisive
+            return math.nan if special and not self._stated_values_only else self.operation.decisive
         declared = next(iter(self.operation.inputs.values()))
         if declared.low is not None or declared.high is not None:  # another element's value, which is legal
             return x.view(-1)[self.seed % x.numel()].item()
         return x.dtype != torch.bool and torch.iinfo(x.dtype).min
 
     def _check_chain(self, lane: Entrant, same_bits: bool) -> None:
-        """Launches that follow each other at once: into one output, and each into the input of the next.
+        """Check launches in immediate succession: two into one output, then chains where one writes the next's input.
 
-        Results of results may be harder than what is asked of a kernel. So a result that is wrong there must be what
-        the kernel gives of the same input alone.
+        Results of results may be harder inputs than a kernel must take. So a wrong result there is no fault if the
+        kernel gives the same result for that input alone.
         """
         self.mutation.write([0, 1])
         lane.ask("overwrite")
@@ -290,7 +290,7 @@ class Gate:
         lane.ask("chain", links=links)
         for number in range(links):
             inputs = self.sets[number][0]
-            outs = (self.sets.linked(number), *self.sets[number][1][1:])
+            outs = (self.sets.chained_output(number), *self.sets[number][1][1:])
             try:
                 self.mutation.check_rows(inputs, outs, times=_LINKED)
             except AssertionError as error:

@@ -1,6 +1,6 @@
 """The memory of a race: sets of inputs and outputs that the judge and the runners share.
 
-On a GPU it is shared by CUDA IPC, on the host as an anonymous file. Guard bytes between tensors show writes beside.
+On a GPU it is shared by CUDA IPC, on the host as an anonymous file. Guard bytes between tensors reveal stray writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Set = tuple[Tensors, Tensors]
 """Inputs and outputs of one launch."""
 
 GUARD = 512
-"""Fewest guard bytes behind a tensor; the alignment of tensors too."""
+"""The fewest guard bytes behind a tensor. It is also the alignment of tensors."""
 
 _LINKS = 8
 """Most launches of a chain."""
@@ -48,7 +48,7 @@ class Field:
 class Sets:
     """``count`` sets of a problem in one block of memory, or in ``memory``, the block of another process.
 
-    The maker shares it by :attr:`handle`, and must live as long as others use it.
+    The process that made the block shares it by :attr:`handle`, and must live as long as others use it.
     """
 
     def __init__(
@@ -70,42 +70,41 @@ class Sets:
         self.block = self._opened(memory) if memory is not None else self._made(shared)
 
     def __getitem__(self, number: int) -> Set:
-        """The tensors of one set, each in a storage of its own where the device allows."""
-        inputs, outs = (tuple(self.one(field, number) for field in fields) for fields in (self.inputs, self.outs))
+        """Return the tensors of one set, as views of the block."""
+        inputs, outs = (tuple(self.tensor(field, number) for field in fields) for fields in (self.inputs, self.outs))
         return inputs, outs
 
-    def one(self, field: Field, number: int) -> torch.Tensor:
-        """One tensor of a set."""
+    def tensor(self, field: Field, number: int) -> torch.Tensor:
         start = field.first + number * field.step
         part = self.block[start : start + field.elements * field.dtype.itemsize]
         return part.view(field.dtype).view(field.shape)
 
-    def all(self, field: Field) -> torch.Tensor:
-        """A field of all sets: a row of elements for each."""
+    def all_sets(self, field: Field) -> torch.Tensor:
+        """Return a field of all sets, as a tensor of sets x elements."""
         size = field.dtype.itemsize
         whole = self.block[field.first : field.first + self.count * field.step].view(field.dtype)
         return whole.as_strided((self.count, field.elements), (field.step // size, 1), whole.storage_offset())
 
     @property
     def links(self) -> int:
-        """How many launches can be chained; 0 if none. Even ones write into the input of the next."""
+        """The number of launches that can be chained; 0 if none can. Even ones write into the input of the next."""
         (x, *_), (out, *_) = self.inputs, self.outs
         declared = next(iter(self.problem.operation.inputs.values()))
         free = declared.low is None and declared.high is None and x.dtype.is_floating_point
         fits = out.dtype == x.dtype and 0 < out.elements <= x.elements
         return min(_LINKS, self.count // 2 * 2) if free and fits and not self.problem.operation.related else 0
 
-    def linked(self, number: int) -> torch.Tensor:
-        """The first output of a chained launch: of an even set, in the first input of the next.
+    def chained_output(self, number: int) -> torch.Tensor:
+        """Return the first output of a chained launch. For an even set it is in the first input of the next set.
 
-        Chains are of two, since a longer one makes ever flatter values of its own.
+        So a chain has two launches: in a longer one, values become ever flatter.
         """
         if number % 2:
-            return self.one(self.outs[0], number)
-        return self.one(self.inputs[0], number + 1).view(-1)[: self.outs[0].elements].view(self.outs[0].shape)
+            return self.tensor(self.outs[0], number)
+        return self.tensor(self.inputs[0], number + 1).view(-1)[: self.outs[0].elements].view(self.outs[0].shape)
 
     def row(self, number: int, place: Sequence[int]) -> tuple[Problem, Tensors, Tensors]:
-        """The problem of one row of a set, and views of it in each tensor. ``place``: of an element in that row."""
+        """Return the problem of one row of a set, and views of the row. ``place``: the index of one of its elements."""
         inputs, outs = self[number]
         dim = self.problem.dim % len(place)
         kept = [slice(at, at + 1) for d, at in enumerate(place) if d != dim]
@@ -117,7 +116,7 @@ class Sets:
         return some, tuple(parts[:count]), tuple(parts[count:])
 
     def guards(self, field: Field) -> torch.Tensor:
-        """The guard bytes behind a field's tensors: a row of bytes for each set."""
+        """Return the guard bytes behind a field's tensors, as sets x bytes."""
         size = field.elements * field.dtype.itemsize
         return self.block.as_strided(
             (self.count, field.step - size), (field.step, 1), self.block.storage_offset() + field.first + size
@@ -125,13 +124,13 @@ class Sets:
 
     @property
     def handle(self) -> dict[str, Any]:
-        """What another process needs to open the same memory, as JSON."""
+        """The JSON that another process needs to open the same memory."""
         if self._file is not None:
             return {"file": f"/proc/{os.getpid()}/fd/{self._file}", "count": self.count}
         return {"tensor": bytes(ForkingPickler.dumps(self.block)).hex(), "count": self.count}
 
     def close(self) -> None:
-        """Give the memory back, once nothing uses it."""
+        """Free the memory, once nothing uses it."""
         self.block = self.block[:0].clone()
         if self._file is not None:
             os.close(self._file)
@@ -143,16 +142,16 @@ class Sets:
         self._file = os.memfd_create("kernelzoo", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self._file, max(1, self.bytes))
         fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        return _mapped(self._file)
+        return _map_file(self._file)
 
     def _opened(self, memory: Mapping[str, Any]) -> torch.Tensor:
         if "file" in memory:
             with open(memory["file"], "r+b") as file:
-                return _mapped(file.fileno())
+                return _map_file(file.fileno())
         block: torch.Tensor = pickle.loads(bytes.fromhex(memory["tensor"]))
         return block
 
 
-def _mapped(file: int) -> torch.Tensor:
-    """The bytes of an open file, as shared memory."""
+def _map_file(file: int) -> torch.Tensor:
+    """Return the bytes of an open file, as shared memory."""
     return torch.frombuffer(mmap.mmap(file, 0, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE), dtype=torch.uint8)

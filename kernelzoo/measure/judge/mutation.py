@@ -1,7 +1,7 @@
 """New inputs before each turn, and the check of a sample of results after it.
 
 Before a turn every input of its sets is written anew, and every output is poisoned. So a kernel that serves results of
-an earlier turn, or leaves a launch out, is wrong. What is right is computed after the turn, for rows drawn then.
+an earlier turn, or leaves a launch out, is wrong. The right results are computed after the turn, for rows drawn then.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.operations.declared import ROW
 
 ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
-"""Most elements of the rows checked after a turn. Each needs a reference, so a longer row is checked now and then."""
+"""The most elements checked after a turn, since each needs a reference. A longer row is checked after some turns."""
 
 _ROWS = 64
 """Most rows of a set that a turn checks."""
 
 _SETS = 4
-"""Most sets that a turn checks by value, drawn when it is over. All are checked for launches left out."""
+"""Most sets that a turn checks by value, drawn when it is over. All sets are checked for launches left out."""
 
-_BESIDE = 8
-"""Those of a set of which only some rows are checked, since it is large."""
+_FEW_ROWS = 8
+"""Most rows that a turn checks of each set beyond the first few, if sets are large."""
 
 _SPARE = 2**20
-"""Elements by which a pool is longer than an input, at most."""
+"""The most elements by which a pool of random data is longer than an input."""
 
 _PLACES = 64
-"""Places of the sets' outputs that are looked at for what was not written; at least one of each set."""
+"""The number of output elements that are checked for remaining poison; at least one of each set."""
 
 _DRAWS = 16
-"""Draws of related inputs for the sets of a turn; each set has one of them, at random."""
+"""The number of draws of related inputs for the sets of a turn. Each set gets one of them at random."""
 
 _SMALL = 2**16
-"""Elements of an input up to which all sets are written by one operation."""
+"""The most elements of an input for which one operation writes all sets."""
 
 
 class Mutation:
-    """Writes inputs and poison into sets, and checks results. It shares nothing with a runner but the sets."""
+    """A writer of inputs and poison into sets, and checker of results. It shares only the sets with runners."""
 
     def __init__(self, sets: Sets, seed: int) -> None:
         self.sets, self.problem = sets, sets.problem
@@ -54,33 +54,33 @@ class Mutation:
         self._python = random.Random(seed)
         self.generator = torch.Generator(sets.device).manual_seed(seed)
         self._private: dict[int, Tensors] = {}
-        """What was written into each set of the last turn. No runner sees these tensors."""
+        """The inputs that were written into sets for the last turn. No runner sees these tensors."""
         self._offsets: dict[int, list[int]] = {}
         self._poisons = [_poison_of(field.dtype, self._python) for field in sets.outs]
         self._fields = [*sets.inputs, *sets.outs]
         self.guard()
 
     def write(self, numbers: Sequence[int], special: dict[int, Tensors] | None = None) -> None:
-        """New inputs and poisoned outputs in these sets. ``special``: inputs for some of them."""
+        """Write new inputs and poisoned outputs into these sets. ``special``: the inputs for some of them."""
         self._private, self._offsets = {}, {}
         if self.operation.related:
-            self._draw(numbers)
+            self._write_related(numbers)
         else:
-            self._shift(numbers)
+            self._write_windows(numbers)
         for number, inputs in (special or {}).items():
             self.fill(number, inputs)
         self.poison(numbers)
 
     def fill(self, number: int, inputs: Tensors) -> None:
-        """Write these inputs into a set. They must not change while it has them."""
+        """Write these inputs into a set. The tensors must not change while it has them."""
         self._private[number] = inputs
         for field, x in zip(self.sets.inputs, inputs, strict=True):
-            self.sets.one(field, number).copy_(x)
+            self.sets.tensor(field, number).copy_(x)
 
     def poison(self, numbers: Sequence[int]) -> None:
         """Fill the outputs of these sets with wrong values."""
         for field, poison in zip(self.sets.outs, self._poisons, strict=True):
-            rows = self.sets.all(field)
+            rows = self.sets.all_sets(field)
             if len(numbers) == self.sets.count:
                 rows.fill_(poison)
             else:
@@ -88,13 +88,13 @@ class Mutation:
                     rows[number].fill_(poison)
 
     def link(self, number: int, source: int, elements: int) -> None:
-        """Note that a set's first input gets so many elements of another's before it is launched on."""
+        """Note that elements of another set's first input are copied into this set's before its launch."""
         inputs = tuple(x.clone() for x in self.inputs(number))
         inputs[0].view(-1)[:elements] = self.inputs(source)[0].reshape(-1)[:elements]
         self._private[number] = inputs
 
     def inputs(self, number: int) -> Tensors:
-        """What was written into a set."""
+        """Return the inputs that were written into a set."""
         if number in self._private:
             return self._private[number]
         return tuple(
@@ -103,11 +103,11 @@ class Mutation:
         )
 
     def check(self, numbers: Sequence[int], *, whole: Sequence[int] = (), linked: int | None = None) -> None:
-        """Check results: a sample of rows of a sample of sets, with the first of ``linked``, and all of ``whole``.
+        """Check results: some rows of some sets, the first row of ``linked``, and all of ``whole``.
 
-        Raises ContractError, also for a set that was left out and for a changed input.
+        Raises ContractError, also if a set was left out or an input was changed.
         """
-        self.all_written(numbers)
+        self.check_written(numbers)
         size = self.sets.inputs[0].elements
         most = max(1, min(_SETS, ELEMENTS[self.sets.device.type] // max(1, size)))
         for number in whole:
@@ -117,19 +117,19 @@ class Mutation:
             self._check_sample(linked, first=True)
         few = most if not self.operation.separable else _SETS
         for place, number in enumerate(self._python.sample(list(numbers), min(few, len(numbers)))):
-            self._check_sample(number, beside=place >= most)
+            self._check_sample(number, few_rows=place >= most)
 
-    def all_written(self, numbers: Sequence[int]) -> None:
-        """Raise ContractError for a set whose output still holds poison at one of some random places."""
+    def check_written(self, numbers: Sequence[int]) -> None:
+        """Raise ContractError if an output of a set still has its poison at one of some random places."""
         for field, poison, name in zip(self.sets.outs, self._poisons, self.operation.outputs, strict=True):
             if not field.elements or (field.dtype.itemsize < 4 and not field.dtype.is_floating_point):
                 continue
             at = torch.tensor(list(numbers), device=self.sets.device)[:, None]
             size = len(numbers), max(1, _PLACES // len(numbers))
             places = torch.randint(field.elements, size, device=self.sets.device, generator=self.generator)
-            kept = _raw(self.sets.all(field))[at, places] == _raw(torch.tensor([poison], dtype=field.dtype)).item()
+            kept = _raw(self.sets.all_sets(field))[at, places] == _raw(torch.tensor([poison], dtype=field.dtype)).item()
             left = kept.any(1)
-            for place in left.nonzero().flatten().tolist()[:_SETS]:  # of half precision a right result may be the same
+            for place in left.nonzero().flatten().tolist()[:_SETS]:  # a right half result may equal poison
                 try:
                     self.check_results(numbers[place], self.sets[numbers[place]][1])
                 except ContractError:
@@ -137,11 +137,11 @@ class Mutation:
                     raise ContractError(words, "leaves out unwritten") from None
 
     def check_results(self, number: int, results: Tensors) -> None:
-        """Check results for the inputs of a set, wherever they are. Raises ContractError."""
+        """Check results for the inputs of a set. They may be in other memory. Raises ContractError."""
         self.operation.expect(self.problem.arguments(self.inputs(number))).check(results)
 
     def check_guards(self) -> None:
-        """Raise ContractError if bytes beside a tensor have changed."""
+        """Raise ContractError if guard bytes behind a tensor have changed."""
         names = [*self.operation.inputs, *self.operation.outputs]
         for name, field, (first, last) in zip(names, self._fields, self._guards, strict=True):
             guards = self.sets.guards(field)
@@ -153,7 +153,7 @@ class Mutation:
                 )
 
     def guard(self) -> None:
-        """New random guard bytes behind each tensor: nobody is blamed for what another has written there."""
+        """Write new random guard bytes behind each tensor, so that no lane is blamed for another's writes."""
         kept = []
         for field in self._fields:
             guards = self.sets.guards(field)
@@ -161,14 +161,14 @@ class Mutation:
             kept.append((guards[:, :64].clone(), guards[:, -64:].clone()))
         self._guards = kept
 
-    def _shift(self, numbers: Sequence[int]) -> None:
-        """Windows of random data that runners never see, each at a place of its own."""
+    def _write_windows(self, numbers: Sequence[int]) -> None:
+        """Write into each set windows of random data, at random offsets. Runners never see the whole data."""
         starts = []
         for field, pool in zip(self.sets.inputs, self._pools, strict=True):
             spare = pool.numel() - field.elements
             offsets = [self._python.randint(0, spare) for _ in numbers]
             starts.append(offsets)
-            rows = self.sets.all(field)
+            rows = self.sets.all_sets(field)
             if field.elements > _SMALL or len(numbers) < 8:
                 for number, start in zip(numbers, offsets, strict=True):
                     rows[number].copy_(pool[start : start + field.elements])
@@ -191,8 +191,8 @@ class Mutation:
             pools.append(flat[: several[0].numel() + spare].contiguous())
         return pools
 
-    def _draw(self, numbers: Sequence[int]) -> None:
-        """One new draw of related inputs, with its rows in another order in each set; else a few draws."""
+    def _write_related(self, numbers: Sequence[int]) -> None:
+        """Write one new draw of related inputs, with rows rotated differently in each set; or a few draws."""
         axis = self._kept_axis() if self.operation.by_rows else None
         count = 1 if axis is not None else min(_DRAWS, len(numbers))
         several = [self.problem.inputs(self.generator) for _ in range(count)]
@@ -204,7 +204,7 @@ class Mutation:
             self.fill(number, inputs)
 
     def _kept_axis(self) -> int | None:
-        """The longest axis that is not reduced, if there is one."""
+        """Return the longest axis that is not reduced; None if there is none."""
         shape = self.sets.inputs[0].shape
         kept = [d for d in range(len(shape)) if d != self.problem.dim % len(shape) and shape[d] > 1]
         return max(kept, key=lambda d: shape[d], default=None)
@@ -220,14 +220,14 @@ class Mutation:
 
     def _unchanged(self, number: int) -> None:
         for name, field, x in zip(self.operation.inputs, self.sets.inputs, self.inputs(number), strict=True):
-            if not torch.equal(bits(self.sets.one(field, number)), bits(x)):
+            if not torch.equal(bits(self.sets.tensor(field, number)), bits(x)):
                 whose = "the input" if len(self.sets.inputs) == 1 else f"the input {name}"
                 raise ContractError(f"{whose} was changed", "changes its input")
 
-    def _check_sample(self, number: int, *, first: bool = False, beside: bool = False) -> None:
-        """Check the inputs and some rows of a set, or all of one that is small or has no rows. ``beside``: few rows."""
-        if beside:
-            self.check_rows(self.inputs(number), self.sets[number][1], most=_BESIDE)
+    def _check_sample(self, number: int, *, first: bool = False, few_rows: bool = False) -> None:
+        """Check a set's inputs and some rows, or all if it is small or has no rows. ``few_rows``: only a few rows."""
+        if few_rows:
+            self.check_rows(self.inputs(number), self.sets[number][1], most=_FEW_ROWS)
             return
         self._unchanged(number)
         most, length = ELEMENTS[self.sets.device.type], self._length
@@ -236,14 +236,14 @@ class Mutation:
 
     @property
     def _length(self) -> int:
-        """Elements of a row of the first input; of all of it where rows can't be told apart."""
+        """The elements of a row of the first input, or of the whole input if rows can't be told apart."""
         x = self.sets.inputs[0]
         return x.shape[self.problem.dim] if self.operation.separable and x.shape else x.elements
 
     def check_rows(
         self, inputs: Tensors, outs: Tensors, first: bool = False, times: int = 1, most: int = _ROWS
     ) -> None:
-        """Check some rows of results, or all if they are few; ``times`` as many. ``first``: with the first row."""
+        """Check some rows of results, or all if few. ``times``: a factor for their number. ``first``: row 0 too."""
         length = max(1, self._length)
         rows = self.sets.inputs[0].elements // length
         count = max(1, min(most, ELEMENTS[self.sets.device.type] // length)) * times
@@ -260,7 +260,7 @@ class Mutation:
             raise retold(error, f"of {count} rows from row {picked[0]} on: {error}") from None
 
     def rows_of(self, x: torch.Tensor, names: tuple[str, ...], picked: Sequence[int]) -> torch.Tensor:
-        """Some rows of a tensor, as a tensor of rows; the tensor itself if all rows share it."""
+        """Return some rows of a tensor, as a tensor of rows; the tensor itself if all rows share it."""
         if names not in (ROW, ("outer", "inner")):
             return x
         x = x.movedim(self.problem.dim, -1) if names == ROW else x
@@ -269,12 +269,12 @@ class Mutation:
 
 
 def _raw(x: torch.Tensor) -> torch.Tensor:
-    """A view of the elements as integers, which every operation takes."""
+    """Return a view of the elements as integers, which every torch operation takes."""
     return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
 def _poison_of(dtype: torch.dtype, python: random.Random) -> float | int:
-    """A random value below every minimum, which hardly a right result holds; for integers the least, for 8 bits NaN."""
+    """Return a value that right results rarely have: a random negative one; the least integer; NaN for 8-bit floats."""
     if dtype.is_floating_point and dtype.itemsize == 1:
         return math.nan
     if dtype.is_floating_point:

@@ -20,30 +20,30 @@ from kernelzoo.errors import DeviceLostError
 from kernelzoo.lazy import torch
 from kernelzoo.measure import record, schema
 from kernelzoo.measure.answering import Answering, serve
-from kernelzoo.measure.judge.apart import Apart, adopt_orphans
+from kernelzoo.measure.judge.apart import RunnerProcess, adopt_orphans
 from kernelzoo.measure.measurement import FULL
 from kernelzoo.measure.problems import problem_of
-from kernelzoo.measure.worker import about, loaded, opened
+from kernelzoo.measure.worker import about, load_modules, open_device
 from kernelzoo.measure.worker_process import DiedError
 
 _TRIES = 2
-"""How often a race may begin in which a runner ends while it runs nothing."""
+"""The most attempts at a race in which a runner ends while it runs no implementation."""
 
 BESIDE = "the operation is declared in the kernel's file"
 """The flag of a kernel whose file the judge had to load."""
 
 
 class Judge(Answering):
-    """Answers requests by asking runners."""
+    """The judge's server, which answers requests by asking runners."""
 
     def __init__(self, replies: IO[str]) -> None:
         super().__init__(replies)
         self._device: Any = None
         self._ceilings: measure.Ceilings | None = None
-        self._runners: dict[str, Apart] = {}
-        """By the file of kernels that each has; "" is kernelzoo's own."""
+        self._runners: dict[str, RunnerProcess] = {}
+        """The runners, by their file of kernels; "" is the runner of kernelzoo's own kernels."""
         self._files: dict[str, str] = {}
-        """The file that has an implementation of a user, by id."""
+        """The user's file that registers an implementation, by id."""
         self._beside: set[str] = set()
         """Files of kernels that declare an operation too."""
 
@@ -58,19 +58,19 @@ class Judge(Answering):
     ) -> dict[str, Any]:
         """Start a runner for kernelzoo's kernels, and one for each file of kernels.
 
-        ``needs``: the files of operations that each needs; by default all. ``waiting``: how OpenMP's threads wait
-        there.
+        ``needs``: the files of operations that each needs; by default all. ``waiting``: how OpenMP's threads wait in
+        the runners.
         """
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
         files = [path for path in modules if path not in alone]
-        given = {"": [path for path in meanings if path not in files]}  # kernelzoo's own runs no file of kernels
+        given = {"": [path for path in meanings if path not in files]}  # kernelzoo's runner loads no file of kernels
         for file in files:
             needed = meanings if needs is None else needs.get(file, [])
             given[file] = [path for path in modules if path in needed or path == file]
-        starting = ThreadPoolExecutor(1).submit(Apart.together, device, given, patience, waiting)
-        self._device = opened(device)
-        refused = loaded(meanings)
+        starting = ThreadPoolExecutor(1).submit(RunnerProcess.together, device, given, patience, waiting)
+        self._device = open_device(device)
+        refused = load_modules(meanings)
         self._runners, lost = starting.result()
         refused |= lost
         self._beside = {path for path in meanings if path in files}
@@ -94,13 +94,13 @@ class Judge(Answering):
     def _file(self, id: str) -> str:
         return self._files.get(id.partition("@")[0], "")
 
-    def _seat(self, id: str) -> Apart:
+    def _runner(self, id: str) -> RunnerProcess:
         return self._runners[self._file(id)]
 
     def on_race(
         self, problem: dict[str, Any], ids: list[str], label: str, tables: dict[str, dict[str, int]], **how: Any
     ) -> dict[str, Any]:
-        """Measure one problem; see :meth:`kernelzoo.measure.guard.Guard.race`. A lost runner costs its own rows."""
+        """Measure one problem; see :meth:`kernelzoo.measure.guard.Guard.race`. A lost runner loses only its rows."""
         asked, left, lost, tries = problem_of(problem), list(ids), [], 0
         if self._device.type == "cuda" and how["rounds"] and how["timed"] != "call" and not tables:
             from kernelzoo.measure.ceilings import ceilings
@@ -129,9 +129,9 @@ class Judge(Answering):
                 broken = [runner for runner in self._runners.values() if runner.broken]
                 for runner in broken:
                     runner.restart()
-                if error.id not in left and (tries := tries + 1) < _TRIES:  # nobody was running: it is tried again
+                if error.id not in left and (tries := tries + 1) < _TRIES:  # no implementation was running: try again
                     continue
-                blamed = [id for id in left if id == error.id or (error.id not in left and self._seat(id) in broken)]
+                blamed = [id for id in left if id == error.id or (error.id not in left and self._runner(id) in broken)]
                 lost += [record.failure(asked, id, "failed", error.reason) for id in blamed or left]
                 left = [id for id in left if id not in blamed] if blamed else []
                 continue
@@ -143,7 +143,7 @@ class Judge(Answering):
             for one in measured.values():
                 if one.samples:
                     entry = record.entry(one, device, limits, label or "custom")
-                    if not tables and (words := schema.wrong({"benchmarks": [entry]})):  # by what its runner said
+                    if not tables and (words := schema.wrong({"benchmarks": [entry]})):  # its runner sent nonsense
                         one.samples, one.failed = [], f"its facts are no result: {words.lstrip(': ')}"
                     else:
                         entries.append(entry)
@@ -156,16 +156,16 @@ class Judge(Answering):
         return {"entries": [], "failed": lost, "right": []}
 
     def _entrant(self, id: str, tables: Mapping[str, Mapping[str, int]]) -> measure.Entrant:
-        seat = self._seat(id)
+        runner = self._runner(id)
         backend, op, variant = id.split("/")
-        made = registry.Implementation(backend, op, variant, seat.about.summaries.get(id.partition("@")[0], ""))
-        return measure.Entrant(made, seat, tables.get(id))
+        made = registry.Implementation(backend, op, variant, runner.about.summaries.get(id.partition("@")[0], ""))
+        return measure.Entrant(made, runner, tables.get(id))
 
     # --- Requests that need no judge --------------------------------------------------------------------------------
 
     def _of_one(self, do: str, **request: Any) -> dict[str, Any]:
-        """The answer of the runner that has the implementation, if the request names one."""
-        return self._passed(self._seat(request.get("id", "")), do, request)
+        """Return the answer of the runner that has the implementation, or of kernelzoo's if the request names none."""
+        return self._passed(self._runner(request.get("id", "")), do, request)
 
     on_tables = partialmethod(_of_one, "tables")
     on_plans = partialmethod(_of_one, "plans")
@@ -175,13 +175,13 @@ class Judge(Answering):
 
     def on_accuracy(self, ids: list[str], **request: Any) -> dict[str, Any]:
         rows = []
-        for seat in dict.fromkeys(map(self._seat, ids)):
-            some = [id for id in ids if self._seat(id) is seat]
-            rows += self._passed(seat, "accuracy", {"ids": some, **request})["rows"]
+        for runner in dict.fromkeys(map(self._runner, ids)):
+            some = [id for id in ids if self._runner(id) is runner]
+            rows += self._passed(runner, "accuracy", {"ids": some, **request})["rows"]
         return {"rows": rows}
 
-    def _passed(self, runner: Apart, do: str, request: dict[str, Any]) -> dict[str, Any]:
-        """A runner's answer to a request."""
+    def _passed(self, runner: RunnerProcess, do: str, request: dict[str, Any]) -> dict[str, Any]:
+        """Return a runner's answer to a request."""
 
         def tell(stage: str, id: str) -> None:
             self._tell(stage, id, **runner.told)
@@ -196,8 +196,8 @@ class Judge(Answering):
 
 
 def declares_operations(path: str, *importing: str) -> bool:
-    """Whether a file declares operations: a definition, or a module that uses ``kernelzoo.operation``, or imports one
-    beside it that does."""
+    """Whether a file declares operations. It may be a definition, or a module that uses ``kernelzoo.operation`` or
+    imports a module beside it that does."""
     if definitions.is_folder(path):
         return True
     if not path.endswith(".py"):

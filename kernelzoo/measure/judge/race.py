@@ -1,4 +1,4 @@
-"""The race: implementations of one problem, checked, then timed in interleaved rounds on inputs that always change."""
+"""The race: implementations of one problem are checked, then timed in interleaved rounds on ever new inputs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from time import perf_counter
 import torch
 
 from kernelzoo import registry
-from kernelzoo.device import device_lives, no_room
+from kernelzoo.device import check_device, no_room
 from kernelzoo.errors import BusyError, ContractError, DeviceLostError, KernelZooError, UndecidableError
 from kernelzoo.measure import energy as energies
 from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, has_copy
 from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.condition import HostWatch, Watch, watch
-from kernelzoo.measure.judge.apart import Apart, RaisedError, own
+from kernelzoo.measure.judge.apart import RaisedError, RunnerProcess, pids
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.doubts import Doubts, Timed
-from kernelzoo.measure.judge.entrant import Entrant, Here, Seat
+from kernelzoo.measure.judge.entrant import AnyRunner, Entrant, Here
 from kernelzoo.measure.judge.memory import Tensors
 from kernelzoo.measure.measurement import BUSY, FULL, UNDECIDABLE, Cache, Measurement
 from kernelzoo.measure.problems import Problem
@@ -33,7 +33,7 @@ from kernelzoo.measure.statistics import LONGEST, settled
 from kernelzoo.measure.worker_process import DiedError
 
 _SLICE = 1e-3
-"""Seconds that a kernel of one element may take. A GPU gives each process two milliseconds in turn."""
+"""The most seconds for a kernel of one element on an idle GPU. A busy one gives each process two ms in turn."""
 
 _LAUNCHED = "right when checked alone, wrong when timed: "
 
@@ -50,39 +50,39 @@ def race(
     energy: bool = False,
     ceilings: Ceilings | None = None,
     waive: Collection[str] = (),
-    own: Seat | None = None,
+    own: AnyRunner | None = None,
     progress: Callable[[str, str], None] = lambda stage, id: None,
 ) -> dict[str, Measurement]:
-    """Measure implementations of one problem on one device; returns every id in the given order.
+    """Measure implementations of one problem on one device. Returns a measurement of every id, in the given order.
 
     An :class:`Entrant` runs in its own process; any other implementation runs in this one. Each is bound to several
     sets of data and passes :class:`kernelzoo.measure.judge.gate.Gate`. Then all are timed in interleaved rounds: one
-    turn each, in shuffled order. See :mod:`kernelzoo.measure.judge.mutation` for what changes before a turn, and is
-    checked after it. A wrong implementation loses its result.
+    turn each, in shuffled order. :mod:`kernelzoo.measure.judge.mutation` changes data before a turn, and checks results
+    after it. A wrong implementation loses its result.
 
-    Cold: the cache is filled with other data before a turn, and no set is used twice in it. Hot: the sets of a turn fit
+    Cold: the cache is filled with other data before a turn, and a turn uses no set twice. Hot: the sets of a turn fit
     into half the cache, and were written just before. A round with a disturbed device is repeated, for at most
     ``rounds`` rounds. If the operation writes as much as it reads, a copy is timed too. ``until_clear``: double the
     rounds, up to fourfold, while a verdict against the first implementation is UNCLEAR. ``timed``: whole calls pass the
-    same gate, and have no limit.
+    same gate, but have no limit.
 
-    ``own``: the runner of kernelzoo's own kernels, which shows what a turn without launches and a copy take.
+    ``own``: the runner of kernelzoo's own kernels. It is also asked for a turn without launches, to time the request.
     With ``ceilings``, a cold result more than 5 % faster than its limit is wrong. So is a cold host result faster than
     memory, and one whose turns took longer by the judge's clock. An id in ``waive`` may be wrong on special values. It
     is timed, and its result says that it breaks the contract. ``progress`` is called with each step and id. With 0
-    ``rounds`` nothing is timed, and what is right has neither samples nor a fault.
+    ``rounds`` nothing is timed, and a right implementation has neither samples nor a failure.
 
-    Raises DeviceLostError if the device is broken for this process, EnergyError if it has no energy counter.
+    Raises DeviceLostError if this process can't use the device any more, EnergyError if there is no energy counter.
     """
     here = Here(device)
     entrants = [one if isinstance(one, Entrant) else Entrant(one, here) for one in implementations]
     ceilings = None if timed == "call" else ceilings
     meter = energies.meter(device) if energy else None
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        data = Data(problem, device, cache, shared=any(entrant.seat is not here for entrant in entrants))
-        asked = [*([own] if own else []), *(entrant.seat for entrant in entrants)]
-        seats: list[Seat] = list({id(seat): seat for seat in asked}.values())
-        made = _Race(timed, entrants, seats, data, progress, rounds, own or here)
+        data = Data(problem, device, cache, shared=any(entrant.runner is not here for entrant in entrants))
+        asked = [*([own] if own else []), *(entrant.runner for entrant in entrants)]
+        runners: list[AnyRunner] = list({id(runner): runner for runner in asked}.values())
+        made = _Race(timed, entrants, runners, data, progress, rounds, own or here)
         try:
             if made.opened():
                 made.admit(waive)
@@ -90,9 +90,9 @@ def race(
                     made.run(rounds, until_clear)
                     made.finish(meter, ceilings)
         finally:
-            for seat in seats:
+            for runner in runners:
                 with suppress(DiedError, RaisedError):
-                    seat.ask("release")
+                    runner.ask("release")
             data.close()
     return made.results
 
@@ -103,21 +103,21 @@ class _Race:
 
     timed: Timed
     entrants: Sequence[Entrant]
-    seats: Sequence[Seat]
+    runners: Sequence[AnyRunner]
     data: Data
     progress: Callable[[str, str], None]
     rounds: int
-    own: Seat
+    own: AnyRunner
     results: dict[str, Measurement] = field(default_factory=dict)
     lanes: dict[str, Entrant] = field(default_factory=dict)
-    """The lanes that are right so far."""
+    """The entrants whose results are right so far, by id."""
     copy: Entrant | None = None
     empty: float = 0.0
     host: HostWatch | None = None
-    """What is asked about each turn, beside what is asked about a round."""
+    """The watch of the host, which is read after each turn, not only after each round."""
 
     def opened(self) -> bool:
-        """Make the memory, and open it in every runner. False if it does not fit, which refuses everything."""
+        """Allocate the sets, and open them in every runner. If they do not fit, refuse everything and return False."""
         clock = clock_for(self.data.device, self.timed, self.data.problem.op)
         state = "filled with other data" if self.data.cache == "cold" else "hot: data written just before"
         detail = f"{clock.detail}, {'L2' if self.data.is_gpu else 'last-level cache'} {state}"
@@ -129,7 +129,7 @@ class _Race:
             for one in self.entrants
         }
         try:
-            self.data.draw(TURN if self.rounds else 0.0)
+            self.data.allocate(TURN if self.rounds else 0.0)
         except (RuntimeError, MemoryError) as error:  # torch raises a plain RuntimeError for host memory
             short = "can't allocate memory" in str(error)
             if not (short or isinstance(error, torch.OutOfMemoryError | MemoryError) or "out of memory" in str(error)):
@@ -140,24 +140,24 @@ class _Race:
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
             return False
         usable = []
-        for seat in self.seats:
+        for runner in self.runners:
             try:
-                seat.open(self.data.problem, self.data.sets, self.timed)
-                usable.append(seat)
+                runner.open(self.data.problem, self.data.sets, self.timed)
+                usable.append(runner)
             except RaisedError as raised:
-                for entrant in (one for one in self.entrants if one.seat is seat):
+                for entrant in (one for one in self.entrants if one.runner is runner):
                     self.results[entrant.id].refused = f"its process can't use the judge's memory: {raised.words}"
-        self.seats = usable
+        self.runners = usable
         return True
 
     def admit(self, waive: Collection[str]) -> None:
-        """Pass every entrant through the gate, and find how many launches its turns hold."""
+        """Pass every entrant through the gate, and choose how many launches its turns have."""
         for entrant in self.entrants:
             measurement = self.results[entrant.id]
             if measurement.refused:
                 continue
             self.progress("check", entrant.id)
-            with self.its_own_row(entrant.id):
+            with self.contain_errors(entrant.id):
                 try:
                     admitted = self.data.gate.admit(entrant)
                 except AssertionError as error:
@@ -170,20 +170,20 @@ class _Race:
                 measurement.same_bits, measurement.batch_invariant = admitted.same_bits, admitted.batch_invariant
                 self.lanes[entrant.id] = entrant
             if entrant.id in self.lanes:
-                with self.its_own_row(entrant.id, _LAUNCHED):
+                with self.contain_errors(entrant.id, _LAUNCHED):
                     self.size(entrant)
         if self.lanes and self.timed != "call" and has_copy(self.data.sets):
             implementation = next(iter(self.lanes.values())).implementation
-            self.copy = Entrant(implementation, self.seats[0], name=COPY)
+            self.copy = Entrant(implementation, self.runners[0], name=COPY)
             self.copy.bind()
             self.size(self.copy)
         if self.lanes and self.timed != "call":
-            self.empty = statistics.median(self.unused(self.own) for _ in range(5))
+            self.empty = statistics.median(self.time_empty_turn(self.own) for _ in range(5))
 
     def size(self, entrant: Entrant) -> None:
-        """Choose the number of launches of a turn, by a turn of a few."""
+        """Choose the number of launches in a turn, by timing a turn of a few."""
         most = self.data.sets.count
-        if self.timed == "call" and self.data.is_gpu:  # of up to 8 kernels each, fewer than the 1024 a stream queues
+        if self.timed == "call" and self.data.is_gpu:  # calls of up to 8 kernels; a stream queues at most 1024 kernels
             most = min(most, 120)
         if self.data.cache == "hot":
             most = max(1, min(most, self.data.cached // 2 // max(1, self.data.problem.bytes)))
@@ -192,7 +192,7 @@ class _Race:
         entrant.count, entrant.orders = max(1, min(most, -(-int(TURN * 1e9) // max(1, int(seconds * 1e9))))), []
 
     def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
-        """Seconds of a launch, by a turn over new data that is checked. Raises ContractError for a wrong result."""
+        """Time a turn on new data, and check it. Returns seconds of a launch. Raises ContractError if it is wrong."""
         order, link = entrant.order(self.data.sets, kept=self.data.is_gpu, linked=self.timed != "call")
         entrant.ask("arrange", order=order, link=link)
         mutation = self.data.gate.mutation
@@ -202,13 +202,13 @@ class _Race:
         if linked is not None:
             mutation.link(linked, *link[1:])
         self.data.settle()
-        self.late(entrant)
+        self.gpu_is_busy(entrant)
         if self.host:
             self.host.skip()
         seconds, took = entrant.turn()
         if self.host:
             self.host.read()
-        self.late(entrant)
+        self.gpu_is_busy(entrant)
         if not 1e-9 * len(order) < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
         if entrant.name != COPY:
@@ -216,50 +216,50 @@ class _Race:
         return seconds / len(order)
 
     def sample(self, entrant: Entrant) -> float:
-        """Seconds of a launch, from as many turns as make a sample long enough."""
+        """Return the seconds of a launch, from as many turns as a sample needs."""
         first = self.timed_turn(entrant)
         more = min(20, int(TURN / max(1e-9, first * entrant.count))) - 1
         return statistics.fmean([first, *(self.timed_turn(entrant) for _ in range(more))])
 
-    def late(self, entrant: Entrant) -> bool:
-        """Whether other work is on the GPU while all runners are stopped.
+    def gpu_is_busy(self, entrant: Entrant) -> bool:
+        """Whether the GPU is busy while all runners are stopped; always False for kernelzoo's own kernels.
 
-        If that is so five times, and every other time, for a lane of a user's file, its runner is ended. Raises
-        DiedError then. The work was its own if the GPU is then idle in 19 of 20 looks.
+        If this is so at least five times, and at least every other time, the lane's runner is killed. Then DiedError is
+        raised. The work was the lane's own if the GPU is then idle in 19 of 20 looks.
         """
-        seat = entrant.seat
-        if not self.data.is_gpu or not isinstance(seat, Apart) or seat is self.own:
+        runner = entrant.runner
+        if not self.data.is_gpu or not isinstance(runner, RunnerProcess) or runner is self.own:
             return False
-        late = self.data.seen() > _SLICE
-        entrant.looks, entrant.late = entrant.looks + 1, entrant.late + late
-        if entrant.late >= 5 and 2 * entrant.late >= entrant.looks:
-            seat.end()
-            its_own = sum(self.data.seen() > _SLICE for _ in range(20)) <= 1
+        busy = self.data.probe() > _SLICE
+        entrant.looks, entrant.busy_looks = entrant.looks + 1, entrant.busy_looks + busy
+        if entrant.busy_looks >= 5 and 2 * entrant.busy_looks >= entrant.looks:
+            runner.end()
+            its_own = sum(self.data.probe() > _SLICE for _ in range(20)) <= 1
             words = "its work ran on the GPU while its process was stopped"
             raise DiedError(entrant.id, words if its_own else "other programs use the GPU: measure again")
-        return late
+        return busy
 
-    def unused(self, seat: Seat) -> float:
-        """Seconds of a turn without launches, as the judge sees it."""
+    def time_empty_turn(self, runner: AnyRunner) -> float:
+        """Return the seconds of a turn without launches, by the judge's clock."""
         self.data.settle()
         began = perf_counter()
-        seat.ask("empty")
+        runner.ask("empty")
         if not self.data.is_gpu:
-            return seat.took
-        self.data.seen()
+            return runner.took
+        self.data.probe()
         return perf_counter() - began
 
     def round(self) -> dict[str, float]:
-        """A sample of each lane, in random order. A lane that is wrong or raises leaves the race."""
+        """Return a sample of each lane, taken in random order. A lane that is wrong or raises leaves the race."""
         sampled = {}
         for id in random.sample(list(self.lanes), len(self.lanes)):
             self.progress("time", id)
-            with self.its_own_row(id, _LAUNCHED):
+            with self.contain_errors(id, _LAUNCHED):
                 sampled[id] = self.sample(self.lanes[id])
         return sampled
 
     def run(self, rounds: int, until_clear: bool) -> None:
-        """Time the lanes in interleaved rounds until there are enough samples, one of every lane in each round."""
+        """Time the lanes in interleaved rounds, until there are enough samples. Each round gives one of every lane."""
         enough, longest = rounds, LONGEST if until_clear else 1
         copied: list[float] = []
         watcher = self.watcher()
@@ -296,42 +296,42 @@ class _Race:
             self.results[id].condition = (start, end) if start and end else None
 
     def watcher(self) -> Watch | None:
-        """A watch of what the samples depend on: the host for whole calls, else the device."""
+        """Return a watch on what the samples depend on: the host for whole calls, else the device."""
         if self.data.is_gpu and self.timed != "call":
             return watch(self.data.device)
-        return watch(torch.device("cpu"), [process for seat in self.seats for process in seat.processes])
+        return watch(torch.device("cpu"), [process for runner in self.runners for process in runner.processes])
 
     def finish(self, meter: Callable[[], float] | None, ceilings: Ceilings | None) -> None:
-        """The last turn of each lane, with special values; the energy; and whether its times can be true."""
-        doubts, watcher = Doubts(self.data, self.timed, self.empty, self.own, self.late), self.watcher()
+        """Measure each lane's energy, run its last turn with special values, and check that its times can be true."""
+        doubts, watcher = Doubts(self.data, self.timed, self.empty, self.own, self.gpu_is_busy), self.watcher()
         for id, entrant in list(self.lanes.items()):
             measurement = self.results[id]
             self.progress("energy" if meter else "check", id)
-            with self.its_own_row(id, _LAUNCHED):
+            with self.contain_errors(id, _LAUNCHED):
                 if meter:
                     more = partial(entrant.ask, "more", seconds=measurement.median * entrant.count)
-                    measurement.energy = energies.of(more, partial(entrant.ask, "end"), entrant.count, meter)
+                    measurement.energy = energies.measure(more, partial(entrant.ask, "end"), entrant.count, meter)
                     self.progress("check", id)
                 self.data.gate.mutation.guard()
                 self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special)
                 self.data.gate.mutation.check_guards()
                 median, before = measurement.median, watcher.read() if watcher else None
-                if false := doubts.false_time(entrant, median) or doubts.hidden(entrant, median):
-                    busy = watcher and before and (watcher.disturbed(before, watcher.read()) or watcher.others(own()))
+                if false := doubts.false_time(entrant, median) or doubts.hidden_work(entrant, median):
+                    busy = watcher and before and (watcher.disturbed(before, watcher.read()) or watcher.others(pids()))
                     if busy:
                         raise BusyError(f"{false}; but {busy}, so measure again")
                     raise ContractError(false, "false time")
             if measurement.samples:
-                measurement.wrong = doubts.impossible(measurement, ceilings)
+                measurement.wrong = doubts.beyond_limit(measurement, ceilings)
                 if measurement.wrong:
                     measurement.samples.clear()
                     measurement.details = {"kind": "false time"}
 
     @contextmanager
-    def its_own_row(self, id: str, when: str = "") -> Iterator[None]:
-        """A context in which an implementation's error costs only its own row, and ends its lane.
+    def contain_errors(self, id: str, when: str = "") -> Iterator[None]:
+        """Return a context in which an implementation's error loses only its own row, and ends its lane.
 
-        Raises DeviceLostError for what can't be undone.
+        DeviceLostError and DiedError are still raised, since they affect all rows.
         """
         measurement = self.results[id]
         try:
@@ -345,7 +345,7 @@ class _Race:
             outcome = "failed" if when and not raised.words.startswith(FULL) else raised.outcome
             setattr(measurement, outcome, raised.words)
         except KernelZooError as refusal:
-            if when:  # it accepted the problem, and is now running
+            if when:  # it accepted the problem before, so this is no refusal
                 measurement.failed = f"raised {type(refusal).__name__}: {refusal}"
             else:
                 measurement.refused = str(refusal)
@@ -362,6 +362,6 @@ class _Race:
             measurement.refused = f"{FULL}: {error}"
         except Exception as error:
             measurement.failed = f"raised {type(error).__name__}: {error}"
-            device_lives(self.data.device, measurement.implementation.id, measurement.failed)
+            check_device(self.data.device, measurement.implementation.id, measurement.failed)
         measurement.samples.clear()
         self.lanes.pop(id, None)

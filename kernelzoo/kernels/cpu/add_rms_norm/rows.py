@@ -2,13 +2,13 @@ import numpy as np
 import torch
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.kernels.cpu.rms_norm.rows import scale_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@shared_out()
+@parallel()
 def _rows(
     x, residual, weight, out, total, n, lanes, xg, xn, xl, rg, rn, rl, wn, og, on, ol, tg, tn, tl, eps, first, last
 ):
@@ -27,6 +27,6 @@ def _rows(
 def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
-    """The sum of two rows is written, and its squares added up; it is read again, from cache; rows in parallel."""
+    """The sum of two rows is written, and read twice from cache: for its squares, then for the result."""
     x, residual, out, total = lanes_last(x, residual, out, total)
     return bound(_rows, (x, residual, weight, out, total), x.size(0) * x.size(2), float(eps))

@@ -2,12 +2,12 @@ import numpy as np
 import torch
 
 from kernelzoo.kernels.cpu.device_functions import place, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@shared_out()
+@parallel()
 def _rows(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
     n, xn = np.uint64(n), np.uint64(xn)
     for row in range(first, last):
@@ -22,6 +22,6 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
 
 @register("cpu", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The least element so far and its place; rows in parallel."""
+    """One pass over a row keeps the smallest element so far and its index. Rows run in parallel."""
     is_half = True if x.is_floating_point() and x.itemsize == 2 else None  # whose elements come as integers
     return bound(_rows, lanes_last(x, out), x.size(0) * x.size(2), is_half)

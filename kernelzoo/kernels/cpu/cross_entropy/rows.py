@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.kernels.cpu.logsumexp.rows import block_of_exponentials, top_of
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @njit
 def row_state(x, at, step, n):
-    """(max, sum) of a row: NaN if it has +inf, or is -inf alone, as their softmax is."""
+    """Return a row's (max, sum of exp(x - max)). The sum is NaN if the row has +inf or only -inf, as is its softmax."""
     top, block, total, carry = top_of(x, at, step, n), block_of(step), zero_of(x), zero_of(x)
     for j in range(np.uint64(0), n, block):
         term = block_of_exponentials(x, at + j * step, step, min(block, n - j), top)
@@ -20,7 +20,7 @@ def row_state(x, at, step, n):
     return top, whole(total, carry) + (top - top)
 
 
-@shared_out()
+@parallel()
 def _rows(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, first, last):
     n, xn = np.uint64(n), np.uint64(xn)
     for row in range(first, last):
@@ -35,5 +35,5 @@ def _rows(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, f
 
 @register("cpu", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """A row's maximum, then its exponentials, added up in blocks; rows in parallel."""
+    """A row's maximum is found first, then its exponentials are summed in blocks. Rows run in parallel."""
     return bound(_rows, lanes_last(x, labels, loss), x.size(0) * x.size(2), ignore_index)

@@ -3,12 +3,12 @@ import torch
 
 from kernelzoo.kernels.cpu.cross_entropy.rows import row_state
 from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@shared_out(error_model="numpy")
+@parallel(error_model="numpy")
 def _rows(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, first, last):
     n, xn, on, zero = np.uint64(n), np.uint64(xn), np.uint64(on), zero_of(x)
     one = type(zero)(1)
@@ -28,5 +28,5 @@ def _rows(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol
 
 @register("cpu", "cross_entropy_backward", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
-    """A row's (max, sum) state, then its shares, less one at the label, times its gradient; rows in parallel."""
+    """A row's (max, sum) is found first, then grad * (softmax(x) - onehot(label)) is written. Rows run in parallel."""
     return bound(_rows, lanes_last(x, labels, grad, out), x.size(0) * x.size(2), ignore_index)

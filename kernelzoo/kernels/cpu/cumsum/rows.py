@@ -2,12 +2,12 @@ import numpy as np
 import torch
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@shared_out()
+@parallel()
 def _rows(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
     n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
     for row in range(first, last):
@@ -26,5 +26,5 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
 
 @register("cpu", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Elements are added up in order in float64, integers in int64; rows in parallel."""
+    """Elements are added in order in float64, integers in int64. Rows run in parallel."""
     return bound(_rows, lanes_last(x, out), x.size(0) * x.size(2), True if x.is_floating_point() else None)

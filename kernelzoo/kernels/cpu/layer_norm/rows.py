@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.kernels.cpu.sum.rows import block_of, block_sum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -11,13 +11,13 @@ from kernelzoo.registry import register
 
 @njit
 def distance(element, mean):
-    """Apart from the sums, which may be added in another order: a difference must stay one."""
+    """Return element - mean. Only the sums may be reordered, so this is a function without 'reassoc'."""
     return widen(element) - mean
 
 
 @njit(fastmath={"reassoc"})
 def block_of_distances(x, at, step, n, mean):
-    """Sums of distances from about the mean, and of their squares."""
+    """Return the sums of element - mean and of its square."""
     total = squares = mean - mean
     if step == np.uint64(1):
         for j in range(n):
@@ -32,9 +32,9 @@ def block_of_distances(x, at, step, n, mean):
 
 @njit(error_model="numpy")
 def moments(x, at, step, n, eps):
-    """A row's mean, and one over the root of its variance and eps.
+    """Return a row's mean, and 1 / sqrt(variance + eps).
 
-    The second pass adds up what the first rounds off the mean, which in a row of equal elements is all that is left.
+    The second pass corrects the mean's rounding error, which is all that is left of a row of equal elements.
     """
     zero, block = zero_of(x), block_of(step)
     total = lost = rest = squares = off = zero
@@ -48,7 +48,7 @@ def moments(x, at, step, n, eps):
     return mean + rest / real(n), real(1) / np.sqrt(whole(squares, off) / real(n) + real(eps))
 
 
-@shared_out()
+@parallel()
 def _rows(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, first, last):
     n, xn, wn, bn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(bn), np.uint64(on)
     for row in range(first, last):
@@ -61,6 +61,6 @@ def _rows(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, f
 
 @register("cpu", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """A row's mean, then its variance, then it is read again, from cache, and written; rows in parallel."""
+    """Three passes over a row, the last two from cache: mean, variance, result. Rows run in parallel."""
     x, out = lanes_last(x, out)
     return bound(_rows, (x, weight, bias, out), x.size(0) * x.size(2), float(eps))

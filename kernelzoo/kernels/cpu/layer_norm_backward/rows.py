@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @njit(fastmath={"reassoc"})
 def block_of_sums(x, at, xn, grad, beside, gn, weight, wat, wn, n, mean):
-    """Sums of grad * weight, and of its products with distances from the mean."""
+    """Return the sums of grad * weight and of grad * weight * (x - mean)."""
     total = products = mean - mean
     for j in range(n):
         pulled = widen(grad[beside + j * gn]) * widen(weight[wat + j * wn])
@@ -70,6 +70,6 @@ def _rows(
 
 @register("cpu", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """A row is read four times, and sums for weight and bias are kept by each thread and added up; rows in parallel."""
+    """A row is read four times. Each thread keeps sums for weight and bias, which are added at the end."""
     x, grad, dx = lanes_last(x, grad, dx)
     return bound(_rows, (x, weight, grad, dx, dweight, dbias), x.size(0) * x.size(2), float(eps))

@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 @njit
 def top_of(x, at, step, n):
-    """The maximum of a row; a NaN is passed by."""
+    """Return the maximum of a row, ignoring NaN."""
     top = type(zero_of(x))(-np.inf)
     for j in range(n):
         value = widen(x[at + j * step])
@@ -21,7 +21,7 @@ def top_of(x, at, step, n):
 
 @njit(fastmath={"reassoc"})
 def block_of_exponentials(x, at, step, n, top):
-    """The sum of e^(x - top) of n elements; 1 for the maximum itself, as inf - inf is NaN."""
+    """Return the sum of exp(x - top) of n elements. The maximum itself counts 1, as inf - inf is NaN."""
     zero = zero_of(x)
     total, one = zero, type(zero)(1)
     for j in range(n):
@@ -30,7 +30,7 @@ def block_of_exponentials(x, at, step, n, top):
     return total
 
 
-@shared_out()
+@parallel()
 def _rows(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     n, xn, block = np.uint64(n), np.uint64(xn), block_of(np.uint64(xn))
     for row in range(first, last):
@@ -45,5 +45,5 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
 
 @register("cpu", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A row's maximum, then its exponentials, added up in blocks: two reads, the second from cache."""
+    """A row is read twice, the second time from cache: for its maximum, and for the sum of exponentials."""
     return bound(_rows, lanes_last(x, out), x.size(0) * x.size(2))

@@ -2,12 +2,12 @@ import numpy as np
 import torch
 
 from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@shared_out()
+@parallel()
 def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, first, last):
     n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
     for row in range(first, last):
@@ -15,11 +15,11 @@ def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, fir
         of_row, factor = widen(y[place(row, lanes, yg, yl)]), widen(grad[place(row, lanes, gg, gl)])
         for j in range(n):
             depth = widen(x[at + j * xn]) - of_row
-            power = np.exp(depth) if depth > 80 else exponential(depth)  # of more than a logsumexp leaves
+            power = np.exp(depth) if depth > 80 else exponential(depth)  # if y is not x's logsumexp
             out[to + j * on] = rounded(factor * power, out[to])
 
 
 @register("cpu", "logsumexp_backward", "rows")
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """An exponential of each element, times its row's gradient; rows in parallel."""
+    """Each element becomes grad * exp(x - y), with its row's y and grad. Rows run in parallel."""
     return bound(_rows, lanes_last(x, y, grad, out), x.size(0) * x.size(2))

@@ -11,5 +11,5 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, threads = x.size(0) * x.size(2), tasks(x.numel(), x.numel())
     oriented, _ = lanes_last(x, out)
     units = oriented.size(0) * -(-oriented.size(2) // LANES) if side_by_side(oriented) else rows
-    # Four units per thread leave at most a fifth of the time to a ragged end.
+    # With four units per thread, an uneven end takes at most a fifth of the time.
     return "split" if threads > 1 and units < 4 * threads else "rows"

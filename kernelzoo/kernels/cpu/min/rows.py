@@ -1,9 +1,8 @@
-"""A row, or a tile of rows side by side, is reduced by one thread in one pass, as a minimum of integers.
+"""One thread reduces a row, or a tile of rows side by side, in one pass, as a minimum of integers.
 
-A float's bits, mapped to an unsigned integer that sorts as the floats do with every NaN first (its *key*), leave NaN
-no comparison to slip through, and make the reduction one that LLVM may vectorise without fast-math: an integer minimum
-can be reordered, a float one can't. Integers and bool are their own keys. In a row, three reductions of the bits as
-they are say as much as one of keys.
+A float's bits are mapped to an unsigned integer, its *key*. Keys sort as the floats do, with every NaN first. So NaN
+can't be lost, and LLVM may vectorise without fast-math: an integer minimum can be reordered, a float one can't.
+Integers and bool are their own keys. In a contiguous row, three reductions of the plain bits replace one of keys.
 """
 
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import torch
 from numba import njit, types
 
 from kernelzoo.kernels.cpu.device_functions import by_type
-from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, shared_out, side_by_side, tasks
+from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, parallel, side_by_side, tasks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -28,25 +27,25 @@ _FLOATS = {
 }
 
 LANES = 1024
-"""Most rows side by side: their minima, 8 kB at most, stay in the first-level cache while the rows stream past."""
+"""The most rows side by side: their minima, at most 8 kB, stay in the first-level cache while rows are streamed."""
 
 
-def _word(bits: Any) -> tuple[Any, Any, int]:
-    """Unsigned and signed integers of the width of a float's bits, and the place of its sign bit."""
+def _word_types(bits: Any) -> tuple[Any, Any, int]:
+    """Return the unsigned and signed integer types of a float's width, and the position of its sign bit."""
     return getattr(np, f"uint{bits.bitwidth}"), getattr(np, f"int{bits.bitwidth}"), bits.bitwidth - 1
 
 
 def _is_float(bits: Any) -> bool:
-    """Unsigned words are floats' bits; uint8 alone is itself (and bool)."""
+    """Whether elements are a float's bits: unsigned integers are, except uint8, which is itself or bool."""
     return bits in (types.uint16, types.uint32, types.uint64)
 
 
 @by_type()
 def _key(bits, shift):
-    """The integer that sorts as the element does: NaN first, then -inf to +inf."""
+    """Return the integer that sorts as the element does: NaN first, then -inf to +inf."""
     if not _is_float(bits):
         return lambda bits, shift: bits
-    unsigned, signed, sign_at = _word(bits)
+    unsigned, signed, sign_at = _word_types(bits)
 
     def key(bits, shift):
         # Negative: all bits flipped, which turns their order round. Positive: the sign bit set, which puts them above.
@@ -58,10 +57,9 @@ def _key(bits, shift):
 
 @by_type()
 def _element(key, shift):
-    """The element of a key."""
     if not _is_float(key):
         return lambda key, shift: key
-    unsigned, signed, sign_at = _word(key)
+    unsigned, signed, sign_at = _word_types(key)
 
     def element(key, shift):
         ordered = unsigned(key - unsigned(shift))
@@ -77,9 +75,9 @@ def _element(key, shift):
 
 @njit
 def _row(x, start, step, n, shift):
-    """The minimum of one row; step None: contiguous, compiled for that alone."""
+    """Return the minimum of one row. A step of None means contiguous, and is compiled separately."""
     if step is None:
-        return _contiguous(x, start, n, shift)
+        return _contiguous_row(x, start, n, shift)
     least = _key(x[start], shift)
     for j in range(n):
         least = min(least, _key(x[start + j * np.uint64(step)], shift))
@@ -87,8 +85,7 @@ def _row(x, start, step, n, shift):
 
 
 @by_type()
-def _contiguous(x, start, n, shift):
-    """The minimum of a row whose elements are neighbours."""
+def _contiguous_row(x, start, n, shift):
     if not _is_float(x.dtype) or x.dtype.bitwidth == 64:
 
         def least_of(x, start, n, shift):
@@ -98,12 +95,12 @@ def _contiguous(x, start, n, shift):
             return _element(least, shift)
 
         return least_of
-    unsigned, signed, sign_at = _word(x.dtype)
+    unsigned, signed, sign_at = _word_types(x.dtype)
     negative, largest = unsigned(1 << sign_at), (1 << sign_at) - 1
 
     def float_of(x, start, n, shift):
-        # Three reductions of the bits as they are, in place of one of keys, which take four operations to make. Of
-        # float64 they take longer, since AVX2 has no 64-bit maximum.
+        # Three reductions of the plain bits are faster than one of keys, which take four operations each to make. For
+        # float64 they are slower, since AVX2 has no 64-bit maximum.
         most = least = x[start]
         top = signed(most)
         for j in range(n):
@@ -116,7 +113,7 @@ def _contiguous(x, start, n, shift):
     return float_of
 
 
-@shared_out()
+@parallel()
 def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last):
     row, part = first // chunks, first % chunks
     group, lane = row // lanes, row % lanes
@@ -132,7 +129,7 @@ def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_grou
                 lane, group = 0, group + 1
 
 
-@shared_out()
+@parallel()
 def _columns(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last):
     tiles = (lanes - 1) // LANES + 1
     least = np.empty(min(lanes, LANES), x.dtype)
@@ -157,7 +154,7 @@ def _columns(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_g
 
 
 def chunk_minima(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callable[..., None], tuple[Any, ...]]:
-    """Kernel that writes the minimum of each chunk of x's rows to out (groups, chunks, lanes), and its arguments."""
+    """Return a kernel that writes minima of chunks of x's rows to out (groups, chunks, lanes), and its arguments."""
     groups, n, lanes = x.shape
     chunks = out.size(1)
     x_group, x_n, x_lane = x.stride()

@@ -20,7 +20,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     second = launcher((partial, out), *chunk_minima(partial, out.unsqueeze(1), partial.size(1)))
     if not (isinstance(first, RebindableLaunch) and isinstance(second, RebindableLaunch)):  # recorded
         return sequence(first, second)
-    into, out_of = first.at, second.at  # which hold none of the tensors
+    into, out_of = first.at, second.at  # neither keeps the tensors alive
 
     def at(x: int, out: int) -> None:
         own = torch.empty_like(partial)  # not shared with another thread's launch

@@ -3,18 +3,18 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import empty, rounded, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out, side_by_side
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel, side_by_side
 from kernelzoo.kernels.cpu.tiles import tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 BLOCK = 1 << 14
-"""Elements counted in 32 bits at a time, as narrow as a float32, before they go to a count of 64 bits."""
+"""Elements that are counted in int32, as wide as a float32, before the count is added to an int64."""
 
 
 @njit
 def count_of(x, at, step, n, least):
-    """How many of up to 2^31 elements are ``least``."""
+    """Return how many of n elements, at most 2^31, equal ``least``."""
     count = np.int32(0)
     if step == np.uint64(1):
         for j in range(n):
@@ -25,7 +25,7 @@ def count_of(x, at, step, n, least):
     return count
 
 
-@shared_out(error_model="numpy")
+@parallel(error_model="numpy")
 def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, first, last):
     n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
     block, begin, one = np.uint64(BLOCK), np.uint64(0), np.uint64(1)
@@ -60,7 +60,7 @@ def _count_lanes(x, at, lane, least, partial, width):
 
 @njit
 def _write(x, at, xn, xl, out, to, on, ol, count, least, share, rest, width):
-    """Results of ``count`` elements of rows side by side; along a row where out's lie that way."""
+    """Write ``count`` results of each row side by side; row by row if ``out`` is nearer to contiguous along rows."""
     one = np.uint64(1)
     if on < ol:
         for i in range(width):
@@ -77,7 +77,7 @@ def _write(x, at, xn, xl, out, to, on, ol, count, least, share, rest, width):
                 out[target + i * ol] = share[i] if widen(x[source + i * xl]) == least[i] else rest[i]
 
 
-@shared_out(error_model="numpy")
+@parallel(error_model="numpy")
 def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, xn, on, xl, ol = np.uint64(n), np.uint64(xn), np.uint64(on), np.uint64(xl), np.uint64(ol)
@@ -109,8 +109,8 @@ def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, 
 
 @register("cpu", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The minima of a row, or of a tile of rows side by side, are counted, then it is read again from cache and
-    written; rows in parallel."""
+    """The minima of a row, or of each row of a tile, are counted. A second read from cache gives the result. Rows run
+    in parallel."""
     tensors = lanes_last(x, y, grad, out)
     groups, _, lanes = tensors[0].shape
     if not side_by_side(tensors[0]):

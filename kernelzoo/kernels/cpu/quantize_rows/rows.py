@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import bits_of, float_of, place, rounded, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 @njit
 def absolute_maximum(x, at, step, n):
-    """That of a row, by the bits without the sign: NaN is the largest."""
+    """Return a row's absolute maximum, by the bits without the sign, of which NaN is the largest."""
     most = np.int32(0)
     if step == np.uint64(1):
         for j in range(n):
@@ -22,7 +22,7 @@ def absolute_maximum(x, at, step, n):
     return float_of(most)
 
 
-@shared_out()
+@parallel()
 def _rows(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first, last):
     n, xn, vn = np.uint64(n), np.uint64(xn), np.uint64(vn)
     for row in range(first, last):
@@ -36,5 +36,5 @@ def _rows(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first, las
 
 @register("cpu", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """A row's absolute maximum; it is read again, from cache, and divided; rows in parallel."""
+    """A row's absolute maximum gives its scale. A second read from cache divides by it. Rows run in parallel."""
     return bound(_rows, lanes_last(x, values, scale), x.size(0) * x.size(2))

@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -23,7 +23,7 @@ def block_of_squares(x, at, step, n, zero):
 
 @njit(error_model="numpy")
 def scale_of(x, at, step, n, eps):
-    """One over the root of a row's mean square and eps."""
+    """Return 1 / sqrt(mean(x^2) + eps) of a row."""
     zero, block = zero_of(x), block_of(step)
     total, carry = zero, zero
     for j in range(np.uint64(0), n, block):
@@ -32,7 +32,7 @@ def scale_of(x, at, step, n, eps):
     return one / np.sqrt(whole(total, carry) / type(zero)(n) + type(zero)(eps))
 
 
-@shared_out()
+@parallel()
 def _rows(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last):
     n, xn, wn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(on)
     for row in range(first, last):
@@ -44,6 +44,6 @@ def _rows(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last
 
 @register("cpu", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """A row's squares are added up; it is read again, from cache, and written; rows in parallel."""
+    """A row's squares are summed. A second read from cache gives the result. Rows run in parallel."""
     x, out = lanes_last(x, out)
     return bound(_rows, (x, weight, out), x.size(0) * x.size(2), float(eps))

@@ -59,6 +59,6 @@ def _rows(x, weight, grad, dx, dweight, n, lanes, xg, xn, xl, wn, gg, gn, gl, og
 def rows(
     x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
 ) -> Launch:
-    """A row is read twice, and sums for the weight are kept by each thread and added up; rows in parallel."""
+    """A row is read three times. Each thread keeps sums for the weight, which are added at the end."""
     x, grad, dx = lanes_last(x, grad, dx)
     return bound(_rows, (x, weight, grad, dx, dweight), x.size(0) * x.size(2), float(eps))

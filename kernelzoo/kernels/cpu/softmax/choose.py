@@ -4,7 +4,7 @@ from kernelzoo.kernels.cpu.launch import lanes_last, side_by_side
 from kernelzoo.registry import chooser
 
 FUSED_ROW = 1 << 20
-"""Longest row for ``fused``: 4 MB of float32, an eighth of a last-level cache of 32 MB."""
+"""The longest row for ``fused``: 4 MB of float32, an eighth of a last-level cache of 32 MB."""
 
 FUSED_COLUMN = 1 << 13
 """The same for rows side by side: 16 lanes of 2^13 float32 fill ``fused.TILE_BYTES``."""
@@ -12,6 +12,6 @@ FUSED_COLUMN = 1 << 13
 
 @chooser("cpu", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Fused while a row, or a tile of rows side by side, fits the cache; online beyond."""
+    """Fused if a row, or a tile of rows side by side, fits in the cache; else online."""
     limit = FUSED_COLUMN if side_by_side(lanes_last(x, out)[0]) else FUSED_ROW
     return "fused" if x.size(1) <= limit else "online"

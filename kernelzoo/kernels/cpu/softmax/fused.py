@@ -16,28 +16,28 @@ from kernelzoo.kernels.cpu.device_functions import (
     two_sum,
     widen,
 )
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out, side_by_side
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 VECTOR = 64
-"""Elements that LLVM takes at a time at its widest, four registers of 16 float32; what is left over goes one by one."""
+"""The most elements that LLVM processes at a time: four registers of 16 float32. It processes the rest one by one."""
 
 CACHED = 1 << 22
-"""Longest row that ``fused`` takes: 16 MB of float32, what a last-level cache holds. Longer ones are for ``online``."""
+"""The longest row that ``fused`` takes: 16 MB of float32 fit in a last-level cache. ``online`` takes longer ones."""
 
 TILE_BYTES = 1 << 19
-"""Size of a tile of rows side by side: half of a second-level cache of 1 MB; input and output stream past it."""
+"""Size of a tile of rows side by side: half of a 1 MB L2 cache, through which input and output stream as well."""
 
 TILE_LANES = (16, 256)
-"""Fewest and most rows in such a tile: from a cache line of float32 to where more made no difference."""
+"""The fewest and most rows in such a tile: a cache line of float32, and a number beyond which nothing was gained."""
 
 
 @intrinsic
 def prefetch_line(typing_context, x, at):
-    """Ask for the cache line of x[at]; an address past the end does no harm."""
+    """Prefetch the cache line of x[at]. An address past the end does no harm."""
 
     def generate(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -54,7 +54,7 @@ def prefetch_line(typing_context, x, at):
 
 @njit(fastmath={"reassoc"})
 def _exponentiate_edge(edge, top):
-    """Replace VECTOR elements by their exponentials, return their sum."""
+    """Replace VECTOR elements by exp(element - top), and return their sum."""
     total = edge.dtype.type(0)
     for j in range(np.uint64(VECTOR)):
         value = exponential(edge[j] - top)
@@ -80,16 +80,16 @@ def _prefetch(x, at, count):
         prefetch_line(x, at + j)
 
 
-@shared_out(error_model="numpy")
+@parallel(error_model="numpy")
 def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
     n, x_n, out_n = np.uint64(n), np.uint64(x_n), np.uint64(out_n)
     block, zero, one = np.uint64(BLOCK), np.uint64(0), np.uint64(1)
-    # The end of a row that fills no whole vector goes through a small array, padded with -inf, whose exponential is 0.
+    # The end of a row, less than a vector, goes through a small array padded with -inf, whose exponential is 0.
     width = np.uint64(VECTOR)
     whole, tail = n // width * width, n % width
     edge = empty(width, x)
-    # Exponentials wait for their sum in the output's own row, where it is contiguous and wide enough. A buffer at some
-    # other address costs up to twice the time: loads wait for earlier stores whose addresses agree in the low 12 bits.
+    # Exponentials stay in the output's row until their sum is known, if it is contiguous and of their dtype. A separate
+    # buffer costs up to twice the time: loads wait for earlier stores whose addresses agree in the low 12 bits.
     in_place = out_n == one and out.dtype == edge.dtype
     buffer = empty(one if in_place else n, x)
     row = same_type(out, buffer) if in_place else buffer
@@ -105,7 +105,7 @@ def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_la
         for begin in range(zero, whole, block):
             count = min(block, whole - begin)
             if x_n == one:
-                # Memory would stand idle while exponentials are computed: let it fetch the next row.
+                # Memory would be idle while exponentials are computed, so prefetch the next row.
                 _prefetch(x, following + begin, count)
             term = exponentiate(x, start + begin * x_n, x_n, count, top, row, base + begin)
             total, carry = two_sum(total, carry, term)
@@ -117,14 +117,14 @@ def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_la
             for j in range(tail):
                 row[base + whole + j] = edge[j]
         scale = row.dtype.type(1) / (total + carry)
-        if in_place:  # apart, for LLVM vectorises the general form only where input and output don't overlap
+        if in_place:  # LLVM vectorises the general loop only if input and output don't overlap
             for j in range(to, to + n):
                 row[j] *= scale
         else:
             _scale(row, base, scale, n, out, to, out_n)
 
 
-@shared_out(error_model="numpy")
+@parallel(error_model="numpy")
 def _fused_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, x_n, out_n, pitch = np.uint64(n), np.uint64(x_n), np.uint64(out_n), np.uint64(pitch)
@@ -151,7 +151,7 @@ def _fused_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out
 
 @register("cpu", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A row, or a tile of rows side by side, is read once and stays in cache until it is written; rows in parallel."""
+    """A row, or a tile of rows side by side, is read once, and stays in cache until written. Rows run in parallel."""
     x, out = lanes_last(x, out)
     groups, n, lanes = x.shape
     if n > CACHED:

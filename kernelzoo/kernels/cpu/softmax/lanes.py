@@ -1,4 +1,4 @@
-"""Rows side by side: lane i of every array is a row of its own, so a loop over lanes adds nothing across them."""
+"""Functions for rows side by side: lane i of every array belongs to row i, so loops over lanes vectorise freely."""
 
 import numpy as np
 from numba import njit
@@ -6,7 +6,7 @@ from numba import njit
 from kernelzoo.kernels.cpu.device_functions import exponential, rounded, two_sum, widen
 
 LANES_BLOCK = 16
-"""Elements of each row exponentiated and summed at a time, where each lane adds its terms in turn."""
+"""Elements of each row that are exponentiated and summed at a time. Each lane adds its terms in order."""
 
 
 @njit
@@ -17,9 +17,9 @@ def add_lanes(total, carry, partial, width):
 
 @njit
 def load_lanes(x, start, begin, count, x_n, x_lane, tile, pitch, top, width):
-    """Widen rows' elements begin to begin + count into the tile [count, pitch], and raise ``top`` to their maxima.
+    """Widen elements begin to begin + count of each row into tile[count, pitch], and raise ``top`` to their maxima.
 
-    A NaN is not above anything, so ``top`` passes it by.
+    ``top`` ignores NaN, which compares greater than nothing.
     """
     if x_n < x_lane:
         for i in range(width):
@@ -46,7 +46,7 @@ def load_lanes(x, start, begin, count, x_n, x_lane, tile, pitch, top, width):
 
 @njit
 def exponentiate_lanes(tile, begin, end, pitch, top, partial, width):
-    """Replace the tile's elements begin to end of each row by their exponentials, whose sums go to ``partial``."""
+    """Replace elements begin to end of each row of the tile by exp(element - top), and sum these into ``partial``."""
     for i in range(width):
         partial[i] = 0
     for j in range(begin, end):
@@ -59,7 +59,7 @@ def exponentiate_lanes(tile, begin, end, pitch, top, partial, width):
 
 @njit
 def store_lanes(tile, begin, end, pitch, scale, out, to, out_n, out_lane, width):
-    """Write the tile's elements begin to end of each row, scaled; ``to`` is where element 0 of lane 0 goes."""
+    """Write elements begin to end of each row of the tile, scaled. ``to`` is the offset of element 0 of lane 0."""
     if out_n < out_lane:
         for i in range(width):
             at = to + i * out_lane

@@ -1,4 +1,4 @@
-"""One pass keeps a running maximum and sum over blocks of a row, a second reads again and writes.
+"""Softmax in two passes: a running maximum and sum over blocks of a row, then a second read to write the result.
 
 Source: Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), arXiv:1805.02867.
 """
@@ -8,30 +8,30 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import empty, exponential, float_of, ordered, rounded, two_sum, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out, side_by_side
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 ONLINE_BLOCK = 4096
-"""Elements between two looks at the running maximum in ``online``: 16 kB of float32, half of a first-level cache."""
+"""Elements between updates of the running maximum in ``online``: 16 kB of float32, half of a first-level cache."""
 
 ONLINE_LANES = 256
-"""Most rows side by side in ``online``, which keeps LANES_BLOCK elements of each: 16 kB of float32."""
+"""The most rows side by side in ``online``, which keeps LANES_BLOCK elements of each: 16 kB of float32."""
 
 SLACK = 8.0
-"""How far a maximum may outgrow the running reference before ``online`` rescales its sum: terms reach e^8, far from
-overflow, and each rescaling shrinks what was rounded before by e^-8, so that errors can't add up over a long row."""
+"""The excess of a maximum over the running reference at which ``online`` rescales its sum. Terms reach e^8, far from
+overflow. Each rescaling shrinks earlier rounding errors by e^-8, so that they can't add up over a long row."""
 
 
 @njit
 def finite(reference):
-    """The reference to subtract: 0 while all is -inf, for exp(-inf - 0) is the 0 that exp(-inf - -inf) is not."""
+    """Return the reference to subtract: 0 if all was -inf so far, as exp(-inf - 0) is 0 and exp(-inf - -inf) is NaN."""
     return type(reference)(0) if reference == -np.inf else reference
 
 
-@shared_out(error_model="numpy")
+@parallel(error_model="numpy")
 def _online_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
     n, x_n, out_n = np.uint64(n), np.uint64(x_n), np.uint64(out_n)
     long_block, block, zero, one = np.uint64(ONLINE_BLOCK), np.uint64(BLOCK), np.uint64(0), np.uint64(1)
@@ -62,7 +62,7 @@ def _online_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_l
                 out[to + j * out_n] = rounded(exponential(widen(x[start + j * x_n]) - top) * scale, out[to])
 
 
-@shared_out(error_model="numpy")
+@parallel(error_model="numpy")
 def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, x_n, out_n, pitch = np.uint64(n), np.uint64(x_n), np.uint64(out_n), np.uint64(pitch)
@@ -100,7 +100,7 @@ def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, ou
 
 @register("cpu", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass keeps a running (max, sum) over blocks of a row, a second reads again and writes; rows in parallel."""
+    """The first pass keeps a running (max, sum) over blocks of a row, the second writes. Rows run in parallel."""
     x, out = lanes_last(x, out)
     groups, _, lanes = x.shape
     if not side_by_side(x):

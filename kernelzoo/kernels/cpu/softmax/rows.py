@@ -1,8 +1,8 @@
-"""Rows one by one: their maximum, and exponentials with their sum.
+"""Functions for single rows: their maximum, and exponentials with their sum.
 
 LLVM vectorises these loops without fast-math. Only the sum along a row may be reordered ('reassoc'): its terms are
-never negative, and a NaN stays one in any order. The maximum is that of integers that sort as the floats do, and may
-pass a NaN by: the exponentials and the sum still carry it.
+never negative, and a NaN stays one in any order. The maximum is that of integers that sort as the floats do. It may
+ignore a NaN, which the exponentials and the sum still have.
 """
 
 import numpy as np
@@ -11,9 +11,9 @@ from numba import njit
 from kernelzoo.kernels.cpu.device_functions import bits_of, exponential, ordered, widen
 
 BLOCK = 256
-"""Elements exponentiated and summed at a time: 1 kB of float32, between prefetches of as much of the next row. With
-four elements to a register and four registers in flight (SSE2, the least there is), each partial sum adds 16 terms, so
-that its error stays within that of a pairwise sum of the row."""
+"""Elements that are exponentiated and summed at a time: 1 kB of float32, the unit of prefetching the next row. With
+four elements per register and four registers in flight (SSE2, the least there is), each partial sum adds 16 terms. So
+its error is at most that of a pairwise sum of the row."""
 
 # Offsets are unsigned 64-bit: Numba compiles a signed index with a branch for negative ones, which
 # stops LLVM from seeing that a row is contiguous.
@@ -21,7 +21,7 @@ that its error stays within that of a pairwise sum of the row."""
 
 @njit
 def top_of(x, start, step, n):
-    """The maximum of n elements as an ordered integer; it may pass a NaN by, or be one."""
+    """Return the maximum of n elements as an ordered integer. It may ignore a NaN, or be one."""
     top = ordered(bits_of(widen(x[start])))
     if step == np.uint64(1):
         for j in range(n):
@@ -34,11 +34,10 @@ def top_of(x, start, step, n):
 
 @njit
 def exponentiate(x, start, step, n, top, row, to):
-    """Write the exponentials of n elements of x, less their row's maximum, to row[to:]; return their sum.
+    """Write exp(x - top) of n elements to row[to:], and return their sum.
 
-    The sum has a loop of its own. In the first LLVM takes the vectorised form or, where it can't prove x and row apart
-    (a temporary that happens to lie near the input), the plain one; adding there would add in another order, and give
-    other bits by where memory was allocated.
+    The sum has a loop of its own. LLVM runs the first loop vectorised, or plainly if x and row may overlap (a temporary
+    may lie near the input). If that loop also summed, its order and bits would depend on where memory was allocated.
     """
     if step == np.uint64(1):
         for j in range(n):
@@ -51,7 +50,7 @@ def exponentiate(x, start, step, n, top, row, to):
 
 @njit(fastmath={"reassoc"})
 def sum_of(row, start, n):
-    """The sum of n elements of row[start:], none negative, in an order that n alone decides."""
+    """Return the sum of n non-negative elements of row[start:], in an order that depends only on n."""
     total = row.dtype.type(0)
     for j in range(n):
         total += row[start + j]

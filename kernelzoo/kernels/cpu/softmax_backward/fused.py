@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import empty, rounded, two_sum, whole, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out, side_by_side
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel, side_by_side
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes
 from kernelzoo.kernels.cpu.sum.rows import block_of
 from kernelzoo.kernels.cpu.tiles import tile_lanes
@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @njit(fastmath={"reassoc"})
 def sum_of_products(grad, at, grad_step, y, y_at, y_step, n, zero):
-    """The sum of n products, in an order that n and the steps alone decide."""
+    """Return the sum of n products, in an order that depends only on n and the steps."""
     total = zero
     if grad_step == np.uint64(1) and y_step == np.uint64(1):
         for j in range(n):
@@ -29,7 +29,7 @@ def product(y, grad, total, like):
     return rounded(widen(y) * (widen(grad) - total), like)
 
 
-@shared_out()
+@parallel()
 def _rows(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, first, last):
     n, gn, yn, on = np.uint64(n), np.uint64(gn), np.uint64(yn), np.uint64(on)
     block, begin, one = block_of(gn, yn), np.uint64(0), np.uint64(1)
@@ -66,7 +66,7 @@ def _add_products(grad, at, grad_lane, y, y_at, y_lane, partial, width):
 
 @njit
 def _write(grad, at, gn, gl, y, y_at, yn, yl, out, to, on, ol, count, total, width):
-    """Results of ``count`` elements of rows side by side; along a row where out's lie that way."""
+    """Write ``count`` results of each row side by side; row by row if ``out`` is nearer to contiguous along rows."""
     one = np.uint64(1)
     if on < ol:
         for i in range(width):
@@ -84,7 +84,7 @@ def _write(grad, at, gn, gl, y, y_at, yn, yl, out, to, on, ol, count, total, wid
                 out[o + i * ol] = product(y[p + i * yl], grad[g + i * gl], total[i], out[to])
 
 
-@shared_out()
+@parallel()
 def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, gn, yn, on = np.uint64(n), np.uint64(gn), np.uint64(yn), np.uint64(on)
@@ -112,7 +112,7 @@ def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, 
 
 @register("cpu", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A row, or a tile of rows side by side, is summed, and read again from cache to be written; rows in parallel."""
+    """Products of a row, or of a tile of rows side by side, are summed; a second read from cache gives the result."""
     tensors = lanes_last(grad, y, out)
     groups, _, lanes = tensors[0].shape
     if not side_by_side(tensors[0]):

@@ -3,20 +3,20 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, shared_out
+from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 BLOCK = 256
-"""Elements added up at a time, in an order that LLVM chooses for their number."""
+"""Elements that are summed at a time, in an order that LLVM chooses for their number."""
 
 STRIDED = 16
-"""As many where they lie apart: LLVM has no vectors for them, and adds them one after the other."""
+"""The same for strided elements, which LLVM can't vectorise and adds one after the other."""
 
 
 @njit
 def block_of(*steps):
-    """Elements of these steps that are added up at a time."""
+    """Return the number of elements to sum at a time, for these steps between elements."""
     block = np.uint64(BLOCK)
     for step in steps:
         if step != np.uint64(1):
@@ -36,7 +36,7 @@ def block_sum(x, at, step, n, zero):
     return total
 
 
-@shared_out()
+@parallel()
 def _floats(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     n, step = np.uint64(n), np.uint64(xn)
     block, zero = block_of(step), zero_of(x)
@@ -48,7 +48,7 @@ def _floats(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
         out[to] = rounded(whole(total, carry), out[to])
 
 
-@shared_out()
+@parallel()
 def _integers(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     for row in range(first, last):
         at, total = place(row, lanes, xg, xl), np.int64(0)
@@ -59,6 +59,6 @@ def _integers(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
 
 @register("cpu", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Blocks of a row are added up, and their sums with what these round off; rows in parallel."""
+    """Blocks of a row are summed, then the blocks' sums with their rounding errors. Rows run in parallel."""
     kernel = _floats if x.is_floating_point() else _integers
     return bound(kernel, lanes_last(x, out), x.size(0) * x.size(2))

@@ -1,4 +1,4 @@
-// Lanes write sums and add up their squares, and take the sums again to write the norm.
+// Lanes write x + residual and add up its squares, then read the sums again and write the norm.
 #include "../lanes.cuh"
 
 template <class T, int V, int ITEMS>
@@ -9,7 +9,7 @@ __global__ void __launch_bounds__(THREADS)
   __shared__ W shared[THREADS];
   const Lane lane(p, lanes, V == 1 && across);
   const auto out = line<T, 3, V>(p, lane), total = line<T, 4, V>(p, lane);
-  HeldRow<T, V, ITEMS> sums(line<T, 0, V>(p, lane), lane), residual(line<T, 1, V>(p, lane), lane);
+  MultiPassRow<T, V, ITEMS> sums(line<T, 0, V>(p, lane), lane), residual(line<T, 1, V>(p, lane), lane);
   CompensatedSum<W> squares;
   sums.each([&](auto& v, i64 k, const auto& other) {
     W sum[V];
@@ -18,9 +18,9 @@ __global__ void __launch_bounds__(THREADS)
     total.store(k, [&](int i) { return widen(v[i]); });
     squares.add(sum_of_terms(v, [](T e) { return widen(e) * widen(e); }));
   }, residual);
-  HeldRow<T, V, ITEMS> weight(line<T, 2, V>(p, lane), lane);
+  MultiPassRow<T, V, ITEMS> weight(line<T, 2, V>(p, lane), lane);
   const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
-  sums.x = total;  // which this thread reads again, unless it holds them
+  sums.x = total;  // this thread reads them again, unless they are in registers
   sums.each([&](const auto& v, i64 k, const auto& w) {
     out.store(k, [&](int i) { return widen(v[i]) * scale * widen(w[i]); });
   }, weight);

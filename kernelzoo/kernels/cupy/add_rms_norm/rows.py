@@ -1,4 +1,4 @@
-from kernelzoo.kernels.cupy.lanes import plan_held
+from kernelzoo.kernels.cupy.lanes import plan_multi_pass
 from kernelzoo.kernels.cupy.launch import F64, Plan, planned
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "add_rms_norm", "rows")
 @planned()
 def rows(rows: Rows, residual: Strides, weight: Strides, out: Strides, eps: float) -> Plan:
-    """Sums are written, and their squares added up in each lane; then they are taken again, from registers or cache."""
-    return plan_held(rows, residual, weight, out, dtypes=(rows.dtype,), scalars=((F64, eps),))
+    """Lanes write x + residual and add up its squares, then write the norm, from registers or cache."""
+    return plan_multi_pass(rows, residual, weight, out, dtypes=(rows.dtype,), scalars=((F64, eps),))

@@ -1,4 +1,4 @@
-// Lanes keep the least element so far and the place of its vector, and meet in a tree.
+// Each lane keeps its least element so far and that vector's place. Lanes merge theirs in a tree.
 #include "least.cuh"
 
 template <class T, int V>
@@ -7,6 +7,6 @@ __global__ void __launch_bounds__(THREADS) rows(const Problem given, const int l
   __shared__ Found<Key<T>> shared[THREADS];
   const Lane lane(p, lanes, V == 1 && across);
   const auto x = line<T, 0, V>(p, lane);
-  const auto least = over_lanes(least_of_lane(x, lane), shared, lane, Lesser{});
+  const auto least = merge_lanes(least_of_lane(x, lane), shared, lane, Lesser{});
   if (lane.leads) line<i64, 1>(p, lane)[0] = place_of(x, least, p.n);
 }

@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "argmin", "rows")
 @planned()
 def rows(rows: Rows) -> Plan:
-    """In each lane the least element so far and its vector's place; lanes meet after the loop."""
+    """Each lane keeps its least element so far and that vector's place; lanes merge theirs after the loop."""
     return plan_rows(rows, dtypes=(rows.dtype,))

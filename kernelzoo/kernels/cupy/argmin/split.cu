@@ -1,4 +1,4 @@
-// Several blocks to a row: each leaves the least element of its part, and the last to arrive finds the least of these.
+// Several blocks per row: each leaves the least element of its part, and the last to arrive finds the least of these.
 #include "../parts.cuh"
 #include "least.cuh"
 
@@ -10,8 +10,8 @@ __global__ void __launch_bounds__(THREADS)
   __shared__ Found<Key<T>> shared[THREADS];
   const Lane lane = lane_of_part(p, lanes, V == 1 && across, parts, span);
   const auto x = line<T, 0, V>(p, lane);
-  const auto meet = [&](Found<Key<T>> own) { return over_lanes(own, shared, lane, Lesser{}); };
+  const auto meet = [&](Found<Key<T>> own) { return merge_lanes(own, shared, lane, Lesser{}); };
   auto least = least_of_lane(x, lane);
-  const bool last = over_parts(least, found_nothing<T>(p.n), partial, arrived, parts, lane, Lesser{}, meet);
+  const bool last = merge_parts(least, found_nothing<T>(p.n), partial, arrived, parts, lane, Lesser{}, meet);
   if (last && lane.leads) line<i64, 1>(p, lane)[0] = place_of(x, least, p.n);
 }

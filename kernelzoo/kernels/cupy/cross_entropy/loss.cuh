@@ -1,4 +1,4 @@
-// The loss of a row with a (max, sum) state, from the label's logit.
+// The loss of a row, from its (max, sum) state and the label's logit.
 #pragma once
 #include "../logsumexp/exponentials.cuh"
 

@@ -1,4 +1,4 @@
-// Lanes keep a running maximum and the sum of exponentials below it, in one pass; the first reads the label's logit.
+// One pass keeps a running (max, sum) state in each lane. The first lane then reads the label's logit.
 #include "loss.cuh"
 
 template <class T, int V>

@@ -1,4 +1,4 @@
-// Several blocks to a row: each leaves the (max, sum) state of its part, and the last to arrive merges them.
+// Several blocks per row: each leaves the (max, sum) state of its part, and the last to arrive merges them.
 #include "loss.cuh"
 
 template <class T, int V>

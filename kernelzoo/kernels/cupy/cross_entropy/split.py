@@ -8,5 +8,5 @@ from kernelzoo.registry import register
 @register("cupy", "cross_entropy", "split")
 @planned()
 def split(rows: Rows, labels: Strides, device: Device, ignore_index: int) -> Plan:
-    """Several blocks to a row leave the (max, sum) state of their parts, and the last to arrive merges them."""
+    """Several blocks per row leave the (max, sum) states of their parts, and the last to arrive merges them."""
     return plan_parts(rows, labels, device=device, dtypes=(rows.dtype,), scalars=((I64, ignore_index),))

@@ -1,4 +1,4 @@
-// Lanes take neighbouring vectors, add up each in order and those in a tree; then the next ones, with all before them.
+// Lanes scan neighbouring vectors: in order within a vector, in a tree over lanes. Then they go on to the next ones.
 #include "scan.cuh"
 
 template <class T, class OUT, int V>

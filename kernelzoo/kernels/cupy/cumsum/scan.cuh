@@ -1,14 +1,14 @@
-// Running sums of a row: of a vector in order, of lanes in a tree (W. D. Hillis, G. L. Steele, "Data parallel
-// algorithms", 1986), and of all elements before them in order.
+// Running sums of a row: in order within a vector, in a tree over lanes (W. D. Hillis, G. L. Steele, "Data parallel
+// algorithms", 1986), and then in order again.
 #pragma once
 #include "../sum/sum_of_lane.cuh"
 
-// The sum of what is before this lane of its row, and of `all`. WARPS: the row has whole warps, and no other rows between
-// its threads. `shared` (a place for each thread) may be written again after the next barrier.
+// Returns the sum of the row's lanes before this one; `all` gets the sum of all. WARPS: the row has whole, adjacent
+// warps. `shared` (a place for each thread) may be written again after the next barrier.
 template <bool WARPS, class W>
 __device__ inline W sum_before(W own, W& all, W* shared, const Lane& lane) {
   const int apart = WARPS ? 1 : lane.apart, reach = lane.step * apart, width = WARPS || reach > 32 ? 32 : reach;
-  const int at = threadIdx.x & (width - 1), warp = lane.first * apart / 32;  // of those that the row has
+  const int at = threadIdx.x & (width - 1), warp = lane.first * apart / 32;  // among the row's warps
   W sum = own;
   UNROLL for (int by = 1; by < 32; by *= 2) {
     if (!WARPS && (by < apart || by >= width)) continue;
@@ -31,7 +31,7 @@ __device__ inline W sum_before(W own, W& all, W* shared, const Lane& lane) {
   return before;
 }
 
-// Lanes take neighbouring vectors of `count` elements, in order. `before`: the sum of what is before them.
+// Scan `count` elements: lanes take neighbouring vectors, in order. `before`: the sum of all elements before them.
 template <class T, class OUT, int V>
 __device__ inline void scan(const Line<T, V>& x, const Line<OUT, V>& out, Sum<T> before, const Lane& lane, i64 count) {
   __shared__ Sum<T> shared[2][THREADS];
@@ -39,7 +39,7 @@ __device__ inline void scan(const Line<T, V>& x, const Line<OUT, V>& out, Sum<T>
   const i64 step = lane.step * V;
   auto next = load(lane.from + lane.first * V);
   int turn = 0;
-  for (i64 done = 0; done < count; done += step) {  // as often in all threads, which meet
+  for (i64 done = 0; done < count; done += step) {  // all threads loop equally often, as they meet at barriers
     const i64 k = lane.from + done + lane.first * V;
     const auto v = next;
     next = load(k + step);

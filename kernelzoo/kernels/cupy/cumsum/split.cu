@@ -1,4 +1,4 @@
-// Several blocks to a row: first each adds up its part, then each scans it from the sum of the parts before it.
+// Several blocks per row: first each adds up its part, then each scans it from the sum of the parts before it.
 #include "../parts.cuh"
 #include "scan.cuh"
 

@@ -1,5 +1,5 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.lanes import FEW, aligned_width, instance, lanes_of, whole_warps
+from kernelzoo.kernels.cupy.lanes import FEWEST, aligned_width, instance, lanes_of, whole_warps
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
 from kernelzoo.kernels.cupy.parts import STATE_BYTES, cut
 from kernelzoo.layout import Rows, cdiv
@@ -9,10 +9,10 @@ from kernelzoo.registry import register
 @register("cupy", "cumsum", "split")
 @planned()
 def split(rows: Rows, device: Device) -> Plan:
-    """Blocks add up the parts of a row; then each scans its part from the sum of those before, added up in a tree."""
+    """Blocks add up the parts of a row. Then each scans its part, from the sum of the parts before it."""
     parts, span = cut(rows, device)
     n = min(rows.n, span)
-    wide, few = whole_warps(n, aligned_width(rows), FEW)
+    wide, few = whole_warps(n, aligned_width(rows), FEWEST)
     lanes, together = lanes_of(rows, n, wide, few)
     blocks, threads = cdiv(rows.total, together) * parts, lanes * together
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), "partial", (I32, parts), (I64, span))

@@ -17,14 +17,14 @@ __global__ void __launch_bounds__(1024) fused(const MultiInput<Gradient<T>::OTHE
   held.write(Op::result(line.key[0], block_sum(held.sum(), slots)));
 }
 
-// Short rows: LANES lanes to each, ROWS rows per group of lanes, all of them loaded before the first is used.
+// Short rows: LANES lanes per row, ROWS rows per group of lanes. All rows are loaded before the first is used.
 template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
 __global__ void __launch_bounds__(128, 4) multi_row_tile(const MultiInput<Gradient<T>::OTHERS> given) {
   using Op = Gradient<T>;
   const auto p = wait_for_previous_launch(given);
   using Total = typename Op::Total;
   constexpr int GROUPS = 128 / LANES;
-  constexpr bool ALONE = V == 1 && LANES == 1;  // a thread has ITEMS elements of its row: all that there are
+  constexpr bool ALONE = V == 1 && LANES == 1;  // a thread has its whole row, ITEMS elements
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
   RegisterRow<T, V, ITEMS, EDGES> held[ROWS];
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(128, 4) multi_row_tile(const MultiInput<Gradie
     held[k].load(line, lane, LANES, ALONE || live);
   }
   UNROLL for (int k = 0; k < ROWS; ++k) {
-    const Total total = warp_sum<LANES>(held[k].sum());  // by all lanes of the warp, a row past the end included
+    const Total total = warp_sum<LANES>(held[k].sum());  // by all lanes of the warp, also for a row past the end
     if (!ALONE || first + k * GROUPS < p.rows) held[k].write(Op::result(key[k], total));
   }
 }
@@ -51,12 +51,12 @@ __device__ inline S sum_of_column(const S* sums, int count, int step) {
   return s;
 }
 
-// Columns: the rows lie side by side, so lanes run along them and each thread walks down its own.
+// Columns: neighbouring rows are adjacent, so lanes run along them and each thread walks down its own.
 //
-// A block takes a strip of LANES * V neighbouring columns (V of them a pack) and THREADS / LANES of their elements at a
-// time. The first ITEMS packs of a thread stay in registers, those of `saved` batches of BATCH more in shared memory;
-// the others are read again. Where there are several `parts`, so many blocks of a co-operative launch share a strip,
-// and wait for each other's sums.
+// A block takes a strip of LANES * V neighbouring columns (V per pack), and THREADS / LANES of their elements at a
+// time. A thread's first ITEMS packs stay in registers, `saved` batches of BATCH more in shared memory; the others are
+// read again. If there are several `parts`, so many blocks of a co-operative launch share a strip, and wait for each
+// other's sums.
 template <class T, int V, int ITEMS, int BATCH, int LANES, int THREADS>
 __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     columns(const MultiInput<Gradient<T>::OTHERS> given, typename Gradient<T>::Total* partial, u64* arrived,
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     CompensatedSum<Total> run[V];
     staged.accumulate(walk, key, run, memory, saved);
 
-    // Across the lanes of a warp that share a column, across the warps, and across the blocks.
+    // Add up over the lanes of a warp that share a column, then over warps, then over blocks.
     UNROLL for (int k = 0; k < V; ++k) {
       const Total s = warp_sum<32, LANES>(run[k].all());
       if ((threadIdx.x & 31) < LANES) slots[threadIdx.x / 32 * WIDE + lane * V + k] = s;

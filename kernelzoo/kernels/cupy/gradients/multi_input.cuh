@@ -1,15 +1,15 @@
-// What the gradients share: a result needs its element, and one number of its whole row (or column), a sum of terms.
+// Code that gradients share: each result needs its own element, and a sum of terms over its whole row (or column).
 //
-// What differs stands in the operation's struct Gradient: Key, what a row has beside its elements; Total, the sum;
-// Result, what finishes a row's elements; and Packs, a thread's packs. Sums are in an order fixed by the lanes'
+// An operation's struct Gradient has the rest: Key, a row's data beside its elements; Total, the type of the sum;
+// Result, a row's data that its results need; and Packs, a thread's packs. Sums are in an order fixed by the lanes'
 // numbers.
 #pragma once
 #include "../vector_io.cuh"
 
-// In the operation's gradient.cuh: its arithmetic, and how many tensors it reads along the row (INPUTS) or not.
+// Each operation's gradient.cuh defines it. INPUTS is the number of input tensors with several elements per row.
 template <class T> struct Gradient;
 
-// Over the block, behind one barrier. `slots` (32) may be written again after the next barrier.
+// The sum over the block, with one barrier. `slots` (32) may be written again after the next barrier.
 template <class S>
 __device__ inline S block_sum(S s, S* slots) {
   s = warp_sum<32>(s);
@@ -18,7 +18,7 @@ __device__ inline S block_sum(S s, S* slots) {
   return sum_of_slots(slots, blockDim.x / 32);
 }
 
-// Returns once all `chunks` blocks of a row are here. `arrived` only grows, by `chunks` a launch, and needs no reset.
+// Wait until all `chunks` blocks of a row are here. `arrived` only grows, by `chunks` a launch, and needs no reset.
 __device__ inline void grid_barrier(u64* arrived, int chunks) {
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -31,8 +31,8 @@ __device__ inline void grid_barrier(u64* arrived, int chunks) {
   __syncthreads();
 }
 
-// Where a thread's packs lie in the INPUTS that have elements along the row, and in out. Pack i is there if i * stride
-// < left. Those of the first input lie on 16-byte boundaries; those of a second and of out where it says so.
+// The addresses of a thread's packs in the INPUTS tensors with several elements per row, and in out. Pack i exists if
+// i * stride < left. The first input's packs are aligned to 16 bytes; a second's if in_packed, out's if out_packed.
 template <class T, int V, int INPUTS>
 struct ThreadPacks {
   const T* in[INPUTS];
@@ -58,7 +58,7 @@ struct ThreadPacks {
     }
     return pack;
   }
-  // The same of an input whose rows start elsewhere in a 16-byte word than x's.
+  // The same for an input whose rows start at another place of a 16-byte word than x's.
   __device__ Pack<T, V> load_unaligned(int input, i64 i) const {
     Pack<T, V> pack;
     pack.raw = Bytes16{};
@@ -73,7 +73,7 @@ struct ThreadPacks {
   }
 };
 
-// Row r, seen as packs of the first input between two ragged edges; of a second, where its row begins.
+// Row r, seen as packs of the first input between two ragged edges; and the address of a second input's row.
 template <class T, int V>
 struct MultiInputRow : Row<T, V> {
   using Op = Gradient<T>;
@@ -105,13 +105,13 @@ struct MultiInputRow : Row<T, V> {
     walk.in_packed = in_packed, walk.out_packed = this->out_packed;
     return walk;
   }
-  // Edge e, if there is such a one.
+  // Edge e, if it exists.
   __device__ ThreadPacks<T, 1, INPUTS> edge(int e) const {
     const i64 at = Row<T, V>::edge(e);
     ThreadPacks<T, 1, INPUTS> walk;
     UNROLL for (int k = 0; k < INPUTS; ++k) walk.in[k] = in[k] + at, walk.in_step[k] = 0;
     walk.out = this->out + at, walk.out_step = 0;
-    walk.left = this->edges - e, walk.stride = this->edges;  // no second one
+    walk.left = this->edges - e, walk.stride = this->edges;  // no second pack
     return walk;
   }
 };
@@ -149,8 +149,8 @@ struct RegisterRow {
   }
 };
 
-// A thread's packs, of any number: ITEMS stay in registers, those of `saved` batches in shared memory; the others are
-// read twice. One running sum of each of COLUMNS columns, or of a row.
+// Any number of packs of a thread: ITEMS stay in registers, `saved` batches in shared memory, and the others are read
+// twice. There is a running sum per column (COLUMNS), or one for a row.
 template <class T, int V, int COLUMNS, int ITEMS, int BATCH>
 struct StagedPacks {
   using Op = Gradient<T>;

@@ -1,4 +1,4 @@
-// The running maximum of a row, and the sum of exponentials below it.
+// The (max, sum) state of a row: its running maximum, and the sum of exp(x - max).
 #pragma once
 #include "../parts.cuh"
 #include "../softmax/pairs.cuh"
@@ -7,9 +7,9 @@ template <class W> __device__ inline W largest();
 template <> __device__ inline float largest() { return 3.4028234663852886e38f; }
 template <> __device__ inline double largest() { return 1.7976931348623157e308; }
 
-// (maximum, sum) of what a lane takes, in one pass: each(body) calls body(elements, place) for all of it. The maximum is
-// always finite, so that no difference is of two infinities: a row of -inf alone has the sum 0, and one with +inf the sum
-// inf. A NaN is in the sum.
+// The (max, sum) state of a lane's elements, in one pass: each(body) calls body(elements, place) for all of them. The
+// maximum is always finite, so that no two infinities are subtracted. A row of only -inf has the sum 0, and a row with
+// +inf has the sum inf. A NaN makes the sum NaN.
 template <class T, class Each>
 __device__ inline Pair<Wide<T>> state_of(Each each) {
   using W = Wide<T>;
@@ -30,13 +30,13 @@ __device__ inline Pair<Wide<T>> state_of_lane(const Line<T, V>& x, const Lane& l
   return state_of<T>([&](auto body) { for_each_vector(x, lane, body); });
 }
 
-// The state of a row, of those of its lanes.
+// The state of a row, merged from those of its lanes.
 template <class W>
 __device__ inline Pair<W> state_over_lanes(Pair<W> own, W* shared, const Lane& lane) {
-  const W top = over_lanes(own.m, shared, lane, [](W a, W b) { return maximum(a, b); });
+  const W top = merge_lanes(own.m, shared, lane, [](W a, W b) { return maximum(a, b); });
   return {top, sum_over_lanes(own.s * exponential(own.m - top), shared, lane)};
 }
-// The same of the blocks that share it, in the last one.
+// The state of a row that several blocks share, in the last to arrive; see merge_parts.
 template <class W>
 __device__ inline bool state_over_parts(
     Pair<W>& own, Pair<W>* partial, u32* arrived, int parts, W* shared, const Lane& lane) {
@@ -45,5 +45,5 @@ __device__ inline bool state_over_parts(
     const W top = maximum(a.m, b.m);
     return Pair<W>{top, a.s * exponential(a.m - top) + b.s * exponential(b.m - top)};
   };
-  return over_parts(own, {-largest<W>(), 0}, partial, arrived, parts, lane, merge, meet);
+  return merge_parts(own, {-largest<W>(), 0}, partial, arrived, parts, lane, merge, meet);
 }

@@ -1,4 +1,4 @@
-// Lanes keep a running maximum and the sum of exponentials below it, in one pass.
+// One pass keeps a running (max, sum) state in each lane.
 #include "exponentials.cuh"
 
 template <class T, class OUT, int V>

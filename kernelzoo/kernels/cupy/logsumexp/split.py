@@ -8,5 +8,5 @@ from kernelzoo.registry import register
 @register("cupy", "logsumexp", "split")
 @planned()
 def split(rows: Rows, device: Device) -> Plan:
-    """Several blocks to a row leave the (max, sum) state of their parts, and the last to arrive merges them."""
+    """Several blocks per row leave the (max, sum) states of their parts, and the last to arrive merges them."""
     return plan_parts(rows, device=device, dtypes=(rows.dtype, rows.out_dtype))

@@ -1,9 +1,9 @@
-// The reduced axis spread over the chip; a block keeps the minima of all its rows and sends them out together.
+// Blocks share the reduced axis. A block keeps the minima of all its rows and sends them to memory together.
 #include "atomics.cuh"
 
-// Block (p, q): columns [p * block_n, (p + 1) * block_n) in packs, row tiles q, q + gridDim.y, ... of a row per warp.
-// The minima of all its rows are held in shared memory and go out together, once (past 2^26 rows, which gridDim.y has
-// no blocks for, once every 1024 rows).
+// Block (p, q) takes packs [p * block_n, (p + 1) * block_n) of row tiles q, q + gridDim.y, ..., with a row per
+// warp. The minima of all its rows stay in shared memory and are sent once. Past 2^26 rows, for which gridDim.y is too
+// small, they are sent every 1024 rows.
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(256, 4) atomic_batched(const Problem given, Target<T>* workspace, const i64 block_n) {
   const Problem p = wait_for_previous_launch(given);

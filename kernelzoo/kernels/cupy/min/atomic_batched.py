@@ -5,7 +5,7 @@ from kernelzoo.kernels.cupy.min.tiles import Numbers
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
-BATCH_TILES = 128  # row tiles, of 8 rows, whose minima a block holds at a time: 8 kB at most
+BATCH_TILES = 128  # row tiles of 8 rows whose minima a block keeps in shared memory: at most 8 kB
 MAX_GRID_Y = 65535
 
 
@@ -14,8 +14,8 @@ MAX_GRID_Y = 65535
 def atomic_batched(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """As atomic_eager, but a block keeps the minima of all its rows and sends them out together."""
     chunks, tiles = chunks_of(rows, device, numbers), cdiv(rows.total, TILE_ROWS)
-    # Row groups that fill the device, of as many tiles as a block holds the minima of; a batch is of two tiles at
-    # least, where that leaves every SM a block.
+    # Row groups fill the device, with no more tiles each than a block can keep the minima of. A batch has at least two
+    # tiles, if every SM still gets a block.
     groups = max(1, numbers.blocks_per_sm * device.multiprocessors // chunks)
     least = 2 if tiles * chunks >= 2 * device.multiprocessors else 1
     share = min(BATCH_TILES, max(least, cdiv(tiles, groups)))

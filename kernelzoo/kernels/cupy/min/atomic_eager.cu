@@ -1,7 +1,7 @@
-// The reduced axis spread over the chip; each row's minimum goes out by an atomic at once.
+// Blocks share the reduced axis. A block sends each row's minimum by an atomic as soon as it has it.
 #include "atomics.cuh"
 
-// Block (p, q): columns [p * block_n, (p + 1) * block_n) in packs, row tiles q, q + gridDim.y, ... of a row per warp.
+// Block (p, q) takes packs [p * block_n, (p + 1) * block_n) of row tiles q, q + gridDim.y, ..., a row per warp.
 template <class T, int V, int ITEMS>
 __global__ void __launch_bounds__(256, 3) atomic_eager(const Problem given, Target<T>* workspace, const i64 block_n) {
   const Problem p = wait_for_previous_launch(given);

@@ -1,4 +1,4 @@
-"""The steps of both atomic forms: the fill, the minimum, and of narrow dtypes the way back from 32 bits."""
+"""The steps of both atomic forms: fill the output, reduce, and convert narrow dtypes back from 32 bits."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I64, Plan, Step
@@ -6,16 +6,16 @@ from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers
 from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
 from kernelzoo.layout import Rows, cdiv
 
-TILE_ROWS = 8  # a row to each warp of a block
+TILE_ROWS = 8  # one row per warp of a block
 
 
 def chunks_of(rows: Rows, device: Device, numbers: Numbers) -> int:
-    """Blocks along the reduced axis: one wave, each warp with a batch of loads per row at least."""
+    """Return the blocks along the reduced axis: one wave, each warp with at least a batch of loads per row."""
     return max(1, min(cdiv(packs(rows), WARP * ITEMS), numbers.blocks_per_sm * device.multiprocessors))
 
 
 def plan_of(form: str, rows: Rows, chunks: int, row_blocks: int) -> Plan:
-    """The kernels of a form, with so many blocks along the reduced axis, and so many across the rows."""
+    """Return the plan of a form, with ``chunks`` blocks along the reduced axis and ``row_blocks`` across rows."""
     name, narrow, over_rows = c_type(rows), rows.itemsize < 4, cdiv(rows.total, THREADS)
     kernel, block_n = f"{form}<{name}, {width(rows)}, {ITEMS}>", cdiv(packs(rows), chunks)
     steps = [

@@ -10,9 +10,9 @@ from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
-SHORT_PACKS = THREADS * ITEMS // 2  # of a row that a block reads in one batch: it gains nothing by being split
-LONG_PACKS = 65536  # of a row that a block of its own is too few for where only half of the usual rows are there
-SHORT_COLUMN = 512  # lines of columns that are not worth splitting
+SHORT_PACKS = THREADS * ITEMS // 2  # of a row up to which a block reads it in one batch, and splitting gains nothing
+LONG_PACKS = 65536  # of a row above which one block per row needs twice as many rows
+SHORT_COLUMN = 512  # elements of a column that are not worth splitting
 
 
 @launch_table("cupy", "min")
@@ -23,13 +23,13 @@ class Knobs(tiles.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Numb
 
 @chooser("cupy", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest of the others: rows_deferred where the rows fill the device, split where they don't."""
-    rows, device, knobs = _asked(x, out)
+    """The fastest form for the problem: rows_deferred if the rows fill the device, else split."""
+    rows, device, knobs = _problem_of(x, out)
     sms = device.multiprocessors
     if rows.columns is not None:
         few = 100 * whole_tile(rows.columns, device).count < knobs.columns_percent * sms
         return _split(rows, device, knobs) if few and rows.n > SHORT_COLUMN else _rows_deferred(rows)
-    # A block per row fills the device from half as many rows as SMs, or, of rows that are not long, a quarter.
+    # One block per row fills the device from half as many rows as SMs on, or a quarter if rows are not long.
     percent = knobs.fill_percent if packs(rows) > LONG_PACKS else knobs.fill_percent // 2
     if 100 * rows.total > percent * sms or packs(rows) <= SHORT_PACKS:
         return _rows_deferred(rows)
@@ -38,18 +38,18 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("cupy", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
-    """A block, a warp, a part of a warp or a thread per row; its running minimum meets the others' once, at the end."""
-    rows, _, _ = _asked(x, out)
+    """A block, a warp, a part of one or a thread per row. Threads merge their running minima once, at the end."""
+    rows, _, _ = _problem_of(x, out)
     return _rows_deferred(rows)
 
 
 @chooser("cupy", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks per row, or tile of columns, whose partial minima meet in memory: one launch."""
-    return _split(*_asked(x, out))
+    """Several blocks per row, or per tile of columns. The last to arrive merges their minima: one launch."""
+    return _split(*_problem_of(x, out))
 
 
-def _asked(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs]:
+def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs]:
     device = device_of(x)
     return rows_of(x, out), device, tables.of(Knobs, device.index)
 

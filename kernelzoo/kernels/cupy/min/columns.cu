@@ -1,4 +1,4 @@
-// Columns, the rows side by side: a tile of at most `step` of them to a block, which no other block shares.
+// Columns: each block has a tile of at most `step` neighbouring columns, which no other block shares.
 #include "column_tile.cuh"
 
 template <class T, int V, int ITEMS>

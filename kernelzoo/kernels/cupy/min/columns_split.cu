@@ -1,5 +1,5 @@
-// Columns, the rows side by side: `chunks` blocks share a tile of at most `step` rows. Each takes `share` lines and
-// leaves their minima behind, which are a tile too; the last to arrive walks down that one.
+// Columns: `chunks` blocks share a tile of at most `step` neighbouring columns. Each takes `share` lines and leaves
+// their minima in memory. These are a tile too, which the last to arrive reduces.
 #include "column_tile.cuh"
 
 template <class T, int V, int ITEMS>
@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(256, 3)
   __shared__ Bytes16 memory[V > 1 ? 512 : 512 * sizeof(T) / 16];
   __shared__ Word<T> slots[512];
   T* places = (T*)memory;
-  // Blocks that share columns are few: 32 bits hold their number.
+  // Blocks that share columns are few, so 32 bits are enough to count them.
   const i64 at = blockIdx.x / (u32)chunks, outer = (u32)at / (u32)tiles;
   const i64 first = (at - outer * tiles) * step;
   const int chunk = blockIdx.x - (u32)at * chunks;

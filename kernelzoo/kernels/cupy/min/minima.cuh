@@ -1,7 +1,7 @@
-// Minima on bits, and of lanes, blocks and batches.
+// Minima of words, by their bits, over lanes, blocks and batches.
 //
-// A word of 32 (or 64) bits holds as many elements side by side as fit, and minimum() compares them at once. NaN wins
-// everywhere, as in torch, which fminf and the atomics of the hardware would not give.
+// A word of 32 (or 64) bits has as many elements as fit, and minimum() compares them at once. NaN always wins, as in
+// torch. With fminf and the hardware's atomics it would not.
 #pragma once
 #include "../vector_io.cuh"
 
@@ -10,7 +10,7 @@ template <> struct WordOf<double> { using type = u64; };
 template <> struct WordOf<i64> { using type = u64; };
 template <class T> using Word = typename WordOf<T>::type;
 
-// In PTX, and not as a < b, since cupy compiles with -ftz=true, which would take a subnormal number for zero.
+// In PTX, and not as a < b, since cupy compiles with -ftz=true, which would flush subnormal numbers to zero.
 __device__ inline u32 minimum(u32 a, u32 b, float) {
   asm("{.reg .f32 x, y; mov.b32 x, %0; mov.b32 y, %1; min.NaN.f32 x, x, y; mov.b32 %0, x;}" : "+r"(a) : "r"(b));
   return a;
@@ -43,7 +43,7 @@ __device__ constexpr u64 identity(i64) { return 0x7fffffffffffffffull; }
 
 template <class T> __device__ inline Word<T> identity_word() { return identity(T{}); }
 
-// One element in every place of a word, and back: the least of a word's places, in its lowest.
+// Copy one element to every place of a word; and fold a word: its lowest place gets the minimum of all.
 template <class T>
 __device__ inline Word<T> broadcast(const T* x) {
   return *(const Bits<T>*)x * Word<T>(sizeof(T) == 1 ? 0x01010101u : sizeof(T) == 2 ? 0x00010001u : 1u);
@@ -74,7 +74,7 @@ __device__ inline Word<T> warp_min(Word<T> w) {
   return w;
 }
 
-// Over the block, behind one barrier; every thread gets it. `slots` (32) may be written again after the next barrier.
+// The minimum over the block, in every thread. `slots` (32) may be written again after the next barrier.
 template <class T>
 __device__ inline Word<T> block_min(Word<T> w, Word<T>* slots) {
   const int lane = threadIdx.x & 31;
@@ -84,8 +84,8 @@ __device__ inline Word<T> block_min(Word<T> w, Word<T>* slots) {
   return warp_min<T, 32>(lane < blockDim.x / 32 ? slots[lane] : identity_word<T>());
 }
 
-// ITEMS packs from pack `from` on, `step` apart and before `to`, all loaded before the first is compared. Where fewer
-// are left, the last one is read again: a minimum does not mind, and no load waits for a predicate.
+// The minimum of ITEMS packs from pack `from` on, `step` apart and before `to`, all loaded before the first is
+// compared. If fewer are left, the last one is read again: the minimum is the same, and no load waits for a predicate.
 template <int ITEMS, class T, int V>
 __device__ inline Word<T> min_of_batch(const Row<T, V>& row, i64 from, i64 to, int step) {
   if (from >= to) return identity_word<T>();
@@ -103,7 +103,7 @@ __device__ inline Word<T> min_of_batch(const Row<T, V>& row, i64 from, i64 to, i
   return w[0];
 }
 
-// Edges of a row for lanes `lane`, `lane + lanes`, ...
+// The minimum of a row's edges `lane`, `lane + lanes`, ...
 template <class T, int V>
 __device__ inline Word<T> min_of_edges(const Row<T, V>& row, int lane, int lanes) {
   Word<T> w = identity_word<T>();

@@ -1,4 +1,4 @@
-// One block per row; each tile of it is reduced across the block before the next.
+// One block per row; each tile of it is reduced across the block before the next is read.
 #include "minima.cuh"
 
 template <class T, int V, int ITEMS>

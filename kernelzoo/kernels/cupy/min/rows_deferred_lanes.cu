@@ -1,7 +1,7 @@
-// Short rows: a warp, a part of a warp or a thread to each, all of it loaded before the first element is used.
+// Short rows: a warp, a part of one or a thread per row loads it whole before it uses the first element.
 #include "minima.cuh"
 
-// LANES lanes a row of at most LANES * ITEMS packs and LANES * EDGES edges, ROWS rows per group of lanes.
+// LANES lanes per row of at most LANES * ITEMS packs and LANES * EDGES edges, ROWS rows per group of lanes.
 template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
 __global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem given) {
   const Problem p = wait_for_previous_launch(given);
@@ -13,14 +13,14 @@ __global__ void __launch_bounds__(128, 8) rows_deferred_lanes(const Problem give
   Bytes16 raw[ROWS][ITEMS];
   UNROLL for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
     const i64 r = first + k * GROUPS;
-    Row<T, V> row(p, r < p.rows ? r : p.rows - 1);  // past the end, the last row again
-    if (V == 1 && LANES == 1) row.packs = ITEMS;  // a number that the compiler knows
+    Row<T, V> row(p, r < p.rows ? r : p.rows - 1);  // past the end, read the last row again
+    if (V == 1 && LANES == 1) row.packs = ITEMS;  // known to the compiler
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * LANES;
       if constexpr (V > 1) {
         raw[k][i] = identity_pack<T>();
         if (j < row.packs) raw[k][i] = load_once(row.x + row.head + j * V);
-      } else {  // past the end, the last one again: no load waits for a condition
+      } else {  // past the end, read the last one again: no load waits for a condition
         w[k][i] = broadcast(row.x + (j < row.packs ? j : row.packs - 1) * row.x_n);
       }
     }

@@ -1,13 +1,13 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS
-from kernelzoo.kernels.cupy.rows import WARP, packs, require_held, width
+from kernelzoo.kernels.cupy.rows import WARP, packs, require_fit, width
 from kernelzoo.kernels.cupy.tile import MANY_THREADS, lanes_of, tile_step
 from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-MOST_PACKS = WARP * ITEMS  # of a row: what the registers of a warp hold
+MOST_PACKS = WARP * ITEMS  # of a row that fits in a warp's registers
 
 
 @numbers
@@ -18,12 +18,12 @@ class Numbers:
 @register("cupy", "min", "rows_deferred_lanes")
 @planned(Numbers)
 def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """A warp, a part of one or a thread per short row, read whole before the lanes' minima meet."""
+    """A warp, a part of one or a thread per short row, which it reads whole before lanes merge their minima."""
     count, wide = packs(rows), width(rows)
-    require_held("cupy/min/rows_deferred_lanes", rows, wide, MOST_PACKS, "the registers of one warp")
+    require_fit("cupy/min/rows_deferred_lanes", rows, wide, MOST_PACKS, "the registers of one warp")
     lanes, has_edges = lanes_of(rows, count, wide)
     items = cdiv(count, lanes) if lanes == 1 else power_of_two(cdiv(count, lanes))
-    # With two packs in flight, and 64 registers a thread, an SM has 32 kB on its way.
+    # With two packs in flight per thread, and 64 registers a thread, an SM has 32 kB in flight.
     in_flight = numbers.group_rows if rows.total * lanes > device.multiprocessors * MANY_THREADS else 2
     group = max(1, in_flight // items)
     return Plan(rows, (tile_step("rows_deferred_lanes", rows, wide, lanes, items, group, str(int(has_edges))),))

@@ -10,10 +10,10 @@ from kernelzoo.registry import register
 @planned(Numbers)
 def split_arrival(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """Several blocks per row leave partial minima behind, and the last to arrive reduces them: one launch."""
-    taken, blocks = packs(rows), numbers.blocks_per_sm * device.multiprocessors
-    # One wave of blocks, each with a batch of loads at least.
-    chunks = max(1, min(cdiv(taken, THREADS * ITEMS), blocks // min(blocks, rows.total)))
+    count, blocks = packs(rows), numbers.blocks_per_sm * device.multiprocessors
+    # One wave of blocks, each with at least a batch of loads.
+    chunks = max(1, min(cdiv(count, THREADS * ITEMS), blocks // min(blocks, rows.total)))
     kernel = f"split_arrival<{c_type(rows)}, {width(rows)}, {ITEMS}>"
     arguments: tuple[Argument, ...] = ("partial", "counters", (I32, chunks))
-    step = Step(kernel, rows.total * chunks, min(THREADS, threads(cdiv(taken, chunks), ITEMS)), arguments)
+    step = Step(kernel, rows.total * chunks, min(THREADS, threads(cdiv(count, chunks), ITEMS)), arguments)
     return Plan(rows, (step,), rows.total * chunks * 8, rows.total * 4)

@@ -17,7 +17,7 @@ class Knobs(fused.Numbers):
 
 @chooser("cupy", "min_backward", "auto")
 def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest of the others for the problem: by row length first, then by the number of rows."""
+    """The fastest form for the problem, chosen by row length first, then by the number of rows."""
     device = device_of(x)
     rows, _ = rows_with(x, out, y, grad)
     knobs = tables.of(Knobs, device.index)

@@ -1,9 +1,9 @@
-// The arithmetic of a minimum's gradient: of each row, how many elements equal its minimum y; grad / count goes to
-// those, and grad * 0 to the others, or NaN where there is none.
+// The arithmetic of a minimum's gradient. In each row, `count` elements equal the minimum y. These get grad / count,
+// and the others get grad * 0, or NaN if count is 0.
 #pragma once
 #include "../gradients/multi_input.cuh"
 
-// All bits where a == b, else none. In PTX, since cupy compiles with -ftz=true, which would take a subnormal number for
+// All bits set if a == b, else none. In PTX, since cupy compiles with -ftz=true, which would flush subnormal numbers to
 // zero.
 __device__ inline u32 equal(float a, float b) {
   u32 bits;
@@ -12,12 +12,12 @@ __device__ inline u32 equal(float a, float b) {
 }
 __device__ inline u32 equal(double a, double b) { return a == b ? 0xffffffffu : 0u; }
 
-// The same value: the compiler would divide anew for each element that gets a quotient.
+// Returns v, hidden from the compiler, which would divide again for each element that gets a quotient.
 __device__ inline float opaque(float v) { asm volatile("" : "+f"(v)); return v; }
 __device__ inline double opaque(double v) { asm volatile("" : "+d"(v)); return v; }
 
-// 0, which to the compiler depends on all of the packs: it would compare one before it loads the next. Of a thread that
-// has no pack (left < 0) it may be any bits.
+// Returns 0, which seems to depend on all packs: else the compiler would compare one before it loads the next. A thread
+// without packs (left < 0) may get any bits.
 template <class T, int V, int COUNT>
 __device__ inline u32 zero_after(const Pack<T, V> (&packs)[COUNT], i64 left) {
   u32 bits = 0;
@@ -39,7 +39,7 @@ template <class T>
 struct Gradient {
   using W = Wide<T>;
   using Total = u64;
-  static constexpr int INPUTS = 1, OTHERS = 2;  // x; and y and grad, of one element a row
+  static constexpr int INPUTS = 1, OTHERS = 2;  // x; and y and grad, with one element per row
 
   struct Key { W y, grad; };
   __device__ static Key key(const MultiInput<2>& p, i64 outer, i64 inner) {
@@ -48,17 +48,17 @@ struct Gradient {
     return {widen(*y), widen(*grad)};
   }
 
-  // Of an element that equals the minimum, and of one that doesn't.
+  // The results of an element that equals the minimum, and of one that doesn't.
   struct Result { W hit, miss; };
   __device__ static Result result(Key key, Total count) {
     return {opaque(key.grad / (W)count), key.grad * (count ? W(0) : W(__int_as_float(0x7fffffff)))};
   }
 
-  // Of each element one bit: whether it equals the minimum.
+  // One bit per element: whether it equals the minimum.
   template <int V, int COLUMNS, int ITEMS>
   struct Packs {
     static constexpr int WORDS = (ITEMS * V + 31) / 32;
-    static constexpr int MOST = sizeof(T) == 8 || ITEMS > 32 || NEW ? 4 : 8;  // packs loaded: more would spill
+    static constexpr int MOST = sizeof(T) == 8 || ITEMS > 32 || NEW ? 4 : 8;  // packs loaded at once: more would spill
     static constexpr int AT_ONCE = ITEMS < MOST ? ITEMS : MOST;
     u32 bits[WORDS];
 
@@ -110,7 +110,7 @@ struct Gradient {
       }
     }
 
-    // In shared memory, batch by batch.
+    // Save to shared memory, and restore, batch by batch.
     __device__ static int saved(int batch, int k) { return (batch * WORDS + k) * (int)blockDim.x + threadIdx.x; }
     __device__ void save(Bytes16* memory, int batch) const {
       UNROLL for (int k = 0; k < WORDS; ++k) ((u32*)memory)[saved(batch, k)] = bits[k];

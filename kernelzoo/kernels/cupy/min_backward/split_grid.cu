@@ -1,6 +1,6 @@
-// Several blocks to a row, of one co-operative launch, wait for each other's counts.
-// `chunks` blocks a row. A thread holds the bits of ITEMS packs in registers and of `saved` batches of BATCH more in
-// shared memory; only what is past those is read twice, the second time most likely from the L2 cache.
+// Blocks of one co-operative launch, `chunks` per row, wait for each other's counts.
+// A thread keeps the bits of ITEMS packs in registers and of `saved` batches of BATCH more in shared memory. Only packs
+// beyond those are read twice, the second time most likely from the L2 cache.
 #include "gradient.cuh"
 
 template <class T, int V, int ITEMS, int BATCH>

@@ -12,7 +12,7 @@ OTHER_BYTES = 4 * KIB  # shared memory for all else
 @register("cupy", "min_backward", "split_grid")
 @planned()
 def split_grid(rows: Rows, y: Strides, grad: Strides, device: Device) -> Plan:
-    """A row by several blocks, which keep a bit to an element and meet in device memory."""
+    """Several blocks share a row, keep one bit per element and exchange counts through device memory."""
     wide, count, sms = width(rows), packs(rows), device.multiprocessors
     items, saved_bytes = batch(wide), batch_bytes(wide) * THREADS
     most = (device.shared_per_block - OTHER_BYTES) // saved_bytes

@@ -1,11 +1,11 @@
-// Lanes find the absolute maximum of a row, and take it again to write.
+// Lanes find the absolute maximum of a row, then read the row again and write.
 #include "../lanes.cuh"
 
-constexpr float TOP = 448, LEAST = TOP * 1.1754943508222875e-38f;  // largest float8_e4m3fn; least maximum that is scaled
+constexpr float TOP = 448, LEAST = TOP * 1.1754943508222875e-38f;  // largest float8_e4m3fn; least scaled maximum
 
 __device__ inline u32 size_of(float v) { return __float_as_uint(v) & 0x7fffffffu; }
 
-// The nearest float8_e4m3fn, to even between two, of a number below 464 in size or a NaN.
+// The nearest float8_e4m3fn, ties to even, of a NaN or a number of a magnitude below 464.
 __device__ inline u32 to_float8(float v) {
   const u32 size = min(size_of(v), __float_as_uint(480)), sign = __float_as_uint(v) >> 24 & 0x80;
   if (size < 121u << 23) return sign | (__float_as_uint(__uint_as_float(size) + 16384.0f) - (141u << 23));  // in 2^-9
@@ -26,13 +26,13 @@ __global__ void __launch_bounds__(THREADS) rows(const MultiInput<1> given, const
   const auto p = wait_for_previous_launch(given);
   __shared__ u32 shared[THREADS];
   const Lane lane(p, lanes, V == 1 && across);
-  HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
+  MultiPassRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
   const auto values = line<u8, 1>(p, lane);
-  u32 size = 0;  // of floats without their signs the order is that of integers, and a NaN is above all
+  u32 size = 0;  // floats without signs are ordered as integers are, and a NaN is the largest
   x.each([&](const auto& v, i64) {
     UNROLL for (int i = 0; i < V; ++i) size = max(size, size_of(widen(v[i])));
   });
-  const float top = __uint_as_float(over_lanes(size, shared, lane, [](u32 a, u32 b) { return max(a, b); }));
+  const float top = __uint_as_float(merge_lanes(size, shared, lane, [](u32 a, u32 b) { return max(a, b); }));
   const float scale = top < LEAST ? 1 : top / TOP, inverse = 1 / scale;
   x.each([&](const auto& v, i64 k) {
     typename BitsOf<V>::type packed = 0;

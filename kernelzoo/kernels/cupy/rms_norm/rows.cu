@@ -1,4 +1,4 @@
-// Lanes add up the squares of a row, and take it again to write.
+// Lanes add up the squares of a row, then read it again and write.
 #include "../lanes.cuh"
 
 template <class T, int V, int ITEMS>
@@ -9,7 +9,7 @@ __global__ void __launch_bounds__(THREADS)
   __shared__ W shared[THREADS];
   const Lane lane(p, lanes, V == 1 && across);
   const auto out = line<T, 2, V>(p, lane);
-  HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane), weight(line<T, 1, V>(p, lane), lane);
+  MultiPassRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane), weight(line<T, 1, V>(p, lane), lane);
   CompensatedSum<W> squares;
   x.each([&](const auto& v, i64) { squares.add(sum_of_terms(v, [](T e) { return widen(e) * widen(e); })); });
   const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));

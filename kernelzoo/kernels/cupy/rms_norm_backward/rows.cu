@@ -1,4 +1,4 @@
-// Blocks take rows in turn, and leave sums over their rows for the weight.
+// Blocks loop over rows, and leave sums over their rows for the weight.
 #include "../partials.cuh"
 
 template <class T, int V, int ITEMS>
@@ -8,12 +8,12 @@ __global__ void __launch_bounds__(THREADS)
   using W = Wide<T>;
   __shared__ Sums<W, 2> shared[THREADS];
   const Lane own(p, lanes, V == 1 && across);
-  const HeldRow<T, V, ITEMS> weight(line<T, 1, V>(p, own), own);
+  const MultiPassRow<T, V, ITEMS> weight(line<T, 1, V>(p, own), own);
   SumsOverRows<W, V, ITEMS> dweight(partial, 0, p.n, own);
   for (i64 block = block_index(); p.rows > block * own.rows; block += (i64)gridDim.x * gridDim.y) {
     const Lane lane(p, lanes, V == 1 && across, block);
-    HeldRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
-    const HeldRow<T, V, ITEMS> grad(line<T, 2, V>(p, lane), lane);
+    MultiPassRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
+    const MultiPassRow<T, V, ITEMS> grad(line<T, 2, V>(p, lane), lane);
     const auto dx = line<T, 3, V>(p, lane);
     CompensatedSum<W> squares, products;
     x.each([&](const auto& v, i64, const auto& w, const auto& g) {
@@ -28,5 +28,5 @@ __global__ void __launch_bounds__(THREADS)
       sum.add([&](int i) { return widen(g[i]) * (widen(v[i]) * scale); });
     }, weight, grad, dweight);
   }
-  dweight.leave(p.n, (W*)shared, own);
+  dweight.write_sums(p.n, (W*)shared, own);
 }

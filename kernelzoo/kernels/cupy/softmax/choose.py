@@ -12,9 +12,9 @@ from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
-LANES_PACKS = 48  # of a float32 row that no power of two is, up to which lanes share words
-LANES_BYTES = 2**22  # of all rows, from which they do
-TILE_ROWS, TILE_LEAST = 64, 64  # rows of half precision per SM, up to which a tile beats lanes, and elements from which
+LANES_PACKS = 48  # of a float32 row, below which multi_row_lanes is faster unless they are a power of two
+LANES_BYTES = 2**22  # of all rows, from which on it is faster
+TILE_ROWS, TILE_LEAST = 64, 64  # a tile of half precision is faster up to these rows per SM, above these elements
 
 
 @launch_table("cupy", "softmax")
@@ -28,8 +28,8 @@ class Knobs(fused.Numbers, multi_row_lanes.Numbers, split_cluster.Numbers, split
 
 @chooser("cupy", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest of the others for the problem: by row length first, then by the number of rows."""
-    rows, exact, device, knobs = _given(x, out)
+    """The fastest form for the problem, chosen by row length first, then by the number of rows."""
+    rows, exact, device, knobs = _problem_of(x, out)
     if thread_has_row(rows):
         return "multi_row_tile"
     if rows.columns is not None:
@@ -37,9 +37,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     count = packs(rows)
     if count <= knobs.warp_packs:
         return _multi_row(rows, device)
-    if not clusters.clustered(rows, device):
+    if not clusters.can_use_clusters(rows, device):
         return "fused" if count <= fused.MOST_PACKS else "online"
-    # A block of its own per row, up to the threads of which an SM runs several, unless so few rows leave SMs idle.
+    # One block per row, if an SM can run several such blocks, unless so few rows leave SMs idle.
     many = 100 * rows.planned >= knobs.fused_percent * device.multiprocessors
     # Of double, two such blocks fill an SM as one does.
     longest = knobs.fused_packs if rows.itemsize < 8 else max(knobs.fused_packs, 512 * PACKS_HELD)
@@ -51,12 +51,12 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 @chooser("cupy", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     """Many short rows per block: in registers, as one piece through shared memory, or columns in registers."""
-    rows, _, device, _ = _given(x, out)
+    rows, _, device, _ = _problem_of(x, out)
     if thread_has_row(rows):
         return "multi_row_tile"
     if rows.columns is None:
         return _multi_row(rows, device)
-    if (held := columns.whole(rows.columns).elements) < rows.n:
+    if (held := columns.one_block_strip(rows.columns).elements) < rows.n:
         reason = f"a column of {rows.n} elements doesn't fit in a block's registers: {held} do"
         raise UnsupportedProblemError("cupy/softmax/multi_row", reason)
     return "columns"
@@ -64,12 +64,12 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("cupy", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks share a row, or columns, and merge their (max, sum) pairs; one block where they can't meet."""
-    rows, exact, device, knobs = _given(x, out)
+    """Several blocks share a row, or columns, and merge their (max, sum) pairs. One block takes it if they can't."""
+    rows, exact, device, knobs = _problem_of(x, out)
     return _split(rows, device, knobs, exact) if rows.columns is None else "columns"
 
 
-def _given(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, str, Device, Knobs]:
+def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, str, Device, Knobs]:
     device = device_of(x)
     return *exactly(rows_of(x, out)), device, tables.of(Knobs, device.index)
 
@@ -84,20 +84,20 @@ def _multi_row(rows: Rows, device: Device) -> str:
 
 
 def _leaves_idle(rows: Rows) -> bool:
-    """Whether a tile of many rows of whole words would leave lanes, a power of two to a row, without work."""
+    """Whether multi_row_tile would leave lanes idle: rows are many, and their packs no power of two."""
     count = packs(rows)
     uneven = count & (count - 1) != 0 and (rows.itemsize == 2 or count < LANES_PACKS)
     return uneven and rows.planned * rows.n * rows.itemsize >= LANES_BYTES
 
 
 def _split(rows: Rows, device: Device, knobs: Knobs, exact: str) -> str:
-    if not clusters.clustered(rows, device):
+    if not clusters.can_use_clusters(rows, device):
         return "online"
     _, _, threads = split_cluster.block_of(rows, device, knobs)
     fits = threads <= clusters.THREADS
-    # A cluster of blocks so large that an SM has but one or two hardly finds room; half precisions do for arithmetic.
+    # A cluster of blocks so large that an SM runs one or two rarely finds room. Half precision is bound by arithmetic.
     few = 2 * rows.planned <= device.multiprocessors and rows.itemsize >= 4 and threads > knobs.cluster_threads
-    # No ring, whose sums are in order, where exponentials are added exactly.
+    # A ring adds up in order, so it can't take rows whose exponentials are added exactly.
     if (few or not fits) and not exact and split_ring.takes(rows, device):
         return "split_ring"
     return "split_cluster" if fits else "online"

@@ -7,11 +7,11 @@ from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-HELD = {8: 4, 4: 16, 2: 16}  # packs of a thread, by the bytes of an element: double's exponential takes many registers
-FEWEST = 4  # of those, where columns are short
-LONGEST = 65536  # elements of a column that a block adds up alone: in order, more that are equal round too far
-LEAST_THREADS = 64  # of a block, where columns are of a few elements
-BLOCKS = 2  # of 256 threads on an SM, which always fit: the kernel is bound to 128 registers
+HELD = {8: 4, 4: 16, 2: 16}  # packs in a thread's registers, by bytes per element: exp in double needs many registers
+FEWEST = 4  # fewest packs per thread, if columns are short
+LONGEST = 65536  # most elements of a column per block: a longer sum of equal terms would round too far
+LEAST_THREADS = 64  # of a block, if columns have few elements
+BLOCKS = 2  # of 256 threads per SM, which always fit: a thread has at most 128 registers
 WORKSPACE_LINE = 128  # bytes ahead of the pairs, for a counter: see columns.cu
 
 
@@ -22,7 +22,7 @@ class Numbers:
 
 
 class Strip(NamedTuple):
-    """How a block takes neighbouring columns: lanes along them, threads, and packs that each holds of its columns."""
+    """Neighbouring columns for a block: lanes along them, threads, and packs in each thread's registers."""
 
     lanes: int
     threads: int
@@ -30,7 +30,7 @@ class Strip(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Elements of each column that the block holds."""
+        """The elements of each column that fit in the block's registers."""
         return self.threads // self.lanes * self.items
 
     def kernel(self, columns: Columns, shared: bool) -> str:
@@ -41,56 +41,56 @@ class Strip(NamedTuple):
 @register("cupy", "softmax", "columns")
 @planned(Numbers)
 def columns(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """Neighbouring columns by a block whose lanes run along them, or by several, which exchange pairs."""
+    """One block takes a strip of neighbouring columns, with lanes along them. Or several do, and exchange pairs."""
     columns = columns_of("cupy/softmax/columns", rows)
-    strip = whole(columns)
+    strip = one_block_strip(columns)
     strips = columns.strips(strip.lanes * columns.vector)
     if columns.vector > 1 and columns.itemsize < 8:
-        alone = strip.elements >= columns.n
-    else:  # shared where they are long, and strips don't give each SM its blocks
+        unshared = strip.elements >= columns.n
+    else:  # several blocks per strip, if columns are long and strips too few for the SMs
         many = strips >= numbers.columns_blocks * device.multiprocessors and columns.n <= LONGEST
-        alone = many or columns.n <= numbers.columns_long
-    if not alone:
-        return _shared(columns, device)
-    no_other: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # block of the strip
-    return Plan(columns, (Step(strip.kernel(columns, False), strips, strip.threads, no_other),))
+        unshared = many or columns.n <= numbers.columns_long
+    if not unshared:
+        return _plan_shared(columns, device)
+    arguments: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # one block per strip, so no counter
+    return Plan(columns, (Step(strip.kernel(columns, False), strips, strip.threads, arguments),))
 
 
-def _shared(columns: Columns, device: Device) -> Plan:
-    """As few blocks to a strip as hold it, more where there is room for them."""
+def _plan_shared(columns: Columns, device: Device) -> Plan:
+    """Plan several blocks per strip: as few as it fits in, or more if the device has room."""
     strip, resident = _widest(columns), BLOCKS * device.multiprocessors
     wide = strip.lanes * columns.vector
     strips = columns.strips(wide)
     cut = split_strips(strips, columns.n, cdiv(columns.n, strip.elements), resident)
-    strip = _fewer(strip, cut.span)
+    strip = _with_fewer_packs(strip, cut.span)
     arguments: tuple[Argument, ...] = ("counters", (I32, cut.parts))
     step = Step(strip.kernel(columns, True), cut.blocks, strip.threads, arguments, cooperative=True)
     pair_bytes = 16 if columns.itemsize == 8 else 8
     return Plan(columns, (step,), counter_bytes=WORKSPACE_LINE + 2 * strips * cut.parts * wide * pair_bytes)
 
 
-def whole(columns: Columns) -> Strip:
-    """The strip whose columns a block holds whole, narrower ones for longer columns; the last of them if none does."""
+def one_block_strip(columns: Columns) -> Strip:
+    """Return the widest strip whose columns fit in a block's registers, or the narrowest if none fits."""
     strip = _widest(columns)
     least = 4 if columns.vector > 1 and columns.itemsize < 8 else 2 if columns.vector > 1 else 8
     while strip.elements < columns.n and strip.lanes > least:
         strip = strip._replace(lanes=strip.lanes // 2)
     if columns.vector > 1 and columns.n <= strip.elements // 2:
         strip = strip._replace(threads=strip.threads // 2)
-    strip = _fewer(strip, columns.n)
+    strip = _with_fewer_packs(strip, columns.n)
     while columns.vector == 1 and strip.threads > LEAST_THREADS and columns.n <= strip.elements // 2:
         strip = strip._replace(threads=strip.threads // 2)
     return strip
 
 
 def _widest(columns: Columns) -> Strip:
-    """A strip of 128 bytes of neighbouring columns, or of 32 single elements, by a whole block."""
+    """Return a strip of 128 bytes of neighbouring columns, or of 32 single elements, for 256 threads."""
     lanes = min(8 if columns.vector > 1 else 32, power_of_two(cdiv(columns.inner, columns.vector)))
     return Strip(lanes, 256, HELD[columns.itemsize])
 
 
-def _fewer(strip: Strip, elements: int) -> Strip:
-    """The strip with no more packs to a thread than so many elements of a column take."""
+def _with_fewer_packs(strip: Strip, elements: int) -> Strip:
+    """Return the strip with only as many packs per thread as these elements of a column need."""
     while strip.items > FEWEST and elements <= strip.elements // 2:
         strip = strip._replace(items=strip.items // 2)
     return strip

@@ -1,12 +1,12 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_fit, threads, width
 from kernelzoo.kernels.cupy.softmax.exact import exactly
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-MOST_PACKS = 1024 * PACKS_HELD  # packs of the longest row: of the largest block
+MOST_PACKS = 1024 * PACKS_HELD  # packs of the longest row, for the largest block
 SM_THREADS = 1024  # threads of an SM with 64 registers each
 
 
@@ -21,14 +21,14 @@ class Numbers:
 def fused(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """One block per row, which stays in registers: one read and one write of the matrix."""
     rows, exact = exactly(rows)
-    require_held("cupy/softmax/fused", rows, width(rows), MOST_PACKS, "the registers of one block")
+    require_fit("cupy/softmax/fused", rows, width(rows), MOST_PACKS, "the registers of one block")
     items = _items(rows, device, numbers)
     kernel = f"fused<{c_type(rows)}, {width(rows)}, {items}{exact}>"
     return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), items)),))
 
 
 def _items(rows: Rows, device: Device, numbers: Numbers) -> int:
-    """Packs a thread: 8, or 4 where rows are hardly more than run at once, or are short ones of half precision."""
+    """Return the packs per thread: 8; 4 if rows are few, or short and of half precision; 1 or 2 if very short."""
     count = packs(rows)
     if count <= 240:  # two warps at least
         return 1 if count <= 128 else 2

@@ -1,11 +1,11 @@
-// Short contiguous rows through shared memory, LANES lanes to a row; of half precision and odd length, to two rows.
+// Short contiguous rows go through shared memory. LANES lanes take a row, or two of half precision and odd length.
 //
-// Two such rows fill whole words of four bytes: but for the one that they share, all of a row's words are its own, and
-// no lane tests where in a word the row begins.
+// Two such rows fill whole words of four bytes. They share one word; each other word belongs to one row. So no
+// lane tests where in a word the row begins.
 #include "pairs.cuh"
 
-// The rows of a warp, which copies them as they lie in memory, 16 bytes at a time, and waits for no other warp. ROWS
-// rows of N elements fill WORDS words, and no fewer do; LANES lanes take those.
+// The rows of a warp, which copies them as one piece of memory, 16 bytes at a time, and waits for no other warp. ROWS
+// is the least number of rows of N elements that fill whole words, WORDS. LANES lanes take these rows.
 template <class T, int N, int LANES>
 struct WarpRows {
   static constexpr int V = 16 / sizeof(T), HALF = N * sizeof(T) % 4 != 0, ROWS = 1 + HALF;
@@ -16,12 +16,12 @@ struct WarpRows {
 
   struct Word { u32 part[1]; };  // an array, which may alias others: the compiler keeps the order of the loads
 
-  i64 first;      // row of the warp
-  int count;      // elements of the warp's rows
+  i64 first;      // the warp's first row
+  int count;      // elements in the warp's rows
   Bytes16* tile;  // the warp's
   Word* words;    // these lanes'
 
-  // Warp `warp` of those that have `rows` rows, and the block's shared memory.
+  // `warp`: this warp's number in the grid; `rows`: rows in total; `memory`: the block's shared memory.
   __device__ WarpRows(i64 warp, i64 rows, Bytes16* memory) : first(warp * WARP_ROWS) {
     const i64 left = rows - first;
     count = left <= 0 ? 0 : (int)(left < WARP_ROWS ? left : WARP_ROWS) * N;
@@ -31,7 +31,7 @@ struct WarpRows {
 
   __device__ bool full() const { return count == WARP_ROWS * N; }  // all but the last warp of the problem
 
-  // Of memory off a 16-byte boundary, not `packed`, element by element.
+  // Copy the rows to shared memory; element by element if x is not aligned to 16 bytes (`packed`).
   __device__ void read(const T* x, bool packed) {
     x += first * N;
     const int lane = threadIdx.x % 32;
@@ -77,15 +77,15 @@ struct WarpRows {
   }
 };
 
-// Of a sum of exponentials, of which the largest is 1: without the branch that a division has for subnormal numbers.
+// 1 / s for a sum of exponentials, at least 1. It avoids the branch of a division for subnormal numbers.
 __device__ inline float reciprocal(float s) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(s));
   return fmaf(r, fmaf(-s, r, 1.0f), r);
 }
 
-// As many blocks of an SM as have room in shared memory, where a thread has registers for so many elements at once, and
-// for 40 other values.
+// The blocks that fit in an SM's shared memory and registers, if a thread has registers for so many elements and for 40
+// other values.
 template <class Rows>
 __device__ constexpr int resident(int elements, int threads) {
   const int shared = 200 * 1024 / (threads / 32 * Rows::TILE * 16), registers = 65536 / ((elements + 40) * threads);
@@ -93,8 +93,8 @@ __device__ constexpr int resident(int elements, int threads) {
   return blocks < 1 ? 1 : blocks < 1024 / threads ? blocks : 1024 / threads;
 }
 
-// A row's whole words: by 32, in runs of 32 / LANES to a lane, so that the lanes of rows that are an odd number of
-// words apart share no bank; and the rest one by one.
+// How lanes share a row's whole words. Of each 32 words a lane takes a run of 32 / LANES, so that lanes of rows at an
+// odd distance in words have no bank conflicts. The rest are taken one by one.
 template <int WORDS, int LANES>
 struct WordLayout {
   static constexpr int RUN = 32 / LANES, RUNS = WORDS / 32, REST = WORDS % 32;
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
     UNROLL for (int i = 0; i < HELD; ++i) {
       v[i] = exponential(v[i] - shift);
       if constexpr (EXACT) exact += term<EXACT>(v[i]);
-      part += v[i];  // of eight: a single sum of equal terms, all rounded the same way, would be off by too much
+      part += v[i];  // a sum of eight: in one long sum of equal terms all roundings go the same way
       if (i % 8 == 7 || i + 1 == HELD) s += part, part = 0;
     }
     float inverse;

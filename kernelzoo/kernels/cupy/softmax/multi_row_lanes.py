@@ -6,10 +6,10 @@ from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-THREADS = 128  # of a block, whose warps wait for none of the others
-LANES = (2, 4, 8)  # to a row. The rows of a warp of more would not end on a 16-byte boundary
-MOST_ELEMENTS = 264  # of a row: what eight lanes have registers for
-WORD_BYTES = 4  # what a lane reads from shared memory at once
+THREADS = 128  # of a block, whose warps never wait for each other
+LANES = (2, 4, 8)  # per row. With more, a warp's rows would not end on a 16-byte boundary
+MOST_ELEMENTS = 264  # of a row: eight lanes have registers for these
+WORD_BYTES = 4  # that a lane reads from shared memory at once
 
 
 @numbers
@@ -18,14 +18,14 @@ class Numbers:
 
 
 def fits(rows: Rows) -> bool:
-    """Whether the rows are short, one piece of memory on 16-byte boundaries, of two or four bytes an element."""
+    """Whether rows are short, together one aligned piece of memory, and of 2 or 4 bytes per element."""
     return one_piece(rows) and rows.aligned and rows.itemsize in (2, 4) and rows.n <= MOST_ELEMENTS
 
 
 @register("cupy", "softmax", "multi_row_lanes")
 @planned(Numbers)
 def multi_row_lanes(rows: Rows, numbers: Numbers) -> Plan:
-    """A few lanes take a short row, or two that fill whole words."""
+    """A few lanes take a short row, or two rows that together fill whole words."""
     rows, exact = exactly(rows)
     if not fits(rows):
         reason = f"it takes rows of up to {MOST_ELEMENTS} elements of 2 or 4 bytes, one piece of memory, on 16 bytes"

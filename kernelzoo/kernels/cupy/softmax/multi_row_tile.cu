@@ -1,7 +1,7 @@
-// LANES lanes per row, ROWS rows per group of lanes, all of them loaded before the first is used.
+// LANES lanes per row, ROWS rows per group of lanes. All rows are loaded before the first is used.
 #include "register_row.cuh"
 
-// Row r. A lane alone has as many elements of one without packs as that row has, a number that the compiler knows then.
+// Row r. If one lane has a whole row without packs, the row's length is ITEMS, which the compiler knows.
 template <class T, int V, int LANES, int ITEMS>
 __device__ inline Row<T, V> row_of(const Problem& p, i64 r) {
   Row<T, V> row(p, r);
@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(128, 4) multi_row_tile(const Problem given) {
   UNROLL for (int k = 0; k < ROWS; ++k) {
     const i64 r = first + k * GROUPS;
     typename Held::State own;
-    // By all lanes of the warp, the row past the end included.
+    // All lanes of the warp do this, also for a row past the end.
     const auto all = merge_row_by_lanes<LANES>(held[k], own);
     if (r < p.rows) held[k].write(row_of<T, V, LANES, ITEMS>(p, r), lane, LANES, own, all);
   }

@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 @planned()
 def multi_row_tile(rows: Rows, device: Device) -> Plan:
     """Many short rows per block, in registers: a warp, a part of a warp, or one thread takes a row."""
-    # Of double, four packs to a lane: fewer lanes share the work of a row's merge.
+    # In double a lane takes four packs: with fewer lanes per row, a row's merge costs less.
     least = 4 if rows.itemsize == 8 else 1
     rows, exact = exactly(rows)
     return Plan(rows, (tile("cupy/softmax/multi_row_tile", rows, device, width(rows), PACKS_HELD, least, exact),))

@@ -10,6 +10,6 @@ MOST_THREADS = 512
 @planned()
 def online(rows: Rows) -> Plan:
     """A running (max, sum) pair over a row of any length, then a second pass that writes."""
-    items = 2 if rows.dtype == "float64" else 4  # double's exp takes the registers of the other two
+    items = 2 if rows.dtype == "float64" else 4  # exp in double takes the registers of two packs
     kernel = f"online<{c_type(rows)}, {width(rows)}, {items}>"
     return Plan(rows, (Step(kernel, rows.total, min(MOST_THREADS, threads(packs(rows), items))),))

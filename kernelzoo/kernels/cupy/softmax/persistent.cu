@@ -1,4 +1,4 @@
-// A grid sized to the device; the next row is on its way while this one is worked on.
+// A grid as large as the device runs at once. The next row is loaded while this one is computed.
 #include "register_row.cuh"
 
 template <class T, int V, int ITEMS>

@@ -1,4 +1,4 @@
-// A row in the registers of CLUSTER blocks, a thread-block cluster, read once. Of compute capability 9.0.
+// A thread-block cluster of CLUSTER blocks reads a row once, into registers. Needs compute capability 9.0.
 //
 // Every warp sends its pair to every block, where a barrier counts the bytes. After Quack (github.com/Dao-AILab/quack).
 #include "../hopper.cuh"
@@ -29,7 +29,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   using Held = RegisterRow<T, V, ITEMS, (V > 1), EXACT>;
   Held held;
   held.load(row, lane, lanes);
-  if constexpr (EXACT) {  // the row's maximum first, and then the sum
+  if constexpr (EXACT) {  // first find the row's maximum, then the sum
     W top = Held::template top_of<32>(held.top());
     cluster_wait();
     const int peer = threadIdx.x & 31, place = rank * warps + threadIdx.x / 32;

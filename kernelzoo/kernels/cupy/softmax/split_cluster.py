@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.clusters import THREADS, clustered, require_clusters, sizes_of
+from kernelzoo.kernels.cupy.clusters import THREADS, can_use_clusters, cluster_sizes, require_clusters
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_held, threads, width
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_fit, threads, width
 from kernelzoo.kernels.cupy.softmax.exact import exactly
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
@@ -19,20 +19,20 @@ class Numbers:
 def split_cluster(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """A row in the registers of a cluster of blocks, which exchange pairs through distributed shared memory."""
     rows, exact = exactly(rows)
-    require_clusters("cupy/softmax/split_cluster", clustered(rows, device))
+    require_clusters("cupy/softmax/split_cluster", can_use_clusters(rows, device))
     cluster, items, lanes = block_of(rows, device, numbers)
     held = cluster * THREADS * items
-    require_held("cupy/softmax/split_cluster", rows, width(rows), held, f"the registers of {cluster} blocks")
+    require_fit("cupy/softmax/split_cluster", rows, width(rows), held, f"the registers of {cluster} blocks")
     kernel = f"split_cluster<{c_type(rows)}, {width(rows)}, {items}, {cluster}{exact}>"
     return Plan(rows, (Step(kernel, rows.total * cluster, lanes, cluster=cluster),))
 
 
 def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int, int]:
-    """Blocks of a cluster, packs of a thread, and threads of a block, too many where a row doesn't fit."""
+    """Return (blocks per cluster, packs per thread, threads per block). If a row doesn't fit, threads are too many."""
     count, items = packs(rows), PACKS_HELD
-    sizes = sizes_of(device)
+    sizes = cluster_sizes(device)
     cluster = next((c for c in sizes if count <= c * numbers.cluster_threads * PACKS_HELD), sizes[-1])
-    # Of half precision four packs, in twice the blocks, where they are few: the exponentials stay in registers.
+    # If blocks are few, half precision takes twice as many with four packs: exponentials then stay in registers.
     few = cluster * rows.planned <= numbers.cluster_blocks * device.multiprocessors
     if few and rows.itemsize == 2 and cluster < sizes[-1]:
         cluster, items = 2 * cluster, 4

@@ -1,13 +1,13 @@
-// A ring of tiles in shared memory: for few rows, each spread over many blocks. Of compute capability 9.0.
+// A ring of tiles in shared memory, for few rows that many blocks share. Needs compute capability 9.0.
 //
-// `parts` blocks of a co-operative launch take a row each time. One warp of a block copies tiles ahead, as far as the
-// ring has room. The others update a running pair with each tile, merge with the other blocks, and write from the same
-// tiles. Of a part longer than the ring, the tiles that had to make room are read again, most likely from the L2 cache.
+// `parts` blocks of a co-operative launch take a row at a time. One warp of a block copies tiles ahead, as far as the
+// ring has room. The other warps add each tile to a running pair, merge it with those of other blocks, and write from
+// the tiles. If a part is longer than the ring, overwritten tiles are read again, most likely from the L2 cache.
 #include "../hopper.cuh"
 #include "online_update.cuh"
 
-// 32 bits beside a tag that says which launch they are of, in one word: a reader that sees the tag has the value too,
-// with no fence, and no trip to a counter. Tags count launches; each block takes the one after its own last.
+// A word has 32 bits of a value and a tag of its launch. A reader that sees the tag has the value too, without a fence
+// or a counter. Tags count launches: each block uses the one after its own last tag.
 __device__ inline u32 receive_tagged(const u64* at, u32 tag) {
   u64 word;
   do word = peek_word(at);
@@ -15,7 +15,7 @@ __device__ inline u32 receive_tagged(const u64* at, u32 tag) {
   return (u32)word;
 }
 
-// Where in the ring the next tile lies, and how often it has come round.
+// The next tile's place in the ring, and the parity of the rounds so far.
 struct RingPlace {
   int slot = 0;
   u32 parity = 0;
@@ -25,7 +25,7 @@ struct RingPlace {
   }
 };
 
-// The part of a row that falls to one of `parts` blocks: packs [from, from + count), in `tiles` tiles of TILE packs.
+// The part of a row for one of `parts` blocks: packs [from, from + count), in `tiles` tiles of TILE packs.
 template <int TILE>
 struct Part {
   i64 from;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     return;
   }
 
-  const auto sync = [&] { asm volatile("bar.sync 1, %0;" :: "n"(LANES) : "memory"); };  // all warps but that one
+  const auto sync = [&] { asm volatile("bar.sync 1, %0;" :: "n"(LANES) : "memory"); };  // all warps that compute
   const auto take_tile = [&](Pack<T, V>(&items)[ITEMS], int slot, int left) {
     const Bytes16* tile = ring + slot * TILE + threadIdx.x;
     UNROLL for (int i = 0; i < ITEMS; ++i) {

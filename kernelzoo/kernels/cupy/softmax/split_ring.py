@@ -6,22 +6,22 @@ from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-LANES = 512  # threads that compute; one warp more copies
+LANES = 512  # threads that compute; one more warp copies
 TILE = 2 * LANES  # packs of a tile, two of each thread
-MOST_TILES = 13  # tiles of 16 kB, which are all of shared memory
+MOST_TILES = 13  # tiles of 16 kB: they fill shared memory
 OTHER_BYTES = 12 * 1024  # shared memory for all else
-MOST_PARTS = 256  # blocks to a row, whose pairs the kernel has places for
+MOST_PARTS = 256  # blocks per row: the kernel has places for so many pairs
 
 
 @numbers
 class Numbers:
-    # Half of what the L2 cache keeps: what is read again is still there, and groups of blocks that read and write in
-    # turns keep the memory busier than one that does each at a time.
+    # Half of the L2 cache, so that data that is read again is still there. Several groups of blocks keep the memory
+    # busier than one: some read while others write.
     ring_megabytes: int = knob(42, among=(21, 42, 63, 84), unit="MB", why="of rows that are in hand at a time")
 
 
 def takes(rows: Rows, device: Device) -> bool:
-    """Whether there are packs, bulk copies, and registers for the exponential: on 12.0 not for that of double."""
+    """Whether rows have packs, and the device bulk copies and registers for exp (from sm_120 on not in double)."""
     registers = rows.dtype != "float64" or device.capability < 120
     return width(rows) > 1 and device.capability >= 90 and registers
 
@@ -35,11 +35,11 @@ def split_ring(rows: Rows, device: Device, numbers: Numbers) -> Plan:
         raise UnsupportedProblemError("cupy/softmax/split_ring", reason)
     count, sms = packs(rows), device.multiprocessors
     tiles = min(MOST_TILES, (device.shared_per_block - OTHER_BYTES) // (TILE * VECTOR_BYTES))
-    if rows.planned > sms:  # as few parts as hold a row
+    if rows.planned > sms:  # as few parts as a row fits in
         parts = cdiv(count, tiles * TILE)
-    else:  # all SMs, on as many rows at a time as the knob lets
+    else:  # all SMs, on as many rows at a time as the knob allows
         in_hand = max(1, min(rows.planned, numbers.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
-        in_hand = cdiv(rows.planned, cdiv(rows.planned, in_hand))  # turns of one size
+        in_hand = cdiv(rows.planned, cdiv(rows.planned, in_hand))  # equally many rows each time
         parts = sms // in_hand
     parts = max(1, min(parts, sms, MOST_PARTS, count // LANES))
     groups = min(rows.total, sms // parts)

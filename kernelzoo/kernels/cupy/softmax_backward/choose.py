@@ -18,8 +18,8 @@ class Knobs(fused.Numbers, split_cluster.Numbers):
 
 @chooser("cupy", "softmax_backward", "auto")
 def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest of the others for the problem: by row length first, then by the number of rows."""
-    rows, beside, device, knobs = _given(grad, y, out)
+    """The fastest form for the problem, chosen by row length first, then by the number of rows."""
+    rows, beside, device, knobs = _problem_of(grad, y, out)
     if rows.columns is not None:
         return "fused"
     count, longest = packs(rows, beside), 1024 * fused.packs_held(rows, device)
@@ -32,12 +32,12 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("cupy", "softmax_backward", "split")
 def split(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """A cluster of blocks shares a row and adds up their sums; one block reads twice what none holds."""
-    rows, beside, device, knobs = _given(grad, y, out)
+    """A cluster of blocks shares a row and adds up its sums. If the row fits in none, one block reads it twice."""
+    rows, beside, device, knobs = _problem_of(grad, y, out)
     return _split(rows, beside, device, knobs) if rows.columns is None else "fused"
 
 
-def _given(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Strides, Device, Knobs]:
+def _problem_of(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Strides, Device, Knobs]:
     device = device_of(grad)
     rows, (beside,) = rows_with(grad, out, y)
     return rows, beside, device, tables.of(Knobs, device.index)

@@ -1,3 +1,3 @@
-// One block per row, or several short ones, or columns, which stay in registers, read once.
+// A block reads a row, or several short ones or columns, once and keeps them in registers.
 #include "gradient.cuh"
 #include "../gradients/fused.cuh"

@@ -14,7 +14,7 @@ struct Gradient {
   __device__ static Key key(const MultiInput<1>&, i64, i64) { return {}; }
   __device__ static Result result(Key, Total total) { return total; }
 
-  // The elements of both, as they were read: the products are made twice.
+  // The elements of both inputs, as they were read. Products are computed twice.
   template <int V, int COLUMNS, int ITEMS>
   struct Packs {
     Pack<T, V> grad[ITEMS], y[ITEMS];
@@ -60,7 +60,7 @@ struct Gradient {
       }
     }
 
-    // In shared memory, batch by batch.
+    // Save to shared memory, and restore, batch by batch.
     __device__ void save(Bytes16* memory, int batch) const {
       Pack<T, V>* mine = (Pack<T, V>*)memory + batch * 2 * ITEMS * (int)blockDim.x + threadIdx.x;
       UNROLL for (int i = 0; i < ITEMS; ++i) {

@@ -1,3 +1,3 @@
-// One block per row of any length, two passes: a running sum, then a second look that writes.
+// One block per row of any length, two passes: the first adds up, the second reads again and writes.
 #include "gradient.cuh"
 #include "../gradients/online.cuh"

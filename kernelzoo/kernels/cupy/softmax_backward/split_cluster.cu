@@ -1,7 +1,7 @@
-// A row in the registers and shared memory of CLUSTER blocks, a thread-block cluster, read once. Needs sm_90.
+// A thread-block cluster of CLUSTER blocks reads a row once, into registers and shared memory. Needs sm_90.
 //
-// A thread holds ITEMS packs of grad in registers, and of y in shared memory, where it reads back what it copied: no
-// barrier stands between. Every warp sends its sum to every block, where a barrier counts the bytes.
+// A thread keeps ITEMS packs of grad in registers, and of y in shared memory. It reads only its own copies, so there is
+// no barrier. Every warp sends its sum to every block, where a barrier counts the bytes.
 #include "../hopper.cuh"
 #include "gradient.cuh"
 
@@ -23,7 +23,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   const MultiInputRow<T, V> line(p, r);
   const auto walk = line.walk(lane, line.packs, lanes);
   const auto at_edge = line.edge(lane);
-  Bytes16* mine = memory + threadIdx.x;  // y, a block's threads side by side
+  Bytes16* mine = memory + threadIdx.x;  // y, interleaved by thread
   if (walk.in_packed) {
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       if (walk.inside(i)) copy_async(mine + i * (int)blockDim.x, walk.in[1] + i * walk.in_step[1]);

@@ -1,12 +1,12 @@
 from kernelzoo.device import KIB, Device
-from kernelzoo.kernels.cupy.clusters import THREADS, require_clusters, sizes_of
+from kernelzoo.kernels.cupy.clusters import THREADS, cluster_sizes, require_clusters
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, packs, require_held, threads, width
+from kernelzoo.kernels.cupy.rows import c_type, packs, require_fit, threads, width
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-PACKS_HELD = 8  # packs of each input that a thread has: those of grad are 32 registers, those of y are in shared memory
+PACKS_HELD = 8  # packs of each input per thread: grad's take 32 registers, y's are in shared memory
 OTHER_BYTES = 4 * KIB  # shared memory for all else
 
 
@@ -24,22 +24,22 @@ def split_cluster(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> P
     require_clusters("cupy/softmax_backward/split_cluster", packed)
     cluster, lanes = block_of(rows, device, numbers)
     held = cluster * most_threads(device) * PACKS_HELD
-    require_held("cupy/softmax_backward/split_cluster", rows, width(rows), held, f"{cluster} blocks")
+    require_fit("cupy/softmax_backward/split_cluster", rows, width(rows), held, f"{cluster} blocks")
     kernel = f"split_cluster<{c_type(rows)}, {width(rows, y)}, {PACKS_HELD}, {cluster}>"
     step = Step(kernel, rows.total * cluster, lanes, (), lanes * PACKS_HELD * VECTOR_BYTES, cluster=cluster)
     return Plan(rows, (step,), others=(y,))
 
 
 def most_threads(device: Device) -> int:
-    """Threads of the largest block, whose packs of y its shared memory holds."""
+    """Return the threads of the largest block: its packs of y fit in shared memory."""
     return min(THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
 
 
 def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int]:
-    """Blocks of a cluster, and threads of a block, more than it may have where a row doesn't fit. As few blocks of
-    moderate size as hold a row, up to eight; then larger ones; and then sixteen, which fewer SMs have room for."""
+    """Return (blocks per cluster, threads per block). If a row doesn't fit, threads are too many. First choice
+    are up to eight blocks of moderate size, then larger ones, then sixteen, for which fewer SMs have room."""
     count = packs(rows)
-    sizes = sizes_of(device)
+    sizes = cluster_sizes(device)
     usual = [size for size in sizes if size <= 8]
     largest = most_threads(device)
     fitting = [size for size in usual if count <= size * min(numbers.cluster_threads, largest) * PACKS_HELD]

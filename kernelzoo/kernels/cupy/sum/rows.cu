@@ -1,4 +1,4 @@
-// Lanes add up a row's vectors, and beside them what each addition rounds off; then they meet in a tree.
+// Lanes add up a row's vectors and the rounding errors of these sums. Then lanes are added up in a tree.
 #include "sum_of_lane.cuh"
 
 template <class T, class OUT, int V>

@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "sum", "rows")
 @planned()
 def rows(rows: Rows) -> Plan:
-    """A sum in each lane with what it rounded off; lanes meet in a tree after the loop."""
+    """Each lane keeps a sum and its rounding error; lanes add up theirs in a tree after the loop."""
     return plan_rows(rows, dtypes=(rows.dtype, rows.out_dtype))

@@ -1,4 +1,4 @@
-// Several blocks to a row: each leaves the sum of its part, and the last to arrive adds these up in a tree.
+// Several blocks per row: each leaves the sum of its part, and the last to arrive adds these up in a tree.
 #include "../parts.cuh"
 #include "sum_of_lane.cuh"
 
@@ -11,6 +11,6 @@ __global__ void __launch_bounds__(THREADS)
   const Lane lane = lane_of_part(p, lanes, V == 1 && across, parts, span);
   const auto meet = [&](Sum<T> own) { return sum_over_lanes(own, shared, lane); };
   auto all = sum_of_lane(line<T, 0, V>(p, lane), lane);
-  const bool last = over_parts(all, Sum<T>(0), partial, arrived, parts, lane, Plus{}, meet);
+  const bool last = merge_parts(all, Sum<T>(0), partial, arrived, parts, lane, Plus{}, meet);
   if (last && lane.leads) narrow(all, line<OUT, 1>(p, lane)[0]);
 }

@@ -1,10 +1,10 @@
-// What a lane adds up.
+// The sum of a lane's elements.
 #pragma once
 #include "../lanes.cuh"
 
 template <class T> using Sum = decltype(widen(T{}));
 
-// Of each vector in a tree, and of these with what each addition rounds off.
+// Each vector is added up in a tree, and their sums with the rounding errors.
 template <class T, int V>
 __device__ inline Sum<T> sum_of_lane(const Line<T, V>& x, const Lane& lane) {
   CompensatedSum<Sum<T>> sum;

@@ -12,13 +12,13 @@ from kernelzoo.registry import register
 
 
 def make_minima(TILE):
-    """Running minima and their places in each of a thread's rows. Where no element is less, all are equal: the first
-    is as good."""
+    """Return initial minima of a thread's rows, and their places, 0. If no element is less, all are equal, and place 0
+    is right."""
     return dev.make_accumulator(identity(TILE), TILE), dev.make_accumulator(0, TILE, Int64)
 
 
 def first_place(low, row, places):
-    """The first place of a least element, or of a NaN as well."""
+    """Return the first place of an element that equals ``low`` or is NaN."""
     found = places[-1]
     for value, place in zip(row[-2::-1], places[-2::-1], strict=True):
         found = dev.select((value == low) | (value != value), place, found)
@@ -26,8 +26,8 @@ def first_place(low, row, places):
 
 
 @cute.jit
-def lower(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row, places):
-    """The minimum of a thread's row and its place, with more elements of which the least is low. They come in order."""
+def update_minimum(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row, places):
+    """Update a row's minimum and its place by later elements, whose minimum is ``low``."""
     kept = least[r]
     if (low < kept) | ((low != low) & (kept == kept)):
         least[r] = low
@@ -36,17 +36,17 @@ def lower(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row
 
 @cute.jit
 def find_least(least, found, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
-    """Such minima and places, with a thread's elements of the blocks from begin to end."""
+    """Update minima and places by a thread's elements of the blocks from begin to end."""
     for i in cutlass.range(begin, end):
         values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
         of_rows = dev.split_rows(values, TILE), dev.split_rows(fn.places(tXcX, i, TILE), TILE)
         lows = dev.thread_reduce(values, dev.minimum, TILE)
         for r, (low, row, places) in enumerate(zip(lows, *of_rows, strict=True)):
-            lower(least, found, r, low, row, places)
+            update_minimum(least, found, r, low, row, places)
 
 
 def row_minima(least, found, TILE):
-    """(minima, their first places) of a thread's rows, of all threads'. Where another is less, a place is past all."""
+    """Return (minima, first places) of a thread's rows over all threads, of which only those with a minimum count."""
     mine = dev.registers(least)
     row_least = dev.block_reduce(mine, dev.minimum, TILE)
     candidates = [
@@ -70,6 +70,6 @@ def argmin_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """In each thread the least element so far and its place; threads meet after the loop."""
+    """Each thread keeps its least element so far and its place; threads merge theirs after the loop."""
     given = tiles.problem(x, out)
     return bound("cute/argmin/rows", argmin_kernel, (x, out), given, tiles.plain(given))

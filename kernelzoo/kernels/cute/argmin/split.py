@@ -4,7 +4,7 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.argmin.rows import find_least, lower, make_minima, row_minima
+from kernelzoo.kernels.cute.argmin.rows import find_least, make_minima, row_minima, update_minimum
 from kernelzoo.kernels.cute.launch import in_parts
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.launch import Launch
@@ -32,19 +32,19 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 @cute.jit
 def compare_parts(least, found, left, left_places, row, parts, rows, TILE: cutlass.Constexpr):
-    """A thread's minima and places with those that it takes of the parts of its rows, which come in order."""
+    """Update a thread's minima and places by its share of those that parts of its rows left, in order."""
     here = dev.exists(row, rows, TILE)
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
         values = dev.registers(dev.load_rows(left, place, apart, here, TILE))
         places = dev.registers(dev.load_rows(left_places, place, apart, here, TILE))
         for r in cutlass.range_constexpr(TILE.rows_each):
-            lower(least, found, r, dev.to_acc(values[r], TILE), [values[r]], [places[r]])
+            update_minimum(least, found, r, dev.to_acc(values[r], TILE), [values[r]], [places[r]])
 
 
 @register("cute", "argmin", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks to one row, or strip of columns; the last to arrive compares what they leave: one launch."""
+    """Several blocks per row, or per strip of columns; the last to arrive compares their minima: one launch."""
     given = tiles.problem(x, out)
     left = [x.dtype, torch.int64]
     return in_parts("cute/argmin/split", [split_kernel], (x, out), given, tiles.plain(given), left)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 
 
 def prefixes(values, TILE):
-    """Sums of each of a thread's elements of one vector and those before it, of each of its rows; and all together."""
+    """Return (running sums of a vector's elements along a row, their total per row)."""
     if TILE.across:
         return values, values
     sums = [values[0]]
@@ -15,26 +15,26 @@ def prefixes(values, TILE):
     return sums, sums[-1:]
 
 
-def from_below(values, apart):
-    """What the thread so many lanes below has."""
+def shuffle_up(values, apart):
+    """Return the values of the thread that is ``apart`` lanes below."""
     return [cute.arch.shuffle_sync_up(value, offset=apart, mask_and_clamp=0) for value in values]
 
 
 def scan_warp(mine, lane, TILE):
-    """Of each of a thread's values, what the threads of its warp before it have together, and that with its own (Hillis
-    and Steele, CACM 29, 1986). lane: its number among those that share a row."""
+    """Return (exclusive, inclusive) running sums of a thread's values over a row's lanes in a warp. After Hillis and
+    Steele, CACM 29, 1986. lane: this thread's number among them."""
     sums, before = mine, [type(value)(0) for value in mine]
     for bit, apart in enumerate(TILE.masks):
-        pairs = zip(from_below(sums, apart), sums, strict=True)
+        pairs = zip(shuffle_up(sums, apart), sums, strict=True)
         sums = [dev.select(lane >= 1 << bit, below + one, one) for below, one in pairs]
     if TILE.masks:
-        pairs = zip(from_below(sums, TILE.masks[0]), before, strict=True)
+        pairs = zip(shuffle_up(sums, TILE.masks[0]), before, strict=True)
         before = [dev.select(lane >= 1, below, zero) for below, zero in pairs]
     return before, sums
 
 
 def scan_threads(mine, room, TILE):
-    """Of each of a thread's values, what all threads before it have together, and what all of them have."""
+    """Return (exclusive running sums, totals) of each of a thread's values over all threads that share a row."""
     place, along = dev.thread_coords(TILE)
     lane, party = along % TILE.together, along // TILE.together
     before, sums = scan_warp(mine, lane, TILE)
@@ -45,12 +45,12 @@ def scan_threads(mine, room, TILE):
         for other in range(TILE.meeting):
             before[j] = dev.select(party == other, everything[j] + before[j], before[j])
             everything[j] = everything[j] + room[j, place, other]
-    cute.arch.sync_threads()  # before the room is written again
+    cute.arch.sync_threads()  # before shared memory is written again
     return before, everything
 
 
 def scan_tile(totals, values, room, TILE):
-    """Running sums of a thread's elements. totals: of each of its rows, what is before the tile, and after it."""
+    """Return running sums of a thread's elements. totals: each row's sum before the tile, updated to that after it."""
     vectors = [prefixes(vector, TILE) for vector in values]
     before, everything = scan_threads([one for _, mine in vectors for one in mine], room, TILE)
     result = []

@@ -14,8 +14,8 @@ from kernelzoo.registry import register
 
 @cute.jit
 def write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
-    """Running sums of a thread's rows from one block to another. totals: of what is before, and what is read, after."""
-    # Of the sums of warps, of each of a thread's vectors.
+    """Write running sums of a thread's rows from block begin to end. totals: each row's sum so far, to be updated."""
+    # Room for the warps' sums of each of a thread's vectors.
     layout = cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting))
     room = dev.shared(totals.element_type, layout, TILE)
     for i in cutlass.range(begin, end):
@@ -35,7 +35,7 @@ def cumsum_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A thread adds up vectors in order, and threads' sums are a scan; those of vectors side by side come in order."""
+    """Threads add up vectors in order, then scan their sums in a tree; the next vectors follow in order."""
     x = plain(x)
     given = tiles.problem(x, out)
     return bound("cute/cumsum/rows", cumsum_kernel, (x, out), given, tiles.plain(given))

@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @cute.jit
 def row_means(read: cutlass.Constexpr, rows, TILE: cutlass.Constexpr):
-    """The mean of each of a thread's rows, in registers, of what reads a block."""
+    """Return the mean of each of a thread's rows, in registers. ``read`` loads block i."""
     totals = fn.make_sums(TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         fn.accumulate_sums(totals, read(i), TILE)
@@ -20,12 +20,12 @@ def row_means(read: cutlass.Constexpr, rows, TILE: cutlass.Constexpr):
 
 
 def distance(x, inside, mean):
-    """How far an element is from its row's mean, 0 past the row's end."""
+    """Return x - mean, or 0 past the row's end."""
     return dev.select(inside, x - mean, type(x)(0.0))
 
 
 def distances(values, tXcX, i, rows, TILE, means):
-    """How far a thread's elements of a block are from their rows' means."""
+    """Return x - mean of a thread's elements of a block."""
     return fn.map_tiles(distance, (values, fn.inside(tXcX, i, rows, TILE)), TILE, means)
 
 
@@ -54,6 +54,6 @@ def layer_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EA
 
 @register("cute", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """Rows are read once, into registers; those that no block holds once more for each of variance and result."""
+    """Rows that fit in registers are read once. Longer ones are read three times: for mean, variance and result."""
     id, given = "cute/layer_norm/rows", tiles.problem(x, out, weight, bias)
     return bound(id, layer_norm_kernel, (x, weight, bias, out), given, tiles.read_once(given), (eps,))

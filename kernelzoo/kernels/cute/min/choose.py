@@ -7,7 +7,7 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 SHORT_COLUMNS = 512
-"""Elements of columns that one block takes however few strips there are."""
+"""Elements of a column up to which one block takes a strip, however few strips there are."""
 
 
 @launch_table("cute", "min")
@@ -26,7 +26,7 @@ class Knobs:
 
 @chooser("cute", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
+    """By whole rows if these are enough for the device, else by parts of rows."""
     given, device = tiles.problem(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if given.across:

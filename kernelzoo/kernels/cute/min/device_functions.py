@@ -1,4 +1,4 @@
-"""Device functions of the minimum. Elements are compared as they are computed, which loses nothing."""
+"""Device functions of the minimum. Elements are compared in the dtype of computation, which is exact."""
 
 from cutlass import Boolean, Int32, cute
 
@@ -6,19 +6,19 @@ from kernelzoo.kernels.cute import device_functions as dev
 
 
 def identity(TILE):
-    """As computed, what a minimum over nothing would be: no element is above it."""
+    """Return the minimum of nothing, in the dtype of computation: no element is above it."""
     if "float" in TILE.dtype:
         return float("inf")
     return 255 if TILE.dtype == "uint8" else 2 ** (int(TILE.dtype[3:]) - 1) - 1
 
 
 def element_identity(TILE):
-    """The same as an element: CuTe's bytes have signs."""
+    """Return the same as an element in memory, where CuTe's uint8 has a sign."""
     return -1 if TILE.dtype == "uint8" else identity(TILE)
 
 
 def online_update(kept, values, TILE):
-    """The running minimum of each of a thread's rows with more elements."""
+    """Add more elements to the running minimum of each of a thread's rows."""
     for r, (row, least) in enumerate(zip(dev.split_rows(values, TILE), dev.registers(kept), strict=True)):
         kept[r] = dev.tree_reduce([least, *row], dev.minimum)
 
@@ -31,8 +31,8 @@ def write_rows(mine, out, row, rows, TILE):
 
 @cute.jit
 def last_to_arrive(counts: cute.Pointer, number, parts) -> Boolean:
-    """Whether this block is the last of a tile's to arrive. The arrival's release hands what the block has written to
-    the device, and the last one to arrive acquires what all others have. It leaves the count at zero."""
+    """Return whether this block is the last of its tile to arrive. Each arrival releases the block's writes to the
+    device, and the last block acquires those of all others. It leaves the count at zero."""
     told = cute.make_tensor(cute.arch.alloc_smem(Int32, 1), cute.make_layout((1,)))
     thread, _, _ = cute.arch.thread_idx()
     cute.arch.sync_threads()

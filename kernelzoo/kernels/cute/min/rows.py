@@ -22,7 +22,7 @@ def rows_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
         values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
         dev.accumulate(kept, dev.row_reduce(values, dev.minimum, TILE), dev.minimum)
         if const_expr(TILE.meeting > 1):
-            cute.arch.sync_threads()  # before the room is written again
+            cute.arch.sync_threads()  # before shared memory is written again
     write_rows(dev.registers(kept), out, row, rows, TILE)
 
 

@@ -22,16 +22,16 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     for i in cutlass.range(blocks):
         equal = own.equal_tile(least, tXgX, tXcX, i, rows, TILE)
         dev.accumulate(mine, dev.thread_reduce(own.as_counts(equal), dev.add, TILE), dev.add)
-    counts = dev.block_reduce(own.long(dev.registers(mine)), dev.add, TILE)
+    counts = dev.block_reduce(own.to_int64(dev.registers(mine)), dev.add, TILE)
     shares = own.shares_of(own.load_each(grad, row, rows, TILE), counts)
     for i in cutlass.range(blocks):
-        # Backwards: what was read last is likeliest to be in a cache still.
+        # Backwards: the last elements read are the likeliest to be in a cache still.
         equal = own.equal_tile(least, tXgX, tXcX, blocks - 1 - i, rows, TILE)
         dev.store(own.gradient_of(equal, shares, TILE), tXgO, tXcX, blocks - 1 - i, rows, TILE)
 
 
 @register("cute", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that counts each row's minima, then a pass that reads again and writes."""
+    """One pass over blocks counts each row's minima, then a second pass reads again and writes."""
     given = tiles.problem(x, out, y, grad)
     return bound("cute/min_backward/online", online_kernel, (x, y, grad, out), given, tiles.block(given))

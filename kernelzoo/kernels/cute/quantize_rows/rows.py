@@ -14,18 +14,18 @@ from kernelzoo.registry import register
 
 
 def magnitude(x):
-    """The bits without the sign, which compare as magnitudes do. NaN is the largest."""
+    """Return the bits without the sign. They compare as magnitudes do, and NaN is the largest."""
     return x.bitcast(Int32) & 0x7FFFFFFF
 
 
 def scale_of(most):
-    """The scale of a row, of the bits of its largest magnitude."""
+    """Return a row's scale from the bits of its largest magnitude."""
     top = most.bitcast(Float32)
     return dev.select(top < LEAST, Float32(1.0), top / Float32(TOP))
 
 
 def float8_bits(value):
-    """The bits of a float8_e4m3fn: to nearest, ties to even: what compiles for every architecture."""
+    """Return the bits of the nearest float8_e4m3fn, ties to even. This compiles for every architecture."""
     bits = value.bitcast(Int32)
     size = bits & 0x7FFFFFFF
     normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
@@ -36,7 +36,7 @@ def float8_bits(value):
 
 
 def to_float8(values, hardware):
-    """Bits of a thread's float32; by the hardware's conversion, which takes four at a time, if it has one."""
+    """Convert a thread's float32 to the bits of float8, by the hardware, four at a time, if it can."""
     flat = [value for vector in values for value in vector]
     if hardware:
         wide = cute.make_rmem_tensor(cdiv(len(flat), 4) * 4, Float32)
@@ -65,7 +65,7 @@ def quantize_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
         dev.accumulate(most, dev.thread_reduce(sizes, dev.maximum, TILE), dev.maximum)
     scales = [scale_of(one) for one in dev.block_reduce(dev.registers(most), dev.maximum, TILE)]
     write_rows(scales, scale, dev.first_row(tile, TILE), rows, TILE)
-    inverses = [Float32(1.0) / one for one in scales]  # exact of a power of two, so that ties stay ties
+    inverses = [Float32(1.0) / one for one in scales]  # exact if the scale is a power of two, so that ties stay ties
     for i in cutlass.range(blocks):
         scaled = dev.map_rows(lambda value, inverse: value * inverse, read(i), TILE, inverses)
         dev.store(to_float8(scaled, EARLY), tXgV, tXcX, i, rows, TILE)  # EARLY: from capability 9.0 on
@@ -73,7 +73,7 @@ def quantize_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Rows are read once, into registers; those that no block holds again, from cache, to be divided."""
+    """Rows that fit in registers are read once. Longer ones are read again, from cache, to be scaled."""
     values = values.view(torch.uint8)
     given = tiles.problem(x, scale, values)
     return bound("cute/quantize_rows/rows", quantize_kernel, (x, values, scale), given, tiles.read_once(given))

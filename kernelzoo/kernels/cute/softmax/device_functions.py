@@ -7,7 +7,7 @@ bits on rows with a large offset. A maximum may drop a NaN, and the sum brings i
 from cutlass import Float64, cute
 
 from kernelzoo.kernels.cute.device_functions import add, map_rows, maximum, registers, select, thread_reduce
-from kernelzoo.kernels.cute.row_functions import add_exactly
+from kernelzoo.kernels.cute.row_functions import add_compensated
 
 LOG2_E = 1.4426950408889634
 LOWEST = {"float64": -1.7976931348623157e308}
@@ -15,41 +15,41 @@ LOWEST_FLOAT32 = -3.4028234663852886e38
 
 
 def exponential(x):
-    """e^x; in float32 by the device's power of two, results below the smallest normal number flushed to zero."""
+    """Return e^x. In float32 it uses the hardware's 2^x, which flushes subnormal results to zero."""
     return cute.math.exp(x) if isinstance(x, Float64) else cute.math.exp2(x * LOG2_E, fastmath=True)
 
 
 def zero_if_empty(top):
-    """What to subtract from a row: its maximum, or 0 where all of it is -inf. Then 0 / 0 makes its NaN, and no lane
+    """Return what to subtract from a row: its maximum, or 0 if all of it is -inf. Then 0 / 0 makes its NaN, and no lane
     computes -inf - -inf."""
     return select(top == -float("inf"), type(top)(0.0), top)
 
 
 def lowest(TILE):
-    """The lowest finite number as computed: where running maxima begin, so that no difference of two is -inf - -inf."""
+    """Return the lowest finite number. Running maxima begin there, so that no difference of two is -inf - -inf."""
     return LOWEST.get(TILE.dtype, LOWEST_FLOAT32)
 
 
 def online_update(tops, totals, values, TILE):
-    """The running (maximum, sum) state of each of a thread's rows with more elements. Maxima start finite: see
+    """Add more elements to the running (max, sum) state of each of a thread's rows. Maxima start finite: see
     ``lowest``."""
     risen = [maximum(*pair) for pair in zip(registers(tops), thread_reduce(values, maximum, TILE), strict=True)]
     add_terms(tops, totals, risen, values, TILE)
 
 
 def add_terms(tops, totals, risen, values, TILE):
-    """Such states whose maxima have risen, with the exponentials of more elements and what adding them rounds off."""
+    """Rescale states to their new maxima ``risen``, then add the exponentials of more elements to their sums."""
     for r, top in enumerate(risen):
         scale = exponential(tops[r] - top)
         tops[r] = top
         for kept in totals:
             kept[r] = kept[r] * scale
     sums, lost = totals
-    add_exactly(sums, lost, thread_reduce(map_rows(exponential_below, values, TILE, risen), add, TILE))
+    add_compensated(sums, lost, thread_reduce(map_rows(exponential_below, values, TILE, risen), add, TILE))
 
 
 def rescale(top, total, row_top):
-    """A sum of exponentials less one maximum, as one less another."""
+    """Convert a sum of exp(x - top) to a sum of exp(x - row_top)."""
     return total * exponential(top - row_top)
 
 
@@ -58,5 +58,5 @@ def exponential_below(x, top):
 
 
 def softmax_of(x, top, scale):
-    """What softmax makes of an element whose row's maximum, and one over whose sum, are known."""
+    """Return the softmax of an element: exp(x - top) * scale, with scale = 1 / the row's sum."""
     return exponential(x - top) * scale

@@ -19,14 +19,14 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     rows, (x, out) = given.rows, given.tensors
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     blocks = dev.num_blocks(rows, TILE)
-    # Every thread keeps a pair of its own, and threads meet once, after the loop.
+    # Every thread keeps a pair of its own. Pairs are merged once, after the loop.
     tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):
         online_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
     row_tops, row_totals = row_states(tops, totals, TILE)
     scales = [1.0 / total for total in row_totals]
     for i in cutlass.range(blocks):
-        # Backwards: what was read last is likeliest to be in a cache still.
+        # Backwards: the last elements read are the likeliest to be in a cache still.
         values = dev.load(tXgX, tXcX, blocks - 1 - i, rows, TILE, -float("inf"))
         values = dev.map_rows(softmax_of, values, TILE, row_tops, scales)
         dev.store(values, tXgO, tXcX, blocks - 1 - i, rows, TILE)
@@ -34,6 +34,6 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) state in each thread, then a pass that writes."""
+    """One pass over blocks keeps a running (max, sum) state in each thread, then a second pass writes."""
     given = tiles.problem(x, out)
     return bound("cute/softmax/online", online_kernel, (x, out), given, tiles.block(given))

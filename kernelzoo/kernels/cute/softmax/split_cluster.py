@@ -1,5 +1,5 @@
-"""Each block writes its (max, sum) state into the memory of all of them, distributed shared memory, by stores that tell
-the receiver's barrier of their bytes: no block waits for more than what it reads.
+"""Each block writes its (max, sum) state into the shared memory of all blocks of its cluster. A receiver's barrier
+counts the bytes, so that a block waits only for what it reads.
 """
 
 from dataclasses import replace
@@ -14,35 +14,35 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.softmax.device_functions import exponential, rescale, zero_if_empty
-from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_each, problem
+from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_vectors, problem
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.registry import register
 
 MOST_BLOCKS = 16
-"""In a cluster, if the device has such; every device with clusters takes 8."""
+"""Blocks of the largest cluster, if the device allows it. Every device with clusters allows 8."""
 
 USUAL_BYTES = 128
-"""Of a row as it is computed, that a thread holds while clusters are no larger than that: two blocks to a
-multiprocessor then have registers, and one reads while the other computes."""
+"""Bytes of a row, as computed, per thread, unless the largest cluster needs more. A multiprocessor then has registers
+for two blocks, and one reads while the other computes."""
 
 LEAST = 2048
-"""Elements of a row that are worth a cluster."""
+"""Fewest elements of a row that are worth a cluster."""
 
 THREADS = (128, 256, MOST_THREADS)
-"""In a block: the fewest that hold a row, since many small blocks on a multiprocessor overlap their exchanges. Of a row
-that begins anywhere 256 at least."""
+"""Threads per block. The fewest with which a row fits are taken, since many small blocks on a multiprocessor overlap
+their exchanges. A row that begins anywhere in a vector takes at least 256."""
 
 
 @cute.kernel
 def cluster_kernel(given, BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """A block has one tile of its cluster's row."""
+    """Each block takes one tile of its cluster's row."""
     number = dev.block_index(EARLY)
     rows, (x, out) = given.rows, given.tensors
     kind = dev.acc_type(TILE)
     room = cute.arch.alloc_smem(Int32, BLOCKS * kind.width // 16, 16)  # a pair, in words, of each block
     barrier = cute.arch.alloc_smem(Int64, 1, 8)
-    open_barrier(barrier)
+    make_barrier(barrier)
     rank = cute.arch.block_idx_in_cluster()
     tXcX, tXgX, tXgO = dev.partition(number // BLOCKS, rows, TILE, x, out)
     values = dev.load(tXgX, tXcX, rank, rows, TILE, -float("inf"))
@@ -52,24 +52,24 @@ def cluster_kernel(given, BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EA
     (total,) = dev.row_reduce(values, dev.add, TILE)
     send(top, total, room, barrier, BLOCKS)
     pairs = cute.make_tensor(cute.recast_ptr(room, dtype=kind), cute.make_layout((2, BLOCKS)))
-    theirs = cute.arch.lane_idx() % BLOCKS  # lanes have a pair each, in the same order in all warps and blocks
-    row_top = zero_if_empty(over_blocks(pairs[0, theirs], dev.maximum, BLOCKS))
-    # A block of -inf alone says so: its 0 in the place of -inf could be far above all that the row has.
-    row_total = over_blocks(rescale(pairs[0, theirs], pairs[1, theirs], row_top), dev.add, BLOCKS)
+    theirs = cute.arch.lane_idx() % BLOCKS  # each lane has a pair, in the same order in all warps and blocks
+    row_top = zero_if_empty(reduce_lanes(pairs[0, theirs], dev.maximum, BLOCKS))
+    # A block of only -inf sends -inf, not the 0 that it subtracts: that could be far above the row's maximum.
+    row_total = reduce_lanes(rescale(pairs[0, theirs], pairs[1, theirs], row_top), dev.add, BLOCKS)
     scale = exponential(top - row_top) * (1.0 / row_total)
     values = [[value * scale for value in vector] for vector in values]
     dev.store(values, tXgO, tXcX, rank, rows, TILE)
 
 
-def over_blocks(value, join, BLOCKS):
-    """Values of lanes joined by shuffles, of each BLOCKS neighbours."""
+def reduce_lanes(value, join, BLOCKS):
+    """Reduce the values of each BLOCKS neighbouring lanes, by shuffles."""
     for step in range(BLOCKS.bit_length() - 1):
         value = join(value, cute.arch.shuffle_sync_bfly(value, offset=1 << step))
     return value
 
 
 def words_of(value):
-    """A number as 32-bit words, of which stores to another block are made."""
+    """Return a number as 32-bit words, as stores to another block need."""
     if value.width == 32:
         return [value.bitcast(Int32)]
     bits = value.bitcast(Int64)
@@ -77,8 +77,8 @@ def words_of(value):
 
 
 @cute.jit
-def open_barrier(barrier: cute.Pointer):
-    """A barrier for one arrival, and for bytes: made before any block of the cluster writes into this one."""
+def make_barrier(barrier: cute.Pointer):
+    """Make a barrier for one arrival and for bytes, before any block of the cluster writes into this one."""
     thread, _, _ = cute.arch.thread_idx()
     if thread == 0:
         cute.arch.mbarrier_init(barrier, 1)
@@ -88,12 +88,12 @@ def open_barrier(barrier: cute.Pointer):
 
 @cute.jit
 def send(top, total, room: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.Constexpr):
-    """Write this block's state into the memory of every block of the cluster, and tell their barriers.
+    """Write this block's state into the shared memory of every block of the cluster, whose barriers count the bytes.
 
-    A thread for each block does it, at this block's place. Ends when this block has got all pairs."""
+    One thread writes per block, to this block's place. Returns when this block has received all pairs."""
     words = tuple(words_of(top) + words_of(total))
     rank, (thread, _, _) = cute.arch.block_idx_in_cluster(), cute.arch.thread_idx()
-    cute.arch.cluster_wait()  # by now all blocks have begun, and opened their barriers
+    cute.arch.cluster_wait()  # by now all blocks run, and have made their barriers
     if thread == 0:
         cute.arch.mbarrier_arrive_and_expect_tx(barrier, BLOCKS * len(words) * 4)
     if thread < BLOCKS:
@@ -102,11 +102,11 @@ def send(top, total, room: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.
 
 
 def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
-    """(tile, blocks) of a cluster that holds a row, a tile to each block; None where none does."""
+    """Return (tile of each block, blocks) of a cluster in which a row fits, or None if there is none."""
     if given.across or device.cluster_blocks < 2 or given.n < LEAST:
         return None
     vector = given.vector()
-    vectors, most = cdiv(given.room, vector), most_each(given, vector, 1)
+    vectors, most = cdiv(given.room, vector), most_vectors(given, vector, 1)
     usual = min(most, 16, USUAL_BYTES // given.rows.wide_bytes // vector)
     for many in THREADS[given.shifted :]:
         blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, many * usual))))
@@ -120,11 +120,11 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
 
 @register("cute", "softmax", "split_cluster")
 def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks of a thread-block cluster to each row, which they hold on chip: one read, one write."""
+    """The blocks of a thread-block cluster share a row and keep it in registers: one read, one write."""
     id, given, device = "cute/softmax/split_cluster", problem(x, out), device_of(x)
     made = cluster_tile(given, device)
     if made is None:
-        most = MOST_BLOCKS * MOST_THREADS * most_each(given, given.vector(), 1) * given.vector()
+        most = MOST_BLOCKS * MOST_THREADS * most_vectors(given, given.vector(), 1) * given.vector()
         words = f"it takes rows of {LEAST} to {most} of {given.rows.dtype} laid out so, along memory, on sm_90 or later"
         raise UnsupportedProblemError(id, f"{words}; got {given.n}")
     tile, blocks = made

@@ -5,15 +5,15 @@ from kernelzoo.kernels.cute import row_functions as fn
 
 
 def load_both(tXgG, tXgY, tXcX, i, rows, TILE):
-    """(gradients, weights) of a thread's elements of a block, 0 past the ends of rows."""
+    """Load (gradients, softmax) of a thread's elements of a block, 0 past the ends of rows."""
     return dev.load(tXgG, tXcX, i, rows, TILE), dev.load(tXgY, tXcX, i, rows, TILE)
 
 
 def products(both, TILE):
-    """Of what the sum of a row is made."""
+    """Return grad * y of each element, the terms of a row's sum."""
     return fn.map_tiles(dev.multiply, both, TILE)
 
 
 def gradient(grad, weight, total):
-    """What a softmax's input gets, of the sum of its row's products."""
+    """Return the gradient of a softmax's input: y * (grad - total), with total the row's sum of products."""
     return weight * (grad - total)

@@ -23,6 +23,6 @@ def tile_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows of both inputs to a block, which holds them: several short ones, one, or a strip of columns."""
+    """A block keeps whole rows of both inputs in registers: several short ones, one, or a strip of columns."""
     id, given = "cute/softmax_backward/fused", tiles.problem(grad, out, y)
-    return bound(id, tile_kernel, (grad, y, out), given, tiles.held(id, given, 2))
+    return bound(id, tile_kernel, (grad, y, out), given, tiles.register_tile(id, given, 2))

@@ -13,13 +13,13 @@ from kernelzoo.registry import register
 
 
 def summed_type(TILE):
-    """What elements are added up in: integers in 64 bits."""
+    """Return the accumulator's dtype: 64 bits for integers."""
     return dev.acc_type(TILE) if "float" in TILE.dtype else Int64
 
 
 @cute.jit
 def add_up(tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows, TILE: cutlass.Constexpr):
-    """The sums of a thread's rows from one block to another, in registers."""
+    """Return the sums of a thread's rows over the blocks from begin to end, in registers."""
     kind = summed_type(TILE)
     sums = dev.make_accumulator(0, TILE, kind), dev.make_accumulator(0, TILE, kind)
     for i in cutlass.range(begin, end):
@@ -40,7 +40,7 @@ def sum_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A sum in each thread with what it rounded off; threads meet in a tree after the loop."""
+    """Each thread keeps a sum and its rounding error; threads add up theirs in a tree after the loop."""
     x = plain(x)
     given = tiles.problem(x, out)
     return bound("cute/sum/rows", sum_kernel, (x, out), given, tiles.plain(given))

@@ -14,7 +14,7 @@ def add_rms_norm_kernel(
     x, residual, weight, out, total, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: the tile has whole rows, which are read once."""
+    """HELD: whether a tile has whole rows, which are read once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
@@ -25,7 +25,7 @@ def add_rms_norm_kernel(
         scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
         for WHOLE in ct.static_iter((True, False)):
             if dev.is_whole(x, place, SHAPE) == WHOLE:
-                result = tile * scale * dev.weights_of(weight, 0, AXIS, SHAPE, WHOLE)
+                result = tile * scale * dev.load_weights(weight, 0, AXIS, SHAPE, WHOLE)
                 ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     else:
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
@@ -44,17 +44,17 @@ def add_rms_norm_kernel(
             for i in range(first, last):
                 place = dev.block_index(group, strip, i, AXIS)
                 result = dev.load_block(total, place, 0.0, AXIS, SHAPE, WHOLE) * scale
-                result = result * dev.weights_of(weight, i, AXIS, SHAPE, WHOLE)
+                result = result * dev.load_weights(weight, i, AXIS, SHAPE, WHOLE)
                 ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
 
 
 @register("cutile", "add_rms_norm", "rows")
 def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> Launch:
-    """Rows that fit are held on chip; of a longer one the sums are read again, from cache, to be written."""
+    """A row that fits on chip is read once. The sums of a longer row are read again, from cache, to be scaled."""
     id, tensors = "cutile/add_rms_norm/rows", (x, residual, weight, out, total)
     rows, others = rows_with(x, out, residual, total)
-    held, tile, fit = tiles.held_or_block(id, device_of(x), rows, 2)
+    held, tile, fit = tiles.whole_row_or_block(id, device_of(x), rows, 2)
     source, beside, sums, target = tiles.make_views(rows, tile, (x, residual, total, out), others)
-    views = source, beside, tiles.of_elements(tile, weight), target, sums
-    constants, count = (tiles.bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
+    views = source, beside, tiles.weight_view(tile, weight), target, sums
+    constants, count = (tiles.float64_bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
     return bound(id, add_rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

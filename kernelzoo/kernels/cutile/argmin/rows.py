@@ -10,19 +10,19 @@ from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
 
 PAST = 2**63 - 1
-"""A place past all others: what is there is never the first of equal elements."""
+"""An index past all others. The element there is never the first of equal ones."""
 
 
 def lesser(a, i, b, j):
-    """The lesser of two elements, and its place: a NaN is less than all others, and of equal ones the first is."""
+    """Return (the lesser of two elements, its index). NaN is less than all others; of equals the first is taken."""
     equal = (a == b) | ((a != a) & (b != b))
     less = (a < b) | ((a != a) & (b == b)) | (equal & (i < j))
     return ct.where(less, a, b), ct.where(less, i, j)
 
 
-def lowest_of(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE):
-    """The least of so many blocks of a tile's rows, and its place. A lane has vectors along memory: it keeps the block
-    where the least is, and only of the vector found so the element is sought."""
+def find_least(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE):
+    """Return (least element, its index) of each row in a range of blocks. Each lane keeps the block of its least
+    element. Lanes of contiguous rows have whole vectors, and the element is then looked for in the vector found."""
     least = ct.full(dev.lane_shape(SHAPE, AXIS, FOLD), IDENTITY, x.dtype)
     blocks = ct.zeros(least.shape, ct.int32) + begin
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
@@ -34,15 +34,15 @@ def lowest_of(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE):
                 tile = load_padded(x, group, strip, i, IDENTITY, FLOAT, not FLOAT, AXIS, SHAPE)
             if AXIS == 2:
                 tile = ct.min(ct.reshape(tile, (*least.shape, FOLD)), 3, propagate_nan=True)
-            lower = ~(tile >= least) & (least == least)  # a NaN is less than all others, and the first stays
+            lower = ~(tile >= least) & (least == least)  # NaN is less than all; the first of equals stays
             least, blocks = ct.where(lower, tile, least), ct.where(lower, i, blocks)
-    places = ct.astype(blocks, ct.int64) * least.shape[AXIS] + dev.elements_of(0, AXIS, least.shape)
+    places = ct.astype(blocks, ct.int64) * least.shape[AXIS] + dev.element_indices(0, AXIS, least.shape)
     least, places = ct.reduce((least, places), AXIS, lesser, (IDENTITY, PAST))
     least, places = ct.expand_dims(least, AXIS), ct.expand_dims(places, AXIS)
     if AXIS == 1:
         return least, places
     places = places * FOLD + ct.reshape(ct.arange(FOLD, dtype=ct.int64), (1, 1, FOLD))
-    found = dev.elements_at(x, group, strip, places, places < x.shape[2], IDENTITY, AXIS, SHAPE)
+    found = dev.gather_elements(x, group, strip, places, places < x.shape[2], IDENTITY, AXIS, SHAPE)
     sought = (places < x.shape[2]) & ((found == least) | (found != found))
     return least, ct.min(ct.where(sought, places, PAST), 2, keepdims=True)
 
@@ -55,15 +55,15 @@ def argmin_kernel(
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     end = ct.num_tiles(x, AXIS, SHAPE)
-    _, place = lowest_of(x, group, strip, 0, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE)
+    _, place = find_least(x, group, strip, 0, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE)
     ct.store(out, (group, strip), ct.reshape(place, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
 @register("cutile", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """In each lane the least element so far and its block; lanes meet after the loop."""
+    """Each lane keeps its least element and the number of its block. Lanes are compared after the loop."""
     id, rows = "cutile/argmin/rows", rows_of(x, out)
-    tile = tiles.plain(rows, device_of(x), 1, tiles.READ_BYTES)
+    tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, floats = tiles.make_views(rows, tile, (x, out)), x.dtype.is_floating_point
     constants = (identity(x.dtype), floats, tile.fold(rows), tile.axis, tile.shape)
     return bound(id, argmin_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.argmin.rows import PAST, lesser, lowest_of
+from kernelzoo.kernels.cutile.argmin.rows import PAST, find_least, lesser
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded
 from kernelzoo.launch import Launch, sequence
@@ -18,7 +18,7 @@ def parts_kernel(
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
-    low, place = lowest_of(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE)
+    low, place = find_least(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE)
     ct.store(least, dev.block_index(group, strip, part, AXIS), low, allow_tma=False)
     ct.store(places, dev.block_index(group, strip, part, AXIS), place, allow_tma=False)
 
@@ -28,7 +28,7 @@ def merge_kernel(
     least, places, out, IDENTITY: ct.Constant, FLOAT: ct.Constant[bool],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """Along rows the tile is the power of two that holds all parts."""
+    """A tile has all parts of its rows, padded to a power of two."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), least, AXIS, SHAPE)
     low = load_padded(least, group, strip, 0, IDENTITY, FLOAT, not FLOAT, AXIS, SHAPE)
@@ -39,9 +39,9 @@ def merge_kernel(
 
 @register("cutile", "argmin", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave minima and places, which a second launch compares."""
+    """Several programs share a row or strip of columns, and store minima and indices. A second launch compares them."""
     id, rows = "cutile/argmin/split", rows_of(x, out)
-    tile, plan, merged = tiles.in_parts(rows, device_of(x))
+    tile, plan, merged = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
     left = [tiles.workspace(rows, tile, plan, x, dtype) for dtype in (x.dtype, torch.int64)]
     same, programs = (identity(x.dtype), x.dtype.is_floating_point), tile.count(rows) * plan.parts

@@ -11,10 +11,10 @@ from kernelzoo.registry import register
 
 
 def loss_of(x, labels, group, strip, top, total, IGNORE_INDEX, AXIS, SHAPE):
-    """The losses of a tile's rows, of which (top, total) is the state. A row with +inf has an infinite total."""
-    label = dev.of_rows(labels, group, strip, AXIS, SHAPE)
+    """Return the losses of rows whose states are (top, total). A row with +inf has the total +inf and the loss NaN."""
+    label = dev.load_per_row(labels, group, strip, AXIS, SHAPE)
     inside = (label >= 0) & (label < x.shape[AXIS])
-    picked = dev.elements_at(x, group, strip, label, inside, float("nan"), AXIS, SHAPE)
+    picked = dev.gather_elements(x, group, strip, label, inside, float("nan"), AXIS, SHAPE)
     result = ct.log(total) - (ct.astype(picked, top.dtype) - top) + (total - total)
     return ct.reshape(ct.where(label == IGNORE_INDEX, 0.0, result), dev.row_shape(SHAPE, AXIS))
 
@@ -33,10 +33,10 @@ def cross_entropy_kernel(
 
 @register("cutile", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """One pass that keeps a running (max, sum) state in each lane, and one element more."""
+    """One pass keeps a running (max, sum) state in each lane. Then the logit of each row's label is read."""
     id, tensors = "cutile/cross_entropy/rows", (x, labels, loss)
     rows, others = rows_with(x, loss, labels)
-    tile = tiles.plain(rows, device_of(x), 1, tiles.READ_BYTES)
+    tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views = tiles.make_views(rows, tile, tensors, others)
     constants, count = (ignore_index, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
     fit = tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)

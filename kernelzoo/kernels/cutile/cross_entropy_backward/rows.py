@@ -18,25 +18,25 @@ def backward_kernel(
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    label = dev.of_rows(labels, group, strip, AXIS, SHAPE)
-    factor = dev.load_rows(grad, group, strip, AXIS, SHAPE)
+    label = dev.load_per_row(labels, group, strip, AXIS, SHAPE)
+    factor = dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE)
     factor = ct.where((label >= 0) & (label < x.shape[AXIS]), factor, float("nan"))
     top, total = row_state(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
-    inverse = 1 / total + (total - total)  # NaN of a row with +inf, whose total is infinite
+    inverse = 1 / total + (total - total)  # NaN if the row has +inf, and so an infinite total
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         share = exponential(dev.load_tile(x, place, -float("inf"), AXIS, SHAPE) - top) * inverse
-        right = ct.where(dev.elements_of(i, AXIS, SHAPE) == label, 1.0, 0.0)
+        right = ct.where(dev.element_indices(i, AXIS, SHAPE) == label, 1.0, 0.0)
         result = ct.where(label == IGNORE_INDEX, 0.0, factor * (share - right))
         ct.store(out, place, ct.astype(result, out.dtype), allow_tma=False)
 
 
 @register("cutile", "cross_entropy_backward", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
-    """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
+    """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
     id, tensors = "cutile/cross_entropy_backward/rows", (x, labels, grad, out)
     rows, others = rows_with(x, out, labels, grad)
-    tile = tiles.plain(rows, device_of(x), 2)
+    tile = tiles.streaming_tile(rows, device_of(x), 2)
     views = tiles.make_views(rows, tile, tensors, others)
     constants = (ignore_index, tile.fold(rows), tile.axis, tile.shape)
     return bound(id, backward_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)

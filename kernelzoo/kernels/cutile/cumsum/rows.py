@@ -9,26 +9,26 @@ from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
 
 
-def before_and_up_to(before, total, next_before, next_total):
-    """(sum before the last of two runs of vectors, sum of both). No difference is taken, which might be inf - inf."""
+def combine_sums(before, total, next_before, next_total):
+    """Return (sum before the last vector of two adjacent runs, sum of both runs). A difference could be inf - inf."""
     return total + next_before, total + next_total
 
 
 def scan(tile, total, dtype, FOLD, AXIS):
-    """(sums up to each element of a block, behind ``total``; that with the block). Along memory vectors are summed up
-    alone, behind those before. They are rounded before the reshape, after which their layout is another."""
+    """Return (running sums of a block that start from ``total``, total plus the block's sum). In contiguous rows each
+    vector is scanned, and earlier vectors' sums are added. The reshape, which changes layouts, follows the rounding."""
     if AXIS == 1:
         return ct.astype(total + ct.cumsum(tile, 1), dtype), total + ct.sum(tile, 1, keepdims=True)
     strip = tile.shape[:2]
     vectors = ct.reshape(tile, (*strip, tile.shape[2] // FOLD, FOLD))
     totals = ct.sum(vectors, 3)
-    before, up_to = ct.scan((ct.zeros(totals.shape, totals.dtype), totals), 2, before_and_up_to, (0, 0))
+    before, up_to = ct.scan((ct.zeros(totals.shape, totals.dtype), totals), 2, combine_sums, (0, 0))
     sums = ct.astype(ct.expand_dims(total + before, 3) + ct.cumsum(vectors, 3), dtype)
     return ct.reshape(sums, tile.shape), total + ct.extract(up_to, (0, 0, totals.shape[2] - 1), (*strip, 1))
 
 
 def write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """Sums up to each element of so many blocks of a tile's rows, of which those before have the sum ``total``."""
+    """Write the running sums of a range of blocks of a tile's rows. total: the sums of all elements before."""
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
@@ -48,11 +48,11 @@ def cumsum_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE:
 
 @register("cutile", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A block's sums are a scan, a tree of additions; sums of whole blocks are added up in order."""
+    """Each block is scanned by a tree of additions. The sums of whole blocks are added up in order."""
     id, x = "cutile/cumsum/rows", plain(x)
     rows = rows_of(x, out)
-    tile = tiles.plain(rows, device_of(x), 2)
+    tile = tiles.streaming_tile(rows, device_of(x), 2)
     views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
-    many = tiles.FIT * (1 + x.is_floating_point())  # of 128 threads; sums of integers have 64 bits
+    many = tiles.FIT * (1 + x.is_floating_point())  # programs of 128 threads; sums of integers have 64 bits
     fit = tile.occupancy(rows, many, ragged=True)
     return bound(id, cumsum_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps, occupancy=fit)

@@ -16,24 +16,24 @@ def scan_kernel(
     x, sums, out, parts, span, PARTS: ct.Constant[int],
     FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """PARTS is the power of two that holds all parts of a row."""
+    """PARTS: a power of two that holds all parts of a row."""
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     every = dev.reduced_shape(SHAPE, AXIS, PARTS)
     left = dev.load_zeros(sums, dev.block_index(group, strip, 0, AXIS), every)
-    total = ct.sum(ct.where(dev.elements_of(0, AXIS, every) < part, left, 0), AXIS, keepdims=True)
+    total = ct.sum(ct.where(dev.element_indices(0, AXIS, every) < part, left, 0), AXIS, keepdims=True)
     write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE)
 
 
 @register("cutile", "cumsum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave sums; a second launch reads again, and writes."""
+    """Several programs share a row or a strip of columns, and store sums. A second launch reads again and writes."""
     id, x = "cutile/cumsum/split", plain(x)
     rows = rows_of(x, out)
-    tile, plan, _ = tiles.in_parts(rows, device_of(x))
+    tile, plan, _ = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
-    sums = tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype))
-    kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
-    leave = bound(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
-    views, kinds, fit = (source, sums, target), (plan.merged, *kinds), tile.occupancy(rows, tiles.FIT, ragged=True)
-    return sequence(leave, bound(id, scan_kernel, (x, out), views, plan, kinds, programs, tile.warps, occupancy=fit))
+    sums = tiles.workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
+    kinds, programs, warps = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts, tile.warps
+    leave = bound(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, warps)
+    views, kinds_of_all, fit = (source, sums, target), (plan.merged, *kinds), tile.occupancy(rows, tiles.FIT, True)
+    return sequence(leave, bound(id, scan_kernel, (x, out), views, plan, kinds_of_all, programs, warps, occupancy=fit))

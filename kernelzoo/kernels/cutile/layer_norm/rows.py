@@ -15,19 +15,19 @@ def layer_norm_kernel(
     x, weight, bias, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: the tile has whole rows, which are read once."""
+    """HELD: whether a tile has whole rows, which are read once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
         place = dev.block_index(group, strip, 0, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
         mean = ct.sum(tile, AXIS, keepdims=True) / x.shape[AXIS]
-        away = dev.distances(tile, mean, x, place, AXIS, SHAPE)
+        away = dev.subtract_mean(tile, mean, x, place, AXIS, SHAPE)
         scale = dev.inverse_root(ct.sum(away * away, AXIS, keepdims=True) / x.shape[AXIS], EPS)
         for WHOLE in ct.static_iter((True, False)):
             if dev.is_whole(x, place, SHAPE) == WHOLE:
-                result = away * scale * dev.weights_of(weight, 0, AXIS, SHAPE, WHOLE)
-                result = result + dev.weights_of(bias, 0, AXIS, SHAPE, WHOLE)
+                result = away * scale * dev.load_weights(weight, 0, AXIS, SHAPE, WHOLE)
+                result = result + dev.load_weights(bias, 0, AXIS, SHAPE, WHOLE)
                 ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     else:
         count = ct.num_tiles(x, AXIS, SHAPE)
@@ -37,7 +37,7 @@ def layer_norm_kernel(
         lost = squares
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):
-                # Past a row's end there is its mean, which is no distance away.
+                # Elements past a row's end are loaded as its mean, at distance 0.
                 away = dev.load_block(x, dev.block_index(group, strip, i, AXIS), mean, AXIS, SHAPE, WHOLE) - mean
                 squares, lost = dev.accumulate(squares, lost, dev.lane_sums(away * away, AXIS, FOLD), x)
         scale = dev.inverse_root(dev.row_mean(squares, lost, x, AXIS), EPS)
@@ -45,17 +45,17 @@ def layer_norm_kernel(
             for i in range(first, last):
                 place = dev.block_index(group, strip, i, AXIS)
                 result = (dev.load_block(x, place, mean, AXIS, SHAPE, WHOLE) - mean) * scale
-                result = result * dev.weights_of(weight, i, AXIS, SHAPE, WHOLE)
-                result = result + dev.weights_of(bias, i, AXIS, SHAPE, WHOLE)
+                result = result * dev.load_weights(weight, i, AXIS, SHAPE, WHOLE)
+                result = result + dev.load_weights(bias, i, AXIS, SHAPE, WHOLE)
                 ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
 
 
 @register("cutile", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean first, then distances from it. Rows that fit are held on chip; a longer one is read again."""
+    """The mean comes before squared distances from it. A row that doesn't fit on chip is read three times."""
     id, tensors, rows = "cutile/layer_norm/rows", (x, weight, bias, out), rows_of(x, out)
-    held, tile, fit = tiles.held_or_block(id, device_of(x), rows, 2)
+    held, tile, fit = tiles.whole_row_or_block(id, device_of(x), rows, 2)
     source, target = tiles.make_views(rows, tile, (x, out))
-    views = source, *(tiles.of_elements(tile, one) for one in (weight, bias)), target
-    constants, count = (tiles.bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
+    views = source, *(tiles.weight_view(tile, one) for one in (weight, bias)), target
+    constants, count = (tiles.float64_bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
     return bound(id, layer_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -24,7 +24,7 @@ def rows_kernel(
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         away = dev.load_tile(x, place, mean, AXIS, SHAPE) - mean
-        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
+        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.load_weights(weight, i, AXIS, SHAPE)
         squares, squares_lost = dev.accumulate(squares, squares_lost, away * away, x)
         products, products_lost = dev.accumulate(products, products_lost, away * pulled, x)
         total, total_lost = dev.accumulate(total, total_lost, pulled, x)
@@ -36,22 +36,22 @@ def rows_kernel(
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         normal = (dev.load_tile(x, place, mean, AXIS, SHAPE) - mean) * scale
-        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
+        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.load_weights(weight, i, AXIS, SHAPE)
         ct.store(dx, place, ct.astype(scale * (pulled - level - normal * slope), dx.dtype), allow_tma=False)
 
 
 @ct.kernel
 def sums_kernel(x, grad, means, scales, dweight, dbias, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
-    """A program has a block of elements of all rows."""
+    """Each program sums one block of elements over all rows."""
     ct.grid_dependency_control_wait()
     zeros = ct.zeros(SHAPE, dev.acc_dtype(x))
     of_weight, of_bias, weight_lost, bias_lost = zeros, zeros, zeros, zeros
     for i in range(ct.num_tiles(x, 0, SHAPE) * ct.num_tiles(x, 3 - AXIS, SHAPE)):
         group, strip = dev.tile_coords(i, x, AXIS, SHAPE)
         place = dev.block_index(group, strip, ct.bid(0), AXIS)
-        away = dev.load_zeros(x, place, SHAPE) - dev.of_rows(means, group, strip, AXIS, SHAPE)
+        away = dev.load_zeros(x, place, SHAPE) - dev.load_per_row(means, group, strip, AXIS, SHAPE)
         grads = dev.load_zeros(grad, place, SHAPE)
-        normal = away * dev.of_rows(scales, group, strip, AXIS, SHAPE)
+        normal = away * dev.load_per_row(scales, group, strip, AXIS, SHAPE)
         of_weight, weight_lost = dev.add_exactly(of_weight, weight_lost, grads * normal)
         of_bias, bias_lost = dev.add_exactly(of_bias, bias_lost, grads)
     of_weight, of_bias = dev.whole(of_weight, weight_lost), dev.whole(of_bias, bias_lost)
@@ -61,18 +61,18 @@ def sums_kernel(x, grad, means, scales, dweight, dbias, AXIS: ct.Constant[int], 
 
 @register("cutile", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """Three passes over rows, which leave means and scales; then sums over all rows, by blocks of elements."""
+    """Three passes over rows write dx, means and scales. A second launch sums dweight and dbias over all rows."""
     id, tensors = "cutile/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     rows, others = rows_with(x, dx, grad)
-    tile, summed = tiles.plain(rows, device_of(x), 2), tiles.over_rows(rows)
+    tile, summed = tiles.streaming_tile(rows, device_of(x), 2), tiles.weight_grad_tile(rows)
     source, pulled, target = tiles.make_views(rows, tile, (x, grad, dx), others)
-    of_rows = [tiles.one_a_row(rows, tile, x) for _ in range(2)]
+    of_rows = [tiles.row_workspace(rows, tile, x) for _ in range(2)]
     views = (source, pulled, *of_rows, *(View(out, (rows.n,), out.stride()) for out in (dweight, dbias)))
     programs, constants = cdiv(rows.n, summed.block), (summed.axis, summed.shape)
     second = bound(id, sums_kernel, tensors, views, (), constants, programs, summed.warps)
     if rows.total == 0:
         return second
-    held = (source, tiles.of_elements(tile, weight), pulled, target, *of_rows)
-    kinds = (tiles.bits(eps), tile.fold(rows), tile.axis, tile.shape)
+    held = (source, tiles.weight_view(tile, weight), pulled, target, *of_rows)
+    kinds = (tiles.float64_bits(eps), tile.fold(rows), tile.axis, tile.shape)
     first = bound(id, rows_kernel, tensors, held, (), kinds, tile.count(rows), tile.warps)
     return sequence(first, second)

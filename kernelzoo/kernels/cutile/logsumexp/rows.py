@@ -21,9 +21,9 @@ def logsumexp_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHA
 
 @register("cutile", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass that keeps a running (max, sum) state in each lane; lanes meet after the loop."""
+    """One pass keeps a running (max, sum) state in each lane. Lanes merge their states after the loop."""
     id, rows = "cutile/logsumexp/rows", rows_of(x, out)
-    tile = tiles.plain(rows, device_of(x), 1, tiles.READ_BYTES)
+    tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
     count, fit = tile.count(rows), tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
     return bound(id, logsumexp_kernel, (x, out), views, (), constants, count, tile.warps, occupancy=fit)

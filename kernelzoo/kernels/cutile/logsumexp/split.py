@@ -4,7 +4,7 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.states import merged_states, states_kernel
+from kernelzoo.kernels.cutile.states import load_merged_state, states_kernel
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -14,18 +14,18 @@ from kernelzoo.registry import register
 def merge_kernel(tops, totals, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), tops, AXIS, SHAPE)
-    top, total = merged_states(tops, totals, group, strip, AXIS, SHAPE)
+    top, total = load_merged_state(tops, totals, group, strip, AXIS, SHAPE)
     result = ct.reshape(top + ct.log(total), dev.row_shape(SHAPE, AXIS))
     ct.store(out, (group, strip), ct.astype(result, out.dtype), allow_tma=False)
 
 
 @register("cutile", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave (max, sum) states, which a second launch merges."""
+    """Several programs share a row or a strip of columns, and store states (max, sum). A second launch merges them."""
     id, rows = "cutile/logsumexp/split", rows_of(x, out)
-    tile, plan, merged = tiles.in_parts(rows, device_of(x))
+    tile, plan, merged = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
-    states = [tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
+    states = [tiles.workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
     kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
     leave = bound(id, states_kernel, (x, out), (source, *states), plan, kinds, programs, tile.warps)
     last, programs = (merged.axis, merged.shape), merged.count(rows)

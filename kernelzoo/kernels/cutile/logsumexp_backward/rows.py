@@ -14,8 +14,8 @@ from kernelzoo.registry import register
 def backward_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    of_row = dev.load_rows(y, group, strip, AXIS, SHAPE)
-    factor = dev.load_rows(grad, group, strip, AXIS, SHAPE)
+    of_row = dev.load_per_row_acc(y, group, strip, AXIS, SHAPE)
+    factor = dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE)
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         result = factor * exponential(dev.load_tile(x, place, 0.0, AXIS, SHAPE) - of_row)
@@ -24,9 +24,9 @@ def backward_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[
 
 @register("cutile", "logsumexp_backward", "rows")
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """An exponential of each element, times its row's gradient: one read and one write."""
+    """The result is exp(x - y) * grad, with y and grad of the element's row: one read and one write."""
     id, tensors = "cutile/logsumexp_backward/rows", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.plain(rows, device_of(x))
+    tile = tiles.streaming_tile(rows, device_of(x))
     views, constants = tiles.make_views(rows, tile, tensors, others), (tile.axis, tile.shape)
     return bound(id, backward_kernel, tensors, views, (), constants, tile.count(rows), tile.warps)

@@ -9,10 +9,10 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 SHORT_COLUMNS = 512
-"""Elements of columns that one program takes however few strips there are."""
+"""Columns of at most so many elements have one program, however few strips there are."""
 
 UNROLLED = 2048
-"""Elements of a block of two bytes each, a loop over which is unrolled 27 times."""
+"""Loops over blocks of at most so many two-byte elements are unrolled 27 times."""
 
 
 @launch_table("cutile", "min")
@@ -29,7 +29,7 @@ class Knobs(tiles.Numbers):
 
 @chooser("cutile", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
+    """Each program takes rows if there are enough of them to fill the device. Otherwise programs take parts of rows."""
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
@@ -41,8 +41,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     tile = row_tile(device, rows, at_once=True)
     one_block = tile.shape[:2] == (1, 1) and tile.block >= rows.n and rows.itemsize == 2
     if one_block and (is_ragged(rows, x) or tile.block <= UNROLLED):
-        # Reduced at once, ragged elements change places in shared memory; over a short block, a loop is unrolled far.
+        # Ragged rows that are reduced at once go through shared memory. Loops over short blocks are unrolled too far.
         return "rows_deferred"
-    # Of bytes a block that is reduced at once takes more registers than there are.
+    # A block of one-byte elements that is reduced at once doesn't fit in registers.
     many = rows.total >= knobs.deferred * device.multiprocessors and rows.itemsize > 1
     return "rows" if tile.block >= rows.n or many else "rows_deferred"

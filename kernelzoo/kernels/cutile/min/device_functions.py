@@ -1,4 +1,4 @@
-"""Device functions of the minimum. Elements are compared in their own dtype, which loses nothing."""
+"""Device functions of the minimum. Elements are compared in their own dtype, without rounding."""
 
 import cuda.tile as ct
 
@@ -6,17 +6,17 @@ from kernelzoo.kernels.cutile import device_functions as dev
 
 
 def lower(a, b):
-    """Elementwise minimum; NaN if either is."""
+    """Return the elementwise minimum; NaN if either is."""
     return ct.minimum(a, b, propagate_nan=True)
 
 
 def row_min(x, AXIS):
-    """The minimum along an axis, which stays; NaN if there is one."""
+    """Return the minimum along an axis, which stays; NaN if there is one."""
     return ct.min(x, AXIS, keepdims=True, propagate_nan=True)
 
 
 def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
-    """A block of a tile's rows. Past their end it is infinity, or of integers, if MASKED, IDENTITY."""
+    """Load a block of a tile's rows. Past their end, floats are infinity; integers are IDENTITY if MASKED, else 0."""
     padding = ct.PaddingMode.POS_INF if FLOAT else ct.PaddingMode.ZERO
     tile = ct.load(x, dev.block_index(group, strip, block, AXIS), SHAPE, padding_mode=padding, allow_tma=False)
     if MASKED:
@@ -25,6 +25,6 @@ def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
 
 
 def min_of_ends(x, number, n, IDENTITY, PACK):
-    """The minimum of what a row that begins anywhere has outside of whole vectors."""
+    """Return the minimum of a row's elements outside its whole vectors, wherever the row begins in a vector."""
     _, _, ends = dev.row_ends(x, number * n, n, IDENTITY, x.dtype, PACK)
     return row_min(ends, 2)

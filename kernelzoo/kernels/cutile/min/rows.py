@@ -5,7 +5,7 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
-from kernelzoo.kernels.cutile.min.tiles import kinds, row_tile
+from kernelzoo.kernels.cutile.min.tiles import kernel_constants, row_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -30,9 +30,9 @@ def rows_kernel(
 
 @register("cutile", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
+    """Each program takes rows. Every block of a row is reduced to a scalar before it is combined."""
     id, x, out = "cutile/min/rows", plain(x), plain(out)
     rows = rows_of(x, out)
     pack, tile = tiles.ragged(rows, row_tile(device_of(x), rows, at_once=True), x)
-    views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), kinds(rows, x.dtype, tile, pack)
+    views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), kernel_constants(rows, x.dtype, tile, pack)
     return bound(id, rows_kernel, (x, out), views, (rows.n,), constants, tile.count(rows), tile.warps)

@@ -5,7 +5,7 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
-from kernelzoo.kernels.cutile.min.tiles import block_tile, kinds
+from kernelzoo.kernels.cutile.min.tiles import block_tile, kernel_constants
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -30,9 +30,9 @@ def rows_deferred_kernel(
 
 @register("cutile", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows, or strips of columns; the running minimum stays a tile, reduced once, at the end."""
+    """Each program takes rows or a strip of columns. The running minimum stays a tile, which is reduced at the end."""
     id, x, out = "cutile/min/rows_deferred", plain(x), plain(out)
     rows = rows_of(x, out)
     pack, tile = tiles.ragged(rows, block_tile(device_of(x), rows), x)
-    views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), kinds(rows, x.dtype, tile, pack)
+    views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), kernel_constants(rows, x.dtype, tile, pack)
     return bound(id, rows_deferred_kernel, (x, out), views, (rows.n,), constants, tile.count(rows), tile.warps)

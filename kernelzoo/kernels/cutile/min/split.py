@@ -5,7 +5,7 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import View, bound, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
-from kernelzoo.kernels.cutile.min.tiles import block_tile, kinds
+from kernelzoo.kernels.cutile.min.tiles import block_tile, kernel_constants
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -17,7 +17,7 @@ def split_kernel(
     IDENTITY: ct.Constant, FLOAT: ct.Constant[bool], MASKED: ct.Constant[bool],
     PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """A program has span blocks of a tile's rows. PARTS is the power of two that holds the minima of all."""
+    """Each program takes span blocks of a tile's rows. PARTS: a power of two that holds all programs' minima."""
     ct.grid_dependency_control_wait()
     number = ct.bid(0) // parts
     part = ct.bid(0) % parts
@@ -27,12 +27,12 @@ def split_kernel(
     for i in range(part * span, min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))):
         running = lower(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
     least = row_min(running, AXIS)
-    if PACK:  # noqa: SIM102  # known as it is compiled
+    if PACK:  # noqa: SIM102  # a compile-time constant
         if part == 0:
             least = lower(least, min_of_ends(x, group, n, IDENTITY, PACK))
     ct.store(partials, dev.block_index(group, strip, part, AXIS), least, allow_tma=False)
-    # The arrival's release hands this program's minima to the device, and the last program to arrive acquires those of
-    # all others.
+    # The arrival's release makes this program's minima visible to the device. The last program to arrive acquires those
+    # of all others.
     order, scope = ct.MemoryOrder.ACQ_REL, ct.MemoryScope.DEVICE
     if ct.atomic_add(arrivals, number, 1, memory_order=order, memory_scope=scope) == parts - 1:
         every = dev.reduced_shape(SHAPE, AXIS, PARTS)
@@ -43,17 +43,17 @@ def split_kernel(
 
 @register("cutile", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns; the last to arrive reduces what they leave: one launch.
+    """Several programs share a row or a strip of columns. The last to arrive reduces their minima: one launch.
 
-    The launch leaves its counts of arrivals at zero, and so may be repeated.
+    The launch resets its counts of arrivals to zero, and so may be repeated.
     """
     id, x, out = "cutile/min/split", plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     tile = block_tile(device, rows)
-    plan, count = tiles.cut_of(rows, tile, device), tile.count(rows)
+    plan, count = tiles.plan_parts(rows, tile, device), tile.count(rows)
     pack, tile = tiles.ragged(rows, tile, x)
     partials, arrivals = tiles.workspace(rows, tile, plan, x, x.dtype), x.new_zeros(count, dtype=torch.int32)
     views = (*tiles.make_views(rows, tile, (x, out), pack=pack), partials, View(arrivals, (count,), (1,)))
     masked = not x.dtype.is_floating_point and plan.parts != plan.merged
-    constants = (plan.merged, masked, *kinds(rows, x.dtype, tile, pack))
+    constants = (plan.merged, masked, *kernel_constants(rows, x.dtype, tile, pack))
     return bound(id, split_kernel, (x, out), views, (rows.n, *plan), constants, count * plan.parts, tile.warps)

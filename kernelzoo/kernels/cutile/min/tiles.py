@@ -1,4 +1,4 @@
-"""Tiles of rows by blocks of columns, and what the forms of the minimum hand to their kernels beside them."""
+"""Tiles of rows by blocks of columns, and constants of the kernels of the minimum."""
 
 import torch
 
@@ -8,10 +8,10 @@ from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192
-"""A block of elements narrower than two bytes ends here."""
+"""The most elements of a tile, which limits tiles of one-byte elements."""
 
 SHORT_ELEMENTS = 2048
-"""A tile of short rows of two bytes an element ends here."""
+"""The most elements of a tile of short rows of two bytes per element."""
 
 
 @numbers
@@ -26,7 +26,7 @@ class Numbers:
 
 
 def row_tile(device: Device, rows: Rows, *, at_once: bool = False) -> Tile:
-    """Several short rows, or a block of one row, that is reduced at once or stays a block."""
+    """Return a tile of several short rows, or a block of one row. at_once: whether each block is reduced at once."""
     knobs, cols = of(Numbers, device.index), power_of_two(rows.n)
     many = min(knobs.tile_bytes // rows.itemsize, SHORT_ELEMENTS if rows.itemsize == 2 else TILE_ELEMENTS) // cols
     if many > 1:
@@ -36,12 +36,12 @@ def row_tile(device: Device, rows: Rows, *, at_once: bool = False) -> Tile:
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
-    """``row_tile`` of what stays a block, or a block of columns side by side."""
+    """Return ``row_tile`` for a running minimum that stays a block, or a block of neighbouring columns."""
     return block(rows, 16384) if rows.across else row_tile(device, rows)
 
 
-def kinds(rows: Rows, dtype: torch.dtype, tile: Tile, pack: int) -> tuple[object, ...]:
-    """IDENTITY, FLOAT, MASKED, PACK, AXIS and SHAPE of a kernel."""
+def kernel_constants(rows: Rows, dtype: torch.dtype, tile: Tile, pack: int) -> tuple[object, ...]:
+    """Return the constants IDENTITY, FLOAT, MASKED, PACK, AXIS and SHAPE of a kernel."""
     floats = dtype.is_floating_point
     masked = not floats and (pack > 0 or rows.n % tile.block != 0)
     return identity(dtype), floats, masked, pack, tile.axis, tile.shape

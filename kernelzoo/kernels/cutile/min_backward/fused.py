@@ -1,4 +1,4 @@
-"""Elements are compared as they are computed; past a row's end there is NaN, which equals nothing."""
+"""Elements are compared in the accumulator dtype. Past a row's end they are NaN, which equals nothing."""
 
 import cuda.tile as ct
 import torch
@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 def shares_of(grad, count, DTYPE):
-    """What each of count equal minima gets, and what every other element does; NaN if there is none."""
+    """Return the gradients of each of count equal minima, and of other elements: grad * 0, or NaN if count is 0."""
     rest = ct.where(count > 0, grad * 0.0, float("nan"))
     return ct.astype(grad / ct.astype(count, grad.dtype), DTYPE), ct.astype(rest, DTYPE)
 
@@ -22,17 +22,17 @@ def tile_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tupl
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     place = dev.block_index(group, strip, 0, AXIS)
-    equal = dev.load_tile(x, place, float("nan"), AXIS, SHAPE) == dev.load_rows(y, group, strip, AXIS, SHAPE)
+    equal = dev.load_tile(x, place, float("nan"), AXIS, SHAPE) == dev.load_per_row_acc(y, group, strip, AXIS, SHAPE)
     count = ct.sum(ct.astype(equal, ct.int32), AXIS, keepdims=True)
-    each, rest = shares_of(dev.load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    each, rest = shares_of(dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     ct.store(out, place, ct.where(equal, each, rest), allow_tma=False)
 
 
 @register("cutile", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, tensors = "cutile/min_backward/fused", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.held(id, device_of(x), rows, 1)
+    tile = tiles.whole_row_tile(id, device_of(x), rows, 1)
     views = tiles.make_views(rows, tile, tensors, others)
     return bound(id, tile_kernel, tensors, views, (), (tile.axis, tile.shape), tile.count(rows), tile.warps)

@@ -10,14 +10,14 @@ from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 
-def counts_of(x, least, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """How many elements of so many blocks of a tile's rows equal their minima. Every lane counts for itself, in 32
-    bits, and lanes meet once, after the loop, in 64."""
+def count_equal(x, least, group, strip, begin, end, FOLD, AXIS, SHAPE):
+    """Return how many elements of a range of blocks of a tile's rows equal their minima. Each lane counts in 32 bits.
+    These counts are added up once, after the loop, in 64 bits."""
     counts = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.int32)
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
-            # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
+            # Backwards: the blocks that are read last are the likeliest to be still in cache when writing begins.
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
             equal = dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least
             counts = counts + dev.lane_sums(ct.astype(equal, ct.int32), AXIS, FOLD)
@@ -25,11 +25,11 @@ def counts_of(x, least, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 
 def write_blocks(x, out, least, each, rest, group, strip, begin, end, AXIS, SHAPE):
-    """The results of so many blocks of a tile's rows: each where an element is the minimum, else rest."""
+    """Write the results of a range of blocks of a tile's rows: each where an element is the minimum, else rest."""
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
-            # The index is the loop's own: see online of softmax.
+            # The loop's own index: see ``write_blocks`` of softmax/online.py.
             place = dev.block_index(group, strip, i, AXIS)
             result = ct.where(dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least, each, rest)
             ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
@@ -39,15 +39,15 @@ def write_blocks(x, out, least, each, rest, group, strip, begin, end, AXIS, SHAP
 def online_kernel(x, y, grad, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    end, least = ct.num_tiles(x, AXIS, SHAPE), dev.load_rows(y, group, strip, AXIS, SHAPE)
-    count = counts_of(x, least, group, strip, 0, end, FOLD, AXIS, SHAPE)
-    each, rest = shares_of(dev.load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    end, least = ct.num_tiles(x, AXIS, SHAPE), dev.load_per_row_acc(y, group, strip, AXIS, SHAPE)
+    count = count_equal(x, least, group, strip, 0, end, FOLD, AXIS, SHAPE)
+    each, rest = shares_of(dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     write_blocks(x, out, least, each, rest, group, strip, 0, end, AXIS, SHAPE)
 
 
 @register("cutile", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running count in each lane, then a pass that reads again and writes."""
+    """One pass over blocks keeps a running count in each lane. A second pass reads again and writes."""
     tensors = (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)

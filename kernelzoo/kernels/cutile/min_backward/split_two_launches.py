@@ -7,7 +7,7 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
 from kernelzoo.kernels.cutile.min_backward.fused import shares_of
-from kernelzoo.kernels.cutile.min_backward.online import counts_of, write_blocks
+from kernelzoo.kernels.cutile.min_backward.online import count_equal, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -17,10 +17,12 @@ from kernelzoo.registry import register
 def partials_kernel(
     x, y, counts, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
 ):
-    """A program has span blocks of a tile's rows, of which it leaves one count to each row."""
+    """Each program counts the minima in span blocks of a tile's rows, and stores one count per row."""
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
-    count = counts_of(x, dev.load_rows(y, group, strip, AXIS, SHAPE), group, strip, begin, end, FOLD, AXIS, SHAPE)
+    count = count_equal(
+        x, dev.load_per_row_acc(y, group, strip, AXIS, SHAPE), group, strip, begin, end, FOLD, AXIS, SHAPE
+    )
     ct.store(counts, dev.block_index(group, strip, part, AXIS), count, allow_tma=False)
 
 
@@ -28,23 +30,23 @@ def partials_kernel(
 def write_kernel(
     x, y, grad, out, counts, parts, span, PARTS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
 ):
-    """PARTS is the power of two that holds the counts of all."""
+    """PARTS: a power of two that holds the counts of all programs."""
     ct.grid_dependency_control_wait()
     group, strip, _, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     left = dev.load_zeros(counts, dev.block_index(group, strip, 0, AXIS), dev.reduced_shape(SHAPE, AXIS, PARTS))
     count = ct.sum(left, AXIS, keepdims=True)
-    least = dev.load_rows(y, group, strip, AXIS, SHAPE)
-    each, rest = shares_of(dev.load_rows(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    least = dev.load_per_row_acc(y, group, strip, AXIS, SHAPE)
+    each, rest = shares_of(dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     write_blocks(x, out, least, each, rest, group, strip, begin, end, AXIS, SHAPE)
 
 
 @register("cutile", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave counts in a workspace; a second launch writes."""
+    """Several programs share a row or a strip of columns, and store counts. A second launch adds them up and writes."""
     id, tensors = "cutile/min_backward/split_two_launches", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
-    plan = tiles.cut_of(rows, tile, device_of(x))
+    plan = tiles.plan_parts(rows, tile, device_of(x))
     views = tiles.make_views(rows, tile, tensors, others)
     counts = tiles.workspace(rows, tile, plan, x, torch.int64)
     constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts

@@ -11,25 +11,25 @@ from kernelzoo.registry import register
 
 
 def float8_bits(value, HARDWARE):
-    """The bits of value as a float8_e4m3fn: to nearest, ties to even. cuTile has the type from capability 9.0 on."""
+    """Return a value's bits in float8_e4m3fn: nearest, ties to even. cuTile has the type from capability 9.0 on."""
     if HARDWARE:
         return ct.bitcast(ct.astype(value, ct.float8_e4m3fn), ct.uint8)
     bits = ct.bitcast(value, ct.int32)
     size = bits & 0x7FFFFFFF
     normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
-    # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+    # Below 2^-6, float8 values are 2^-9 apart, as float32 values from 2^14 to 2^15 are: adding 2^14 rounds to them.
     small = ct.bitcast(ct.bitcast(size, ct.float32) + 16384.0, ct.int32) - (141 << 23)
     eight = ct.where(size < (121 << 23), small, normal)
     return ct.astype(ct.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80), ct.uint8)
 
 
 def magnitudes(tile):
-    """What compares as absolute values do, with NaN as the largest: bits without the sign."""
+    """Return the bits without the sign, which compare as absolute values do, with NaN as the largest."""
     return ct.bitcast(tile, ct.int32) & 0x7FFFFFFF
 
 
 def scale_of(most):
-    """A row's scale, by its largest magnitude."""
+    """Return a row's scale from its largest magnitude."""
     top = ct.bitcast(most, ct.float32)
     return ct.where(top < LEAST, 1.0, top / TOP)
 
@@ -39,7 +39,7 @@ def quantize_kernel(
     x, values, scale, HARDWARE: ct.Constant[bool], HELD: ct.Constant[bool],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: the tile has whole rows, which are read once."""
+    """HELD: whether a tile has whole rows, which are read once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
@@ -66,12 +66,12 @@ def quantize_kernel(
 
 @register("cutile", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Rows that fit are held on chip; a longer one is read again, from cache, and divided."""
+    """A row that fits on chip is read once. A longer row is read again, from cache, to be scaled."""
     values = values.view(torch.uint8)
     id, tensors = "cutile/quantize_rows/rows", (x, values, scale)
     rows, others = rows_with(x, values, scale)
     device = device_of(x)
-    held, tile, fit = tiles.held_or_block(id, device, rows, 2)
+    held, tile, fit = tiles.whole_row_or_block(id, device, rows, 2)
     source, scales, target = tiles.make_views(rows, tile, (x, scale, values), others)
     views, constants = (source, target, scales), (device.capability >= 90, held, tile.axis, tile.shape)
     return bound(id, quantize_kernel, tensors, views, (), constants, tile.count(rows), tile.warps, occupancy=fit)

@@ -14,7 +14,7 @@ def rms_norm_kernel(
     x, weight, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: the tile has whole rows, which are read once."""
+    """HELD: whether a tile has whole rows, which are read once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
@@ -23,7 +23,7 @@ def rms_norm_kernel(
         scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
         for WHOLE in ct.static_iter((True, False)):
             if dev.is_whole(x, place, SHAPE) == WHOLE:
-                result = tile * scale * dev.weights_of(weight, 0, AXIS, SHAPE, WHOLE)
+                result = tile * scale * dev.load_weights(weight, 0, AXIS, SHAPE, WHOLE)
                 ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
     else:
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
@@ -38,16 +38,16 @@ def rms_norm_kernel(
             for i in range(first, last):
                 place = dev.block_index(group, strip, i, AXIS)
                 result = dev.load_block(x, place, 0.0, AXIS, SHAPE, WHOLE) * scale
-                result = result * dev.weights_of(weight, i, AXIS, SHAPE, WHOLE)
+                result = result * dev.load_weights(weight, i, AXIS, SHAPE, WHOLE)
                 ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
 
 
 @register("cutile", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """Rows that fit are held on chip; a longer one is read again, from cache, to be written."""
+    """A row that fits on chip is read once. A longer row is read again, from cache, to be scaled and written."""
     id, rows = "cutile/rms_norm/rows", rows_of(x, out)
-    held, tile, fit = tiles.held_or_block(id, device_of(x), rows, 2)
+    held, tile, fit = tiles.whole_row_or_block(id, device_of(x), rows, 2)
     source, target = tiles.make_views(rows, tile, (x, out))
-    views = source, tiles.of_elements(tile, weight), target
-    constants, count = (tiles.bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
+    views = source, tiles.weight_view(tile, weight), target
+    constants, count = (tiles.float64_bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
     return bound(id, rms_norm_kernel, (x, weight, out), views, (), constants, count, tile.warps, occupancy=fit)

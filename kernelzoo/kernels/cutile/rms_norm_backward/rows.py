@@ -20,7 +20,7 @@ def rows_kernel(
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
-        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
+        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.load_weights(weight, i, AXIS, SHAPE)
         squares, squares_lost = dev.accumulate(squares, squares_lost, tile * tile, x)
         products, products_lost = dev.accumulate(products, products_lost, tile * pulled, x)
     scale = dev.inverse_root(dev.row_mean(squares, squares_lost, x, AXIS), EPS)
@@ -29,20 +29,20 @@ def rows_kernel(
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
-        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.weights_of(weight, i, AXIS, SHAPE)
+        pulled = dev.load_tile(grad, place, 0.0, AXIS, SHAPE) * dev.load_weights(weight, i, AXIS, SHAPE)
         ct.store(dx, place, ct.astype(scale * (pulled - tile * slope), dx.dtype), allow_tma=False)
 
 
 @ct.kernel
 def weight_kernel(x, grad, scales, dweight, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
-    """A program has a block of elements of all rows."""
+    """Each program sums one block of elements over all rows."""
     ct.grid_dependency_control_wait()
     total = ct.zeros(SHAPE, dev.acc_dtype(x))
     lost = ct.zeros(SHAPE, dev.acc_dtype(x))
     for i in range(ct.num_tiles(x, 0, SHAPE) * ct.num_tiles(x, 3 - AXIS, SHAPE)):
         group, strip = dev.tile_coords(i, x, AXIS, SHAPE)
         place = dev.block_index(group, strip, ct.bid(0), AXIS)
-        normal = dev.load_zeros(x, place, SHAPE) * dev.of_rows(scales, group, strip, AXIS, SHAPE)
+        normal = dev.load_zeros(x, place, SHAPE) * dev.load_per_row(scales, group, strip, AXIS, SHAPE)
         total, lost = dev.add_exactly(total, lost, dev.load_zeros(grad, place, SHAPE) * normal)
     total = dev.whole(total, lost)
     ct.store(dweight, (ct.bid(0),), ct.astype(ct.sum(total, (0, 3 - AXIS)), dweight.dtype), allow_tma=False)
@@ -50,18 +50,18 @@ def weight_kernel(x, grad, scales, dweight, AXIS: ct.Constant[int], SHAPE: ct.Co
 
 @register("cutile", "rms_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, eps: float) -> Launch:
-    """Two passes over rows, which leave their scales; then sums over all rows for the weight, by blocks of elements."""
+    """Two passes over rows write dx and the rows' scales. A second launch sums dweight over all rows."""
     id, tensors = "cutile/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     rows, others = rows_with(x, dx, grad)
-    tile, summed = tiles.plain(rows, device_of(x), 2), tiles.over_rows(rows)
+    tile, summed = tiles.streaming_tile(rows, device_of(x), 2), tiles.weight_grad_tile(rows)
     source, pulled, target = tiles.make_views(rows, tile, (x, grad, dx), others)
-    scales = tiles.one_a_row(rows, tile, x)
+    scales = tiles.row_workspace(rows, tile, x)
     views = (source, pulled, scales, View(dweight, (rows.n,), dweight.stride()))
     programs, constants = cdiv(rows.n, summed.block), (summed.axis, summed.shape)
     second = bound(id, weight_kernel, tensors, views, (), constants, programs, summed.warps)
     if rows.total == 0:
         return second
-    held = (source, tiles.of_elements(tile, weight), pulled, target, scales)
-    kinds = (tiles.bits(eps), tile.axis, tile.shape)
+    held = (source, tiles.weight_view(tile, weight), pulled, target, scales)
+    kinds = (tiles.float64_bits(eps), tile.axis, tile.shape)
     first = bound(id, rows_kernel, tensors, held, (), kinds, tile.count(rows), tile.warps)
     return sequence(first, second)

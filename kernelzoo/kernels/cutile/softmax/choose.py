@@ -24,7 +24,7 @@ class Knobs(tiles.Numbers):
 
 @chooser("cutile", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
+    """A program keeps a row on chip if it fits. Longer rows are read twice: by one program if many, else by several."""
     rows, device = rows_of(x, out), device_of(x)
     knobs, longest = of(Knobs, device.index), longest_row(rows, 1)
     if rows.across:

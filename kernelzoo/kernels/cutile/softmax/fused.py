@@ -4,7 +4,7 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.device_functions import exact_sum, exponential, inverse_of, zero_if_empty
+from kernelzoo.kernels.cutile.softmax.device_functions import exact_sum, exponential, fast_inverse, zero_if_empty
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -16,7 +16,7 @@ def tile_kernel(
     x, out, n, EXACT: ct.Constant[bool], PACK: ct.Constant[int], FOLD: ct.Constant[int], AXIS: ct.Constant[int],
     SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """Along rows the tile is the power of two that holds one: past its end it is -inf."""
+    """A tile has whole rows, padded with -inf to a power of two."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     place = dev.block_index(0 if PACK else group, strip, 0, AXIS)
@@ -34,7 +34,7 @@ def tile_kernel(
     if PACK:
         ends = exponential(ends - top)
         total = exact_sum(ends, total, AXIS, 2 * PACK) if EXACT else total + ct.sum(ends, AXIS, keepdims=True)
-    inverse = inverse_of(ct.astype(total, tile.dtype))
+    inverse = fast_inverse(ct.astype(total, tile.dtype))
     ct.store(dev.whole_vectors(out, group * n, n, PACK), place, ct.astype(tile * inverse, out.dtype), allow_tma=False)
     if PACK:
         dev.store_row_ends(out, group * n, n, places, outside, ends * inverse)
@@ -42,13 +42,13 @@ def tile_kernel(
 
 @register("cutile", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, rows, device = "cutile/softmax/fused", rows_of(x, out), device_of(x)
     exact = rows.single and rows.itemsize == 2 and rows.n >= of(tiles.Numbers, device.index).ragged
     rows = rows.by_vectors if exact else rows
-    alone = tiles.is_alone(device, rows, x)
-    tile = tiles.held(id, device, rows, 1, alone)
-    pack, tile = tiles.ragged(rows, tile, x) if alone else (0, tile)
+    one_row = tiles.takes_one_row(device, rows, x)
+    tile = tiles.whole_row_tile(id, device, rows, 1, one_row)
+    pack, tile = tiles.ragged(rows, tile, x) if one_row else (0, tile)
     views = tiles.make_views(rows, tile, (x, out), pack=pack)
     constants = exact, pack, tile.fold(rows), tile.axis, tile.shape
     return bound(id, tile_kernel, (x, out), views, (rows.n,), constants, tile.count(rows), tile.warps)

@@ -6,21 +6,21 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.softmax.device_functions import exponential, inverse_of, lowest, online_update
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential, fast_inverse, lowest, online_update
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
 def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """The states of so many blocks of a tile's rows, of which every lane keeps its own."""
+    """Return each lane's (max, sum) state of a range of blocks of a tile's rows."""
     top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
     lost = total
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
-            # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
+            # Backwards: the blocks that are read last are the likeliest to be still in cache when writing begins.
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
             block = dev.load_block(x, place, -float("inf"), AXIS, SHAPE, WHOLE)
             top, total, lost = online_update(top, total, lost, block, x, AXIS, FOLD)
@@ -28,11 +28,11 @@ def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 
 def write_blocks(x, out, top, inverse, group, strip, begin, end, AXIS, SHAPE):
-    """The results of so many blocks of a tile's rows, by their maxima and 1 / sums."""
+    """Write the results of a range of blocks of a tile's rows, from their maxima and 1 / sums."""
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
-            # A store waits for those before it, at a barrier, unless its index is the loop's own.
+            # A store waits for earlier ones at a barrier, unless its index is the loop's own.
             place = dev.block_index(group, strip, i, AXIS)
             result = exponential(dev.load_block(x, place, -float("inf"), AXIS, SHAPE, WHOLE) - top) * inverse
             ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
@@ -55,7 +55,7 @@ def online_kernel(
     row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
     if PACK:
         row_total = row_total + ct.sum(ends, AXIS, keepdims=True)
-    inverse = inverse_of(row_total)
+    inverse = fast_inverse(row_total)
     write_blocks(inside, target, row_top, inverse, first_group, strip, 0, end, AXIS, SHAPE)
     if PACK:
         dev.store_row_ends(out, group * n, n, places, outside, ends * inverse)
@@ -63,7 +63,7 @@ def online_kernel(
 
 @register("cutile", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) state in each lane, then a pass that writes."""
+    """One pass over blocks keeps a running (max, sum) state in each lane. A second pass reads again and writes."""
     id, rows = "cutile/softmax/online", rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     pack, tile = tiles.ragged(rows, tile, x)

@@ -6,16 +6,16 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.device_functions import exact_sum, exponential, inverse_of, lowest
+from kernelzoo.kernels.cutile.softmax.device_functions import exact_sum, exponential, fast_inverse, lowest
 from kernelzoo.kernels.cutile.softmax.online import lane_states, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
 
-def part_of(group, part, n, span, PACK, EXACT, SHAPE):
-    """(first, length, begin, ended): what has vectors inside and ends, a program's first block, and whether it has
-    the ends. All have, where parts are EXACT: cut at the same elements wherever vectors begin."""
+def program_part(group, part, n, span, PACK, EXACT, SHAPE):
+    """Return (first element, length, first block, whether it has ends) of a program's part of a row. EXACT parts begin
+    at the same elements wherever vectors begin, and all have ends. Else only the first part has the row's ends."""
     if EXACT and PACK:
         cut = part * span * SHAPE[2]
         return group * n + cut, min(n - cut, span * SHAPE[2]), 0 * part, part >= 0
@@ -23,7 +23,7 @@ def part_of(group, part, n, span, PACK, EXACT, SHAPE):
 
 
 def exact_state(x, top, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """(maximum, no lower than top, sum) of so many blocks of a row. The exponentials add up without rounding."""
+    """Return (maximum, at least top; sum) of a range of blocks of a row. The exponentials add up without rounding."""
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
@@ -42,11 +42,11 @@ def partials_kernel(
     x, tops, totals, n, parts, span, EXACT: ct.Constant[bool],
     PACK: ct.Constant[int], FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """A program has span blocks of a tile's rows, and leaves one pair of each row. The first has ends too."""
+    """Each program stores one (max, sum) state per row of span blocks of a tile's rows. The first has the ends too."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
-    first, length, begin, ended = part_of(group, part, n, span, PACK, EXACT, SHAPE)
+    first, length, begin, ended = program_part(group, part, n, span, PACK, EXACT, SHAPE)
     inside, first_group = dev.whole_vectors(x, first, length, PACK), 0 if PACK else group
     end = min(begin + span, ct.num_tiles(inside, AXIS, SHAPE))
     if EXACT:
@@ -62,7 +62,7 @@ def partials_kernel(
         top, total = lane_states(inside, first_group, strip, begin, end, FOLD, AXIS, SHAPE)
         row_top = ct.max(top, AXIS, keepdims=True)
         row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
-    if PACK and not EXACT:  # noqa: SIM102  # known as it is compiled
+    if PACK and not EXACT:  # noqa: SIM102  # a compile-time constant
         if ended:
             _, _, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
             higher = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
@@ -79,8 +79,7 @@ def write_kernel(
     EXACT: ct.Constant[bool], PARTS: ct.Constant[int], PACK: ct.Constant[int], AXIS: ct.Constant[int],
     SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """Every program merges all pairs of its rows in the same order, so that all agree to the bit. PARTS is the power of
-    two that holds them."""
+    """Each program merges all states of its rows, PARTS at most, in the same order, so that all get the same bits."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
@@ -89,12 +88,12 @@ def write_kernel(
     every_top = ct.load(tops, place, pairs, padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
     every_total = ct.load(totals, place, pairs, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     top = ct.max(every_top, AXIS, keepdims=True)
-    inverse = inverse_of(ct.sum(every_total * exponential(every_top - top), AXIS, keepdims=True))
-    first, length, begin, ended = part_of(group, part, n, span, PACK, EXACT, SHAPE)
+    inverse = fast_inverse(ct.sum(every_total * exponential(every_top - top), AXIS, keepdims=True))
+    first, length, begin, ended = program_part(group, part, n, span, PACK, EXACT, SHAPE)
     inside, target = dev.whole_vectors(x, first, length, PACK), dev.whole_vectors(out, first, length, PACK)
     first_group, end = 0 if PACK else group, min(begin + span, ct.num_tiles(inside, AXIS, SHAPE))
     write_blocks(inside, target, top, inverse, first_group, strip, begin, end, AXIS, SHAPE)
-    if PACK:  # noqa: SIM102  # known as it is compiled
+    if PACK:  # noqa: SIM102  # a compile-time constant
         if ended:
             places, outside, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
             dev.store_row_ends(out, first, length, places, outside, exponential(ends - top) * inverse)
@@ -102,16 +101,16 @@ def write_kernel(
 
 @register("cutile", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave (max, sum) states; a second launch merges and writes."""
+    """Several programs share a row or a strip of columns, and store states. A second launch merges them and writes."""
     id, rows = "cutile/softmax/split_two_launches", rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
-    plan = tiles.cut_of(rows, tile, device_of(x))
+    plan = tiles.plan_parts(rows, tile, device_of(x))
     # The last part has room for both of its ends.
     exact = rows.single and rows.itemsize == 2 and tile.block >= 2048 and rows.n % (plan.span * tile.block) >= 16
     rows = rows.by_vectors if exact else rows
     pack, tile = tiles.ragged(rows, tile, x)
     source, target = tiles.make_views(rows, tile, (x, out), pack=pack)
-    pairs = [tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype)) for _ in range(2)]
+    pairs = [tiles.workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
     numbers, constants, programs = (rows.n, *plan), (tile.axis, tile.shape), tile.count(rows) * plan.parts
     of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT, pack > 0))
     leave = of_all(partials_kernel, (x, out), (source, *pairs), numbers, (exact, pack, tile.fold(rows), *constants))

@@ -1,4 +1,4 @@
-"""Past a row's end both inputs are 0, and so add nothing."""
+"""Past a row's end both inputs are 0, which adds nothing."""
 
 import cuda.tile as ct
 import torch
@@ -11,9 +11,8 @@ from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 
-def both(grad, y, place, AXIS, SHAPE):
-    """A tile of each input as it is computed, 0 past the ends of rows. All of both is asked for before either is used,
-    see ``load_tile``."""
+def load_both(grad, y, place, AXIS, SHAPE):
+    """Load a tile of each input in the accumulator dtype, 0 past the ends of rows, in one branch: see ``load_sum``."""
     if dev.is_whole(grad, place, SHAPE):
         return dev.load_whole(grad, place, SHAPE), dev.load_whole(y, place, SHAPE)
     return dev.load_masked(grad, place, 0.0, AXIS, SHAPE), dev.load_masked(y, place, 0.0, AXIS, SHAPE)
@@ -24,7 +23,7 @@ def tile_kernel(grad, y, out, n, PACK: ct.Constant[int], AXIS: ct.Constant[int],
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), grad, AXIS, SHAPE)
     place = dev.block_index(0 if PACK else group, strip, 0, AXIS)
-    grads, weights = both(
+    grads, weights = load_both(
         dev.whole_vectors(grad, group * n, n, PACK), dev.whole_vectors(y, group * n, n, PACK), place, AXIS, SHAPE
     )
     total = ct.sum(grads * weights, AXIS, keepdims=True)
@@ -40,11 +39,11 @@ def tile_kernel(grad, y, out, n, PACK: ct.Constant[int], AXIS: ct.Constant[int],
 
 @register("cutile", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows of both inputs to a program, which it holds: several short ones, one, or a strip of columns."""
+    """A program keeps several short rows, one row or a strip of columns on chip: both inputs are read once."""
     id, tensors, device = "cutile/softmax_backward/fused", (grad, y, out), device_of(grad)
     rows, others = rows_with(grad, out, y)
-    alone = tiles.is_alone(device, rows, grad)
-    tile = tiles.held(id, device, rows, 2, alone)
-    pack, tile = tiles.ragged(rows, tile, grad, y) if alone else (0, tile)
+    one_row = tiles.takes_one_row(device, rows, grad)
+    tile = tiles.whole_row_tile(id, device, rows, 2, one_row)
+    pack, tile = tiles.ragged(rows, tile, grad, y) if one_row else (0, tile)
     views, constants = tiles.make_views(rows, tile, tensors, others, pack), (pack, tile.axis, tile.shape)
     return bound(id, tile_kernel, tensors, views, (rows.n,), constants, tile.count(rows), tile.warps)

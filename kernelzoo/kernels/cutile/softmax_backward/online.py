@@ -9,17 +9,17 @@ from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 FIT = 3
-"""Programs on a multiprocessor: 80 registers a thread, which has blocks of two inputs."""
+"""Programs on an SM: 80 registers per thread, for blocks of two inputs."""
 
 
-def sums_of(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """The sums of products of so many blocks of a tile's rows, of which each lane adds up its own."""
+def product_sums(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
+    """Return the sums of grad * y over a range of blocks of a tile's rows. Each lane adds up its own products."""
     running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(grad))
     lost = running
     ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
-            # Backwards, as the blocks that are read last are likeliest to be in a cache still when the others write.
+            # Backwards: the blocks that are read last are the likeliest to be still in cache when writing begins.
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
             grads = dev.load_block(grad, place, 0.0, AXIS, SHAPE, WHOLE)
             weights = dev.load_block(y, place, 0.0, AXIS, SHAPE, WHOLE)
@@ -28,11 +28,11 @@ def sums_of(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 
 def write_blocks(grad, y, out, total, group, strip, begin, end, AXIS, SHAPE):
-    """The results of so many blocks of a tile's rows, whose sums are ``total``."""
+    """Write the results of a range of blocks of a tile's rows, whose sums of products are ``total``."""
     ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
-            # The index is the loop's own: see online of softmax.
+            # The loop's own index: see ``write_blocks`` of softmax/online.py.
             place = dev.block_index(group, strip, i, AXIS)
             grads = dev.load_block(grad, place, 0.0, AXIS, SHAPE, WHOLE)
             weights = dev.load_block(y, place, 0.0, AXIS, SHAPE, WHOLE)
@@ -45,13 +45,13 @@ def online_kernel(grad, y, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], 
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), grad, AXIS, SHAPE)
     end = ct.num_tiles(grad, AXIS, SHAPE)
-    total = sums_of(grad, y, group, strip, 0, end, FOLD, AXIS, SHAPE)
+    total = product_sums(grad, y, group, strip, 0, end, FOLD, AXIS, SHAPE)
     write_blocks(grad, y, out, total, group, strip, 0, end, AXIS, SHAPE)
 
 
 @register("cutile", "softmax_backward", "online")
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running sum in each lane, then a pass that reads again and writes."""
+    """One pass over blocks keeps a running sum in each lane. A second pass reads again and writes."""
     tensors = (grad, y, out)
     rows, others = rows_with(grad, out, y)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)

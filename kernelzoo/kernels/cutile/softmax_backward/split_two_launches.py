@@ -6,7 +6,7 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax_backward.online import FIT, sums_of, write_blocks
+from kernelzoo.kernels.cutile.softmax_backward.online import FIT, product_sums, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -16,10 +16,10 @@ from kernelzoo.registry import register
 def partials_kernel(
     grad, y, sums, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
 ):
-    """A program has span blocks of a tile's rows, of which it leaves one sum to each row."""
+    """Each program sums span blocks of a tile's rows, and stores one sum per row."""
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(grad, parts, span, AXIS, SHAPE)
-    total = sums_of(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE)
+    total = product_sums(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE)
     ct.store(sums, dev.block_index(group, strip, part, AXIS), total, allow_tma=False)
 
 
@@ -27,8 +27,7 @@ def partials_kernel(
 def write_kernel(
     grad, y, out, sums, parts, span, PARTS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
 ):
-    """Every program adds up all sums of its rows in the same order, so that all agree to the bit. PARTS is the power of
-    two that holds them."""
+    """Each program adds up all sums of its rows, PARTS at most, in the same order, so that all get the same bits."""
     ct.grid_dependency_control_wait()
     group, strip, _, begin, end = dev.part_coords(grad, parts, span, AXIS, SHAPE)
     every = dev.reduced_shape(SHAPE, AXIS, PARTS)
@@ -38,13 +37,13 @@ def write_kernel(
 
 @register("cutile", "softmax_backward", "split_two_launches")
 def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave sums in a workspace; a second launch writes."""
+    """Several programs share a row or a strip of columns, and store sums. A second launch adds them up and writes."""
     id, tensors = "cutile/softmax_backward/split_two_launches", (grad, y, out)
     rows, others = rows_with(grad, out, y)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
-    plan = tiles.cut_of(rows, tile, device_of(grad))
+    plan = tiles.plan_parts(rows, tile, device_of(grad))
     views = tiles.make_views(rows, tile, tensors, others)
-    sums = tiles.workspace(rows, tile, plan, grad, tiles.wide_dtype(grad.dtype))
+    sums = tiles.workspace(rows, tile, plan, grad, tiles.acc_dtype(grad.dtype))
     constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts
     of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, FIT))
     leave = of_all(partials_kernel, tensors, (*views[:2], sums), plan, (tile.fold(rows), *constants))

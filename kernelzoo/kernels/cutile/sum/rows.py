@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 
 
 def sum_of(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """The sums of so many blocks of a tile's rows: in each lane of whole vectors, with what they rounded off."""
+    """Return the sums of a range of blocks of a tile's rows. Lanes sum whole vectors with compensation for rounding."""
     total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
     lost = total
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
@@ -31,9 +31,9 @@ def sum_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct
 
 @register("cutile", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A sum in each lane with what it rounded off; lanes meet in a tree after the loop."""
+    """Each lane adds up its elements with compensation for rounding. Lanes are added in a tree after the loop."""
     id, x = "cutile/sum/rows", plain(x)
     rows = rows_of(x, out)
-    tile = tiles.plain(rows, device_of(x), 1, tiles.READ_BYTES)
+    tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
     return bound(id, sum_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)

@@ -20,7 +20,7 @@ def parts_kernel(x, sums, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant
 
 @ct.kernel
 def merge_kernel(sums, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
-    """Along rows the tile is the power of two that holds all parts."""
+    """A tile has all parts of its rows, padded to a power of two."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), sums, AXIS, SHAPE)
     every = dev.load_zeros(sums, dev.block_index(group, strip, 0, AXIS), SHAPE)
@@ -29,12 +29,12 @@ def merge_kernel(sums, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
 
 @register("cutile", "sum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave sums, which a second launch adds up in a tree."""
+    """Several programs share a row or a strip of columns, and store sums. A second launch adds them up in a tree."""
     id, x = "cutile/sum/split", plain(x)
     rows = rows_of(x, out)
-    tile, plan, merged = tiles.in_parts(rows, device_of(x))
+    tile, plan, merged = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
-    sums = tiles.workspace(rows, tile, plan, x, tiles.wide_dtype(x.dtype))
+    sums = tiles.workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
     kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
     leave = bound(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
     last, programs = (merged.axis, merged.shape), merged.count(rows)

@@ -3,9 +3,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import laid_out
+from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.row_tiles import held_tile
+from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -42,7 +42,7 @@ def add_rms_norm_kernel(
         here = start + cols
         mask = there[:, None] & (here < n)
         if not WHOLE:
-            tile = gl.load(total_rows + here * total_n, mask, other=0).to(WIDE)  # by the thread that stored it
+            tile = gl.load(total_rows + here * total_n, mask, other=0).to(WIDE)  # stored by the same thread
         weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
         gl.store(out_rows + here * out_n, (tile * scale * weights).to(out.dtype.element_ty), mask)
 
@@ -51,9 +51,9 @@ def add_rms_norm_kernel(
 def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
-    """Sums are written, and held where a program can hold a row; longer ones are read again, from cache."""
+    """Sums are written, and stay in registers if a row fits. Sums of longer rows are read again, from cache."""
     rows, others = rows_with(x, out, residual, total)
-    programs, warps, *tile = laid_out(rows, held_tile(x, rows, 2))
+    programs, warps, *tile = tile_arguments(rows, register_tile(x, rows, 2))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
     return bound("gluon/add_rms_norm/rows", add_rms_norm_kernel, programs, args, warps, tensors=5)

@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.packs import pack_columns, pack_rows, packs_of
+from kernelzoo.kernels.gluon.packs import pack_arguments, pack_columns, pack_rows
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import identity, rows_of
@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def first_least(least, places, none):
-    """(least, the lowest of its places) along each row: NaN is less than all others. none: above all places."""
+    """Return (least element, its lowest index) along each row. NaN is less than all. none: more than any index."""
     row_least = gl.reduce(least, 1, dev.lower, keep_dims=True)
     has = (least == row_least) | ((least != least) & (row_least != row_least))
     return row_least, gl.min(gl.where(has, places, none), 1)
@@ -23,9 +23,9 @@ def row_argmin(
     x_rows, x_n, begin, end, there, IDENTITY: gl.constexpr, WIDE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """(least element, its place) of rows from begin to end: NaN is less than all others, and the first of equals wins.
+    """Return (least element, its index) of rows from begin to end. NaN is less than all; the first of equals wins.
 
-    A loop finds the first block of each row that has its least element; that block is read again for the place.
+    A loop finds the first block of each row with the least element. That block is read again for the index.
     """
     BLOCK: gl.constexpr = LANES * PACK
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
@@ -66,8 +66,8 @@ def argmin_kernel(
 
 @register("gluon", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """In each thread the least element so far and its block; the place is looked for in one block, after the loop."""
+    """Each thread keeps its least element and the number of its block. Then one block is searched for the index."""
     rows = rows_of(x, out)
-    programs, warps, *tile = packs_of(x, rows)
+    programs, warps, *tile = pack_arguments(x, rows)
     args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile)
     return bound("gluon/argmin/rows", argmin_kernel, programs, args, warps)

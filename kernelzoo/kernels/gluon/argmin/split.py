@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.argmin.rows import first_least, row_argmin
-from kernelzoo.kernels.gluon.long_rows import load_parts, merged_place, part_of
+from kernelzoo.kernels.gluon.long_rows import load_parts, program_part, result_offset
 from kernelzoo.kernels.gluon.packs import pack_constants, pack_rows
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import plan_of
@@ -21,7 +21,7 @@ def parts_kernel(
     LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
-    tile, part, begin, end = part_of(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
+    tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
     group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     part_least, found = row_argmin(
@@ -40,12 +40,12 @@ def first_kernel(
     NONE: gl.constexpr = 0x7FFFFFFFFFFFFFFF
     part_places = load_parts(places, parts, NONE, PARTS)
     _, place = first_least(load_parts(least, parts, IDENTITY, PARTS), part_places, NONE)
-    gl.store(out + merged_place(inner, out_outer, out_inner), place)
+    gl.store(out + result_offset(inner, out_outer, out_inner), place)
 
 
 @register("gluon", "argmin", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part as a program of ``rows`` takes a row; the first of the parts that have the least element has it."""
+    """Each part is reduced as ``rows`` reduces a row. A second launch takes the first part with the least element."""
     rows = rows_of(x, out)
     plan, id, none = plan_of(x, rows), "gluon/argmin/split", identity(x.dtype)
     least = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(x.dtype))

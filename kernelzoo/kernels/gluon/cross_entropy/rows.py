@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.packs import pack_rows, packs_of, row_state
+from kernelzoo.kernels.gluon.packs import pack_arguments, pack_rows, row_state
 from kernelzoo.kernels.gluon.tiles import lowest
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def loss_of(x_rows, x_n, n, label, there, top, total, ignore_index, WIDE: gl.constexpr):
-    """Losses of rows from their labels and (max, sum) states."""
+    """Return losses of rows from their labels and (max, sum) states."""
     picked = gl.load(x_rows + label * x_n, there & (label >= 0) & (label < n), other=float("nan")).to(WIDE)
     return gl.where(label == ignore_index, 0.0, gl.log(total) - (picked - top))
 
@@ -34,16 +34,16 @@ def cross_entropy_kernel(
         x_rows[:, None, None], x_n, 0, n, there[:, None, None], LOWEST, float("inf"),
         WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT,
     )  # fmt: skip
-    label = dev.load_rows(labels, group, place, labels_outer, labels_inner, there, gl.int64)
+    label = dev.load_per_row(labels, group, place, labels_outer, labels_inner, there, gl.int64)
     result = loss_of(x_rows, x_n, n, label, there, top, total, ignore_index, WIDE).to(loss.dtype.element_ty)
     gl.store(loss + dev.row_start(group, place, out_outer, out_inner, 1), result, there)
 
 
 @register("gluon", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """One pass that keeps a running (max, sum) state in each thread, and one element more."""
+    """One pass keeps a running (max, sum) state in each thread. Then the element of each row's label is read."""
     rows, (label,) = rows_with(x, loss, labels)
-    programs, warps, *tile = packs_of(x, rows)
+    programs, warps, *tile = pack_arguments(x, rows)
     constants = (lowest(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     args = (x, labels, loss, *row_arguments(rows), label.outer, label.inner, ignore_index, *constants)
     return bound("gluon/cross_entropy/rows", cross_entropy_kernel, programs, args, warps, tensors=3)

@@ -4,8 +4,8 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.cross_entropy.rows import loss_of
-from kernelzoo.kernels.gluon.logsumexp.split import leave_states, row_of_states
-from kernelzoo.kernels.gluon.long_rows import merged_place
+from kernelzoo.kernels.gluon.logsumexp.split import leave_states, load_merged_state
+from kernelzoo.kernels.gluon.long_rows import result_offset
 from kernelzoo.kernels.gluon.tiles import lowest
 from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import plan_of
@@ -20,16 +20,16 @@ def merge_kernel(
     out_outer, out_inner, ignore_index, LOWEST: gl.constexpr, WIDE: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
-    top, total = row_of_states(states, rows, parts, LOWEST, PARTS)
-    label = gl.load(labels + merged_place(inner, labels_outer, labels_inner))
-    x += merged_place(inner, x_outer, x_inner)
+    top, total = load_merged_state(states, rows, parts, LOWEST, PARTS)
+    label = gl.load(labels + result_offset(inner, labels_outer, labels_inner))
+    x += result_offset(inner, x_outer, x_inner)
     result = loss_of(x, x_n, n, label, label == label, top, total, ignore_index, WIDE)
-    gl.store(loss + merged_place(inner, out_outer, out_inner), result.to(loss.dtype.element_ty))
+    gl.store(loss + result_offset(inner, out_outer, out_inner), result.to(loss.dtype.element_ty))
 
 
 @register("gluon", "cross_entropy", "split")
 def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """Each part as a program of ``rows`` takes a row; a program to a row merges the states."""
+    """Each part is reduced as ``rows`` reduces a row. A second launch merges each row's states in one program."""
     rows, (label,) = rows_with(x, loss, labels)
     plan, id = plan_of(x, rows), "gluon/cross_entropy/split"
     states, first = leave_states(id, x, loss, rows, plan, float("inf"))

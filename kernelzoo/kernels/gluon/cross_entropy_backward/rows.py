@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.packs import pack_columns, pack_rows, packs_of, row_state
+from kernelzoo.kernels.gluon.packs import pack_arguments, pack_columns, pack_rows, row_state
 from kernelzoo.kernels.gluon.tiles import lowest
 from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
@@ -26,8 +26,8 @@ def backward_kernel(
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None, None]
-    label = dev.load_rows(labels, group, place, labels_outer, labels_inner, there, gl.int64)[:, None, None]
-    factor = dev.load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE)[:, None, None]
+    label = dev.load_per_row(labels, group, place, labels_outer, labels_inner, there, gl.int64)[:, None, None]
+    factor = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE)[:, None, None]
     there = there[:, None, None]
     factor = gl.where((label >= 0) & (label < n), factor, float("nan"))
     top, total = row_state(x_rows, x_n, 0, n, there, LOWEST, float("inf"), WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT)
@@ -43,9 +43,9 @@ def backward_kernel(
 
 @register("gluon", "cross_entropy_backward", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
-    """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
+    """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
     rows, (label, factor) = rows_with(x, out, labels, grad)
-    programs, warps, *tile = packs_of(x, rows)
+    programs, warps, *tile = pack_arguments(x, rows)
     strides = (label.outer, label.inner, factor.outer, factor.inner)
     constants = (lowest(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     args = (x, labels, grad, out, *row_arguments(rows), *strides, ignore_index, *constants)

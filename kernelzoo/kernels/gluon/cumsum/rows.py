@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import laid_out
+from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import tile_of
 from kernelzoo.launch import Launch
@@ -21,13 +21,13 @@ def row_cumsum(
     x_rows, x_n, out_rows, out_n, begin, end, there, total,
     WIDE: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Write the running sums of rows from begin to end, block by block. total: of what is before."""
+    """Write the running sums of rows from begin to end, block by block. total: the sums of elements before begin."""
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     next = gl.load(x_rows + (begin + cols) * x_n, there & (begin + cols < end), other=0)
     for start in range(begin, end, BLOCK):
         here = start + cols
         tile = next.to(WIDE)
-        # The next block comes while this one is added up.
+        # The next block is loaded while this one is added up.
         next = gl.load(x_rows + (here + BLOCK) * x_n, there & (here + BLOCK < end), other=0)
         sums = total + gl.associative_scan(tile, 1, add)
         gl.store(out_rows + here * out_n, sums.to(out_rows.dtype.element_ty), there & (here < end))
@@ -50,9 +50,9 @@ def cumsum_kernel(
 
 @register("gluon", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A block's sums are a scan, a tree of additions; sums of whole blocks are added up in order."""
+    """Each block is scanned by a tree of additions. The sums of whole blocks are added up in order."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    programs, warps, *tile = laid_out(rows, tile_of(x, rows))
+    programs, warps, *tile = tile_arguments(rows, tile_of(x, rows))
     args = (x, out, *row_arguments(rows), wide_type(torch.promote_types(x.dtype, out.dtype)), *tile)
     return bound("gluon/cumsum/rows", cumsum_kernel, programs, args, warps)

@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.cumsum.rows import row_cumsum
-from kernelzoo.kernels.gluon.long_rows import part_of
+from kernelzoo.kernels.gluon.long_rows import program_part
 from kernelzoo.kernels.gluon.row_tiles import layout_of
 from kernelzoo.kernels.gluon.sum.split import leave_sums
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
@@ -21,7 +21,7 @@ def cumsum_kernel(
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
-    tile, part, begin, end = part_of(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
+    tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
     group, place, there = dev.row_coords(tile, rows, inner, False, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
@@ -33,7 +33,7 @@ def cumsum_kernel(
 
 @register("gluon", "cumsum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Sums of parts are added up in a tree; from there on a part is taken as a program of ``rows`` takes a row."""
+    """One launch sums parts of rows. In a second, each part adds up the sums before it, then scans as ``rows`` does."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     plan, id = plan_of(x, rows), "gluon/cumsum/split"

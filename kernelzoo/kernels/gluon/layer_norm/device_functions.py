@@ -1,4 +1,4 @@
-"""What a layer norm and its gradient have in common: the means of rows."""
+"""Device function that layer_norm and its gradient share: the means of rows."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

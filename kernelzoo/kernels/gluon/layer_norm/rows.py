@@ -4,9 +4,9 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
-from kernelzoo.kernels.gluon.row_tiles import laid_out
+from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.row_tiles import held_tile
+from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -54,9 +54,9 @@ def layer_norm_kernel(
 
 @register("gluon", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean first, then squared distances from it. A row that no program holds is read again for each."""
+    """The mean comes before squared distances from it. A row that doesn't fit in registers is read three times."""
     rows = rows_of(x, out)
-    programs, warps, *tile = laid_out(rows, held_tile(x, rows))
+    programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
     return bound("gluon/layer_norm/rows", layer_norm_kernel, programs, args, warps, tensors=4)

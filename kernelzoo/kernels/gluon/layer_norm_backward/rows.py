@@ -5,9 +5,9 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
 from kernelzoo.kernels.gluon.partials import add_sums, store_sums, sum_of_partials
-from kernelzoo.kernels.gluon.row_tiles import laid_out
+from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.row_tiles import turns_of
+from kernelzoo.kernels.shared.row_tiles import persistent_tile
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -19,7 +19,7 @@ def rows_kernel(
     MULTIPLE: gl.constexpr, grad_outer, grad_n, grad_inner, weight_n, EPS: gl.constexpr, WHOLE: gl.constexpr,
     WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """WHOLE: a block holds a row, and with it the program's sums over rows, which otherwise stay in memory."""
+    """WHOLE: a block covers a row, and the program's sums over rows stay in registers, otherwise in memory."""
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
@@ -66,11 +66,11 @@ def rows_kernel(
 
 @register("gluon", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """Programs take rows in turn, in three passes each; their sums for weight and bias are added up afterwards."""
+    """Programs take rows in turn, in three passes per row. Later launches add up their sums for weight and bias."""
     id, tensors = "gluon/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     rows, (others,) = rows_with(x, dx, grad)
-    programs, warps, *tile = laid_out(rows, turns_of(x, rows, 2))
-    partials = x.new_zeros((2, programs, rows.n), dtype=wide_dtype(x.dtype))  # which stay so if there is no row
+    programs, warps, *tile = tile_arguments(rows, persistent_tile(x, rows, 2))
+    partials = x.new_zeros((2, programs, rows.n), dtype=wide_dtype(x.dtype))  # they stay 0 if there is no row
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
     first = bound(id, rows_kernel, programs, args, warps, tensors=6)

@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.packs import pack_rows, packs_of, row_state
+from kernelzoo.kernels.gluon.packs import pack_arguments, pack_rows, row_state
 from kernelzoo.kernels.gluon.tiles import lowest
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
@@ -31,8 +31,8 @@ def logsumexp_kernel(
 
 @register("gluon", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass that keeps a running (max, sum) state in each thread; threads meet after the loop."""
+    """One pass keeps a running (max, sum) state in each thread. Threads merge their states after the loop."""
     rows = rows_of(x, out)
-    programs, warps, *tile = packs_of(x, rows)
+    programs, warps, *tile = pack_arguments(x, rows)
     args = (x, out, *row_arguments(rows), lowest(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     return bound("gluon/logsumexp/rows", logsumexp_kernel, programs, args, warps)

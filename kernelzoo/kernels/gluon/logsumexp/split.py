@@ -3,8 +3,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.long_rows import load_parts, merged_place, part_of
-from kernelzoo.kernels.gluon.packs import merged, pack_constants, pack_rows, row_state
+from kernelzoo.kernels.gluon.long_rows import load_parts, program_part, result_offset
+from kernelzoo.kernels.gluon.packs import merge_states, pack_constants, pack_rows, row_state
 from kernelzoo.kernels.gluon.tiles import lowest
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
@@ -21,7 +21,7 @@ def states_kernel(
     LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
-    tile, part, begin, end = part_of(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
+    tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
     group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     top, total = row_state(
@@ -33,10 +33,10 @@ def states_kernel(
 
 
 @gluon.jit
-def row_of_states(states, rows, parts, LOWEST: gl.constexpr, PARTS: gl.constexpr):
-    """(max, sum) of a program's row from those of its parts."""
+def load_merged_state(states, rows, parts, LOWEST: gl.constexpr, PARTS: gl.constexpr):
+    """Load the states of a row's parts. Return (max, sum) of the program's row."""
     tops = load_parts(states, parts, LOWEST, PARTS)
-    return merged(tops, load_parts(states + gl.cast(rows, gl.int64) * parts, parts, 0, PARTS))
+    return merge_states(tops, load_parts(states + gl.cast(rows, gl.int64) * parts, parts, 0, PARTS))
 
 
 @gluon.jit
@@ -44,15 +44,15 @@ def merge_kernel(
     x, out, states, rows, parts, inner, out_outer, out_inner, LOWEST: gl.constexpr, PARTS: gl.constexpr
 ):  # fmt: skip
     dev.await_last_launch()
-    top, total = row_of_states(states, rows, parts, LOWEST, PARTS)
+    top, total = load_merged_state(states, rows, parts, LOWEST, PARTS)
     result = (top + gl.log(total)).to(out.dtype.element_ty)
-    gl.store(out + merged_place(inner, out_outer, out_inner), result)
+    gl.store(out + result_offset(inner, out_outer, out_inner), result)
 
 
 def leave_states(
     id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan, highest: float
 ) -> tuple[torch.Tensor, Launch]:
-    """(states of the parts of rows, all maxima before all sums; the launch that leaves them there)."""
+    """Return (workspace for states of parts of rows, all maxima before all sums; the launch that stores them there)."""
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     kinds = (plan.parts, plan.span, lowest(states.dtype), highest, wide_type(x.dtype))
     args = (x, out, states, *row_arguments(rows), *kinds, *pack_constants(rows, plan.tile))
@@ -61,7 +61,7 @@ def leave_states(
 
 @register("gluon", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part as a program of ``rows`` takes a row; a program to a row merges the states."""
+    """Each part is reduced as ``rows`` reduces a row. A second launch merges each row's states in one program."""
     rows = rows_of(x, out)
     plan, least = plan_of(x, rows), lowest(wide_dtype(x.dtype))
     states, first = leave_states("gluon/logsumexp/split", x, out, rows, plan, -least)

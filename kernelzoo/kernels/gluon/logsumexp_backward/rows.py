@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import laid_out
+from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import tile_of
@@ -24,8 +24,8 @@ def backward_kernel(
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
-    of_row = dev.load_rows(y, group, place, y_outer, y_inner, there, WIDE)[:, None]
-    factor = dev.load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE)[:, None]
+    of_row = dev.load_per_row(y, group, place, y_outer, y_inner, there, WIDE)[:, None]
+    factor = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE)[:, None]
     for start in range(0, n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
@@ -36,9 +36,9 @@ def backward_kernel(
 
 @register("gluon", "logsumexp_backward", "rows")
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """An exponential of each element, times its row's gradient: one read and one write."""
+    """The result is exp(x - y) * grad, with y and grad of the element's row: one read and one write."""
     rows, (ys, grads) = rows_with(x, out, y, grad)
-    programs, warps, *tile = laid_out(rows, tile_of(x, rows))
+    programs, warps, *tile = tile_arguments(rows, tile_of(x, rows))
     strides = (ys.outer, ys.inner, grads.outer, grads.inner)
     args = (x, y, grad, out, *row_arguments(rows), *strides, wide_type(x.dtype), *tile)
     return bound("gluon/logsumexp_backward/rows", backward_kernel, programs, args, warps, tensors=4)

@@ -31,7 +31,7 @@ def rows_kernel(
         mask = in_rows & (cols < length - start)
         block = gl.load(block_here, mask, other=IDENTITY, eviction_policy="evict_first")
         least = dev.lower(least, gl.reduce(block.to(WIDE), 1, dev.lower))
-    if EDGES:  # last, so that nothing waits for the edges before the rest is under way
+    if EDGES:  # last, so that all other loads are issued before anything waits for the edges
         least = dev.lower(least, gl.convert_layout(gl.reduce(edges, 1, dev.lower), gl.SliceLayout(1, LAYOUT)))
     out_start = dev.row_start(group, place, out_outer, out_inner, 1, False)
     gl.store(out + out_start, least.to(out.dtype.element_ty), there)
@@ -39,7 +39,7 @@ def rows_kernel(
 
 @register("gluon", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
+    """Each program takes rows. Every block of a row is reduced to a scalar before it is combined."""
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
     tile = row_tile(device_of(x), rows)

@@ -18,7 +18,7 @@ def rows_deferred_kernel(
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
-    n, inner, x_n, _ = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, _ = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     in_rows = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
@@ -40,7 +40,7 @@ def rows_deferred_kernel(
 
 @register("gluon", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows, or strips of columns; the running minimum stays a tile, reduced once, at the end."""
+    """Each program takes rows or a strip of columns. The running minimum stays a tile, which is reduced at the end."""
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
     tile = block_tile(device_of(x), rows)

@@ -18,10 +18,10 @@ def split_kernel(
     WIDE: gl.constexpr, IDENTITY: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """A program has span units of a tile's rows; its edges are the first one's. PARTS is the power of two that holds
-    the minima of all."""
+    """A program takes span units of a tile's rows. The first one also takes the rows' edges. PARTS is the power of two
+    that covers all parts."""
     dev.await_last_launch()
-    n, inner, x_n, _ = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, _ = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     in_rows = there[:, None]
@@ -43,8 +43,8 @@ def split_kernel(
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
     left = partials + number.to(gl.int64) * ROWS * parts + lane
     gl.store(left + part * ROWS, least)
-    # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
-    # program to arrive acquires those of all others.
+    # The barrier orders the stores of all threads before the arrival, which releases them to the device. The last
+    # program to arrive acquires the stores of all others.
     dev.barrier()
     if gl.atomic_add(arrivals + number, 1, sem="acq_rel", scope="gpu") == parts - 1:
         dev.barrier()
@@ -57,14 +57,14 @@ def split_kernel(
 
 @register("gluon", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns; the last to arrive reduces what they leave: one launch.
+    """Several programs share a row or a strip of columns. The last to arrive reduces their minima: one launch.
 
-    The launch leaves its counts of arrivals at zero, and so may be repeated.
+    The launch resets its counts of arrivals to zero, and so may be repeated.
     """
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     tile = block_tile(device, rows)
-    plan, count = tiles.cut(rows, tile, device), tile.count(rows)
+    plan, count = tiles.plan_parts(rows, tile, device), tile.count(rows)
     partials = x.new_empty((count, plan.parts, tile.rows), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(count, dtype=torch.int32)
     args = (x, out, partials, arrivals, *tiles.place_arguments(rows, tile), *plan, *kinds(rows, x.dtype, tile))

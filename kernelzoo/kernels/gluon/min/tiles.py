@@ -1,15 +1,15 @@
-"""Tiles of rows by blocks of columns, and what forms hand to their kernels beside the layout."""
+"""Tiles of rows x columns that the forms of the minimum share, and the constants of their kernels."""
 
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.gluon.tiles import Tile, along, block, inside
+from kernelzoo.kernels.gluon.tiles import Tile, along, block, body_length
 from kernelzoo.kernels.shared.jit import wide_type
 from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192
-"""A tile of elements narrower than two bytes ends here."""
+"""The most elements in a tile along rows. It limits tiles of one-byte elements."""
 
 
 @numbers
@@ -23,8 +23,8 @@ class Numbers:
 
 
 def row_tile(device: Device, rows: Rows) -> Tile:
-    """Several short rows to a warp, or a block of one row. 64 bytes to a thread, more to those of a single warp."""
-    knobs, cols = of(Numbers, device.index), power_of_two(inside(rows))
+    """Return a tile of several short rows for one warp, or of a block of one row with 64 bytes per thread."""
+    knobs, cols = of(Numbers, device.index), power_of_two(body_length(rows))
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
         return along(rows, many, cols, 1)
@@ -34,7 +34,7 @@ def row_tile(device: Device, rows: Rows) -> Tile:
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
-    """``row_tile``, or a block of columns side by side. 32 elements to a thread, 16 if they are read one by one."""
+    """Return ``row_tile``, or a block of adjacent columns: 32 float32 elements per thread, 16 if read one by one."""
     if not rows.across:
         return row_tile(device, rows)
     tile = block(rows, 32768)
@@ -42,5 +42,5 @@ def block_tile(device: Device, rows: Rows) -> Tile:
 
 
 def kinds(rows: Rows, dtype: torch.dtype, tile: Tile) -> tuple[object, ...]:
-    """WIDE, IDENTITY, and what a tile is made of."""
+    """Return the constants WIDE and IDENTITY of a kernel, and those of its tile."""
     return wide_type(dtype), identity(dtype), *tile.constants(rows)

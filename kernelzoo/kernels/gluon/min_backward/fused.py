@@ -19,22 +19,22 @@ def tile_kernel(
     WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """COLS is the power of two that holds a row: what lies past its end is masked."""
+    """COLS is the power of two that covers a row. Elements past a row's end are masked."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.scaled(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = dev.load_rows(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
-    slope = dev.load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
+    least = dev.load_per_row(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
+    slope = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
     cols, here = dev.column_offsets(COLS, FAR, LAYOUT)
     length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
     length = gl.cast(length, gl.int32)
     if EDGES:
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
-        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+        out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     mask = there & (cols < length)
     x_here = x + (dev.aligned(x_start, EDGES) + here * x_n)
     equal = dev.load_held(x_here, mask, float("nan")).to(WIDE) == least
@@ -51,11 +51,11 @@ def tile_kernel(
 
 @register("gluon", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, device = "gluon/min_backward/fused", device_of(x)
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.held(id, device, rows, 1)
-    place = (*tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others))
+    tile = tiles.whole_row_tile(id, device, rows, 1)
+    place = (*tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
     args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.constants(rows))
-    options = tiles.held_options(device, tile)
+    options = tiles.register_options(device, tile)
     return bound(id, tile_kernel, tile.count(rows), args, tile.warps, tensors=4, **options)

@@ -21,22 +21,22 @@ def online_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = dev.load_rows(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
-    slope = dev.load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
+    least = dev.load_per_row(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
+    slope = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
-        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+        out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)
     out_start = dev.aligned(out_start, EDGES)
     longest = dev.end_of_vectors(n, EDGES)
-    # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
+    # Every lane counts in 32 bits. Lanes are added up once, after the loop, in 64 bits.
     counts = gl.full([ROWS, BLOCK], 0, gl.int32, LAYOUT)
     for start in range(0, longest, BLOCK):
         mask = there & (cols < length - start)
@@ -52,7 +52,7 @@ def online_kernel(
         gl.store(out_edges, gl.where(edges_equal, edge_each, edge_rest), known)
     blocks = (longest + BLOCK - 1) // BLOCK
     for i in range(blocks):
-        start = (blocks - 1 - i) * BLOCK  # backwards: what was read last is likeliest to be in a cache still
+        start = (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in a cache
         mask = there & (cols < length - start)
         block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(WIDE)
         result = gl.where(block == least, each, rest)
@@ -61,9 +61,9 @@ def online_kernel(
 
 @register("gluon", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running count in each lane, then a pass that reads again and writes."""
+    """One pass over blocks keeps a running count in each lane. A second pass reads again and writes."""
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
-    place = (*tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others))
+    place = (*tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
     args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.constants(rows))
     return bound("gluon/min_backward/online", online_kernel, tile.count(rows), args, tile.warps, tensors=4)

@@ -19,25 +19,25 @@ def parts_kernel(
     WRITES: gl.constexpr, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """A program has span units of a tile's rows; its edges are the first one's. PARTS is the power of two that holds
-    the counts of all."""
+    """A program takes span units of a tile's rows. The first one also takes the rows' edges. PARTS is the power of two
+    that covers all parts."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = dev.load_rows(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
-    slope = dev.load_rows(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
+    least = dev.load_per_row(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
+    slope = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
     there = there[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    of_part = there & (part == 0)  # the first one's
-    length, edge, known, edges = dev.load_edges(x, x_start, of_part, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
+    in_first_part = there & (part == 0)
+    length, edge, known, edges = dev.load_edges(x, x_start, in_first_part, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
-        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+        out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)
     out_start = dev.aligned(out_start, EDGES)
     length = gl.minimum(length, end)
@@ -45,7 +45,7 @@ def parts_kernel(
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
     left = counts + number.to(gl.int64) * ROWS * parts + lane
     if not WRITES:
-        # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
+        # Every lane counts in 32 bits. Lanes are added up once, after the loop, in 64 bits.
         running = gl.full([ROWS, BLOCK], 0, gl.int32, LAYOUT)
         for start in range(begin, end, BLOCK):
             mask = there & (cols < length - start)
@@ -65,7 +65,7 @@ def parts_kernel(
             gl.store(out_edges, gl.where(edges_equal, edge_each, edge_rest), known)
         blocks = (end - begin + BLOCK - 1) // BLOCK
         for i in range(blocks):
-            start = begin + (blocks - 1 - i) * BLOCK  # backwards: what was read last is likeliest to be in L2 still
+            start = begin + (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in L2
             mask = there & (cols < length - start)
             block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(WIDE)
             result = gl.where(block == least, each, rest)
@@ -74,13 +74,13 @@ def parts_kernel(
 
 @register("gluon", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave counts in a workspace; a second launch writes."""
+    """Several programs share a row or a strip of columns, and store counts. A second launch adds them up and writes."""
     id, tensors = "gluon/min_backward/split_two_launches", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
-    plan, count = tiles.cut(rows, tile, device_of(x)), tile.count(rows)
+    plan, count = tiles.plan_parts(rows, tile, device_of(x)), tile.count(rows)
     counts = x.new_empty((count, plan.parts, tile.rows), dtype=torch.int64)
-    place = (*tensors, counts, *tiles.place_arguments(rows, tile), *tiles.one_a_row(rows, tile, *others), *plan)
+    place = (*tensors, counts, *tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others), *plan)
     kinds = (wide_type(x.dtype), *tile.constants(rows))
     both = ((*place, writes, *kinds) for writes in (False, True))
     return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=4) for args in both))

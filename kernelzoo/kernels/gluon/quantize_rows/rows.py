@@ -3,10 +3,10 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import laid_out
+from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.kernels.shared.jit import bound, row_arguments
-from kernelzoo.kernels.shared.row_tiles import held_tile
+from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -30,12 +30,12 @@ def quantize_kernel(
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(gl.float32)
-        # Magnitudes compare as their bits without the sign, where NaN is the largest.
+        # Magnitudes sort as their bits without the sign. NaN is the largest.
         most = gl.maximum(most, tile.to(gl.int32, bitcast=True) & 0x7FFFFFFF)
     top = gl.max(most, 1).to(gl.float32, bitcast=True)
     by = gl.where(top < LEAST, 1.0, gl.div_rn(top, gl.full([ROWS], TOP, gl.float32, gl.SliceLayout(1, LAYOUT))))
     gl.store(scale + dev.row_start(group, place, scale_outer, scale_inner, 1), by, there)
-    # Exact of a power of two, so that ties stay ties.
+    # Exact if by is a power of two, so that ties stay ties.
     inverse = gl.div_rn(gl.full([ROWS], 1.0, gl.float32, gl.SliceLayout(1, LAYOUT)), by)[:, None]
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
@@ -47,9 +47,9 @@ def quantize_kernel(
 
 @register("gluon", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """A row that a program holds is read once. A longer one is read again, from cache, to scale it."""
+    """A row that fits in registers is read once. A longer row is read again, from cache, to be scaled."""
     values = values.view(torch.uint8)
     rows, (scales,) = rows_with(x, values, scale)
-    programs, warps, *tile = laid_out(rows, held_tile(x, rows))
+    programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, TOP, LEAST, *tile, tile[1] >= rows.n)
     return bound("gluon/quantize_rows/rows", quantize_kernel, programs, args, warps, tensors=3)

@@ -3,9 +3,9 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import laid_out
+from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.row_tiles import held_tile
+from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -41,8 +41,8 @@ def rms_norm_kernel(
 
 @register("gluon", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """A row that a program holds is read once. A longer one is read again, from cache, to write."""
+    """A row that fits in registers is read once. A longer row is read again, from cache, to be scaled and written."""
     rows = rows_of(x, out)
-    programs, warps, *tile = laid_out(rows, held_tile(x, rows))
+    programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
     args = (x, weight, out, *row_arguments(rows), weight.stride(0), eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     return bound("gluon/rms_norm/rows", rms_norm_kernel, programs, args, warps, tensors=3)

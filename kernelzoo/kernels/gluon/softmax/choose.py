@@ -8,12 +8,12 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 ONLINE_ROWS = 6
-"""Rows of float64 per multiprocessor from which online takes those that no program holds."""
+"""Rows per multiprocessor from which online takes float64 rows that don't fit on chip."""
 
 
 @launch_table("gluon", "softmax")
 class Knobs(tiles.Numbers):
-    """What depends on the card. Shipped values are those of Triton's kernels on an H200."""
+    """Knobs that depend on the card. Shipped values are those of Triton's kernels on an H200."""
 
     ahead_row: int = knob(
         16384, among=(4096, 8192, 16384), unit="elements",
@@ -24,10 +24,10 @@ class Knobs(tiles.Numbers):
 
 @chooser("gluon", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Rows that a program holds, and several programs to each row that is longer.
+    """One program takes a row that fits on chip. Several programs share a longer row.
 
-    Longer rows of float64 are for online if they are many, since its exponentials take longer than memory does. Longer
-    ones across memory are for online if strips are many, split if they are few.
+    Many longer rows of float64 go to online, since their exponentials take longer than memory does. Longer columns go
+    to online if strips are many, else to split_two_launches.
     """
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
@@ -46,8 +46,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("gluon", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch.
+    """Several programs share a row, and keep it on chip while they exchange (max, sum) states: one launch.
 
-    Of rows that lie across memory, one launch leaves the pairs and a second merges them and writes.
+    For columns, one launch stores the pairs, and a second merges them and writes.
     """
     return "split_grid" if device_of(x).is_nvidia and not rows_of(x, out).across else "split_two_launches"

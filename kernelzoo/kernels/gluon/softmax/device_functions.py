@@ -8,7 +8,7 @@ from kernelzoo.kernels.shared.device_functions import TOGETHER, exponential, zer
 
 @gluon.jit
 def softmax_of(x):
-    """Softmax of the rows of a tile, in the tile's own precision."""
+    """Return softmax of the rows of a tile, in the tile's dtype."""
     top = zero_if_empty(gl.max(x, 1, keep_dims=True))
     exponentials = exponential(x - top)
     return exponentials * (1.0 / gl.sum(exponentials, 1, keep_dims=True))
@@ -16,7 +16,7 @@ def softmax_of(x):
 
 @gluon.jit
 def softmax_with_edges(x, edges, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
-    """Softmax of the rows of a tile and of their edges, in the tile's own precision."""
+    """Return softmax of rows, as (tile, edges), in the tile's dtype."""
     edge_top = gl.convert_layout(gl.max(edges, 1, keep_dims=True), LAYOUT)
     top = zero_if_empty(gl.maximum(gl.max(x, 1, keep_dims=True), edge_top))
     exponentials = exponential(x - top)
@@ -28,7 +28,7 @@ def softmax_with_edges(x, edges, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 
 @gluon.jit
 def online_update(top, total, x):
-    """The running (maximum, sum) state of each lane with one more element. Maxima start finite: see online_state."""
+    """Return each lane's running (maximum, sum) state updated by one element. Maxima start finite: see online_state."""
     rise = x - top
     # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
     scale = exponential(-gl.abs(rise))
@@ -40,10 +40,10 @@ def online_state(
     x, x_start, x_n, here, cols, there, begin, end, length, row_top, WIDE: gl.constexpr, LOWEST: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """(maximum, sum) of rows from begin to end, by blocks. The maximum is no lower than ``row_top``.
+    """Return (maximum, sum) of rows from begin to end, in one pass over blocks. The maximum is at least ``row_top``.
 
-    Every lane keeps a state of its own, and lanes meet after TOGETHER blocks. A maximum starts at the lowest finite
-    number, so that no difference of two is -inf - -inf.
+    Every lane keeps a state of its own. Lanes merge after every TOGETHER blocks. A maximum starts at the lowest finite
+    number, so that no difference is -inf - -inf.
     """
     row_total = gl.full([ROWS, 1], 0.0, WIDE, LAYOUT)
     for first in range(begin, end, TOGETHER * BLOCK):

@@ -17,10 +17,10 @@ def tile_kernel(
     WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """COLS is the power of two that holds a row: what lies past its end is masked."""
+    """COLS is the power of two that covers a row. Elements past a row's end are masked."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.scaled(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
@@ -34,15 +34,15 @@ def tile_kernel(
     if EDGES:
         result, edges = softmax_with_edges(tile.to(WIDE), edges, LAYOUT, EDGE_LAYOUT)
         gl.store(out_here, result.to(DTYPE), mask)
-        gl.store(dev.edges_at(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
+        gl.store(dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
     else:
         gl.store(out_here, softmax_of(tile.to(WIDE)).to(DTYPE), mask)
 
 
 @register("gluon", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows to a program, which it holds on chip: several short ones, one, or a strip of columns."""
+    """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, rows, device = "gluon/softmax/fused", rows_of(x, out), device_of(x)
-    tile = tiles.held(id, device, rows, 1)
+    tile = tiles.whole_row_tile(id, device, rows, 1)
     args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.constants(rows))
-    return bound(id, tile_kernel, tile.count(rows), args, tile.warps, **tiles.held_options(device, tile))
+    return bound(id, tile_kernel, tile.count(rows), args, tile.warps, **tiles.register_options(device, tile))

@@ -22,7 +22,7 @@ def online_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
@@ -30,7 +30,7 @@ def online_kernel(
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+        out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)
     out_start = dev.aligned(out_start, EDGES)
     longest = dev.end_of_vectors(n, EDGES)
@@ -48,7 +48,7 @@ def online_kernel(
         gl.store(out_edges, (edges * gl.convert_layout(inverse, EDGE_LAYOUT)).to(DTYPE), known)
     blocks = (longest + BLOCK - 1) // BLOCK
     for i in range(blocks):
-        start = (blocks - 1 - i) * BLOCK  # backwards: what was read last is likeliest to be in a cache still
+        start = (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in a cache
         mask = there & (cols < length - start)
         tile = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("-inf"))
         result = exponential(tile.to(WIDE) - row_top) * inverse
@@ -57,7 +57,7 @@ def online_kernel(
 
 @register("gluon", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) state in each lane, then a pass that writes."""
+    """One pass over blocks keeps a running (max, sum) state in each lane. A second pass reads again and writes."""
     rows = rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
     kinds = (wide_type(x.dtype), tiles.lowest(wide_dtype(x.dtype)), *tile.constants(rows))

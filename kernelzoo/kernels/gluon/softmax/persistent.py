@@ -1,6 +1,6 @@
-"""After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, whose pipeline is here written out.
+"""After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, with its pipeline written out.
 
-Copies are of 16 bytes: it takes rows of whole vectors.
+Copies are of 16 bytes, so rows must be whole vectors.
 """
 
 import torch
@@ -12,28 +12,28 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
-from kernelzoo.kernels.shared.held_rows import check_held
+from kernelzoo.kernels.shared.held_rows import check_fits
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import power_of_two, rows_of
 from kernelzoo.registry import register
 
 copy = async_copy.async_load if hasattr(async_copy, "async_load") else async_copy.async_copy_global_to_shared
-"""Starts a copy to shared memory (``cp.async``). Triton before 3.9 calls it by another name."""
+"""The start of a copy to shared memory (``cp.async``). Triton before 3.9 has another name for it."""
 
 STAGES = 4
-"""Rows under way and in hand, at the most, of one program."""
+"""The most rows of one program that are in flight or in use at once."""
 
 THREAD_BYTES = 64
-"""Of a row as computed, to a thread, where the row is not too long for so many threads."""
+"""Bytes of a row, as computed, per thread, unless the row is too long for so many threads."""
 
 REDUCTION_BYTES = 4096
-"""Of shared memory that reductions take beside the ring."""
+"""Bytes of shared memory for reductions, beside the ring."""
 
 
 @gluon.jit
 def ask(x, ring, slot, row, rows, n, inner, x_outer, x_inner, cols, MULTIPLE: gl.constexpr):
-    """Start to copy a row into a slot of the ring. Past the last row nothing, as a group all the same."""
+    """Start to copy a row into a slot of the ring, as a group of copies. Past the last row, the group is empty."""
     row = row.to(gl.int64)
     start = (row // inner * x_outer + row % inner * x_inner) * MULTIPLE
     copy(ring.index(slot), x + start + cols, (cols < n) & (row < rows))
@@ -59,25 +59,25 @@ def persistent_kernel(
         row = gl.cast(i, gl.int64)
         free = (slot + STAGES - 1) % STAGES
         ask(x, ring, free, row + (STAGES - 1) * step, rows, n, inner, x_outer, x_inner, cols, MULTIPLE)
-        async_copy.wait_group(STAGES - 1)  # all but the last so many groups have arrived
+        async_copy.wait_group(STAGES - 1)  # all groups but the last STAGES - 1 have arrived
         tile = gl.where(cols < n, ring.index(slot).load(LAYOUT).to(WIDE), float("-inf"))
         exponentials = exponential(tile - zero_if_empty(gl.max(tile, 0)))
         result = exponentials * (1.0 / gl.sum(exponentials, 0))
         start = (row // inner * out_outer + row % inner * out_inner) * MULTIPLE
         gl.store(out + start + cols, result.to(out.dtype.element_ty), cols < n)
         slot = (slot + 1) % STAGES
-    async_copy.wait_group(0)  # what was asked for past the last row must not reach memory that is another program's
+    async_copy.wait_group(0)  # no copy may be pending when another program gets this memory
 
 
 @register("gluon", "softmax", "persistent")
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A grid that fills the device once and strides over rows, the next ones under way to shared memory."""
+    """A grid fills the device once and strides over rows. The next rows are copied to shared memory meanwhile."""
     id, rows, device = "gluon/softmax/persistent", rows_of(x, out), device_of(x)
     vector = tiles.vector_of(rows)
     if vector != rows.whole_vector or edges_of(rows):
         why = "asynchronous copies are of 16 bytes, and these rows are not whole vectors of so many"
         raise UnsupportedProblemError(id, why)
-    check_held(id, rows, 1)
+    check_fits(id, rows, 1)
     cols = power_of_two(rows.n)
     stages = min(STAGES, (device.shared_per_block - REDUCTION_BYTES) // (cols * rows.itemsize))
     warps = device.warps(cols * rows.wide_bytes // THREAD_BYTES)

@@ -12,7 +12,7 @@ from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.device_functions import online_update
 from kernelzoo.kernels.shared.device_functions import exactly, exponential
 from kernelzoo.kernels.shared.exchange import awaited, pack_pair, unpack_pair
-from kernelzoo.kernels.shared.halves import not_before, unpack_halves
+from kernelzoo.kernels.shared.halves import delay_until, unpack_halves
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch
@@ -21,7 +21,7 @@ from kernelzoo.registry import register
 
 
 class Team(NamedTuple):
-    """A program: its warps, registers of a thread, and how many such programs share an SM."""
+    """A program's warps, its register limit per thread, and how many such programs share an SM."""
 
     warps: int
     registers: int
@@ -29,19 +29,19 @@ class Team(NamedTuple):
 
 
 HELD_BYTES, BLOCK_BYTES = 256, 64
-"""Of a share, as it is held, that a thread has: as computed, or of half precision two numbers to a word. And as
-computed, of a block that it reads twice where a share is longer."""
+"""Bytes per thread: of the share that stays in registers, as computed or as words of two halves. And, as computed, of a
+block of the rest of a longer share, which is read twice."""
 
 WORDS_EACH = gl.constexpr(16)
-"""Of half precision, that a thread unpacks at a time."""
+"""Words of two halves that a thread unpacks at a time."""
 
 EXCHANGE_ELEMENTS = 2048
-"""What an exchange takes, as elements that a program reads and writes meanwhile."""
+"""The time of an exchange, as the number of elements that a program could read and write meanwhile."""
 
 
 @gluon.jit
-def in_line(low, high, LAYOUT: gl.constexpr):
-    """The numbers of words, which follow each other in memory; LAYOUT has them on the same threads."""
+def interleave(low, high, LAYOUT: gl.constexpr):
+    """Interleave words' low and high halves into numbers in memory order. LAYOUT has them on the same threads."""
     return gl.convert_layout(gl.reshape(gl.join(low, high), [2 * low.shape[0]]), LAYOUT)
 
 
@@ -54,12 +54,12 @@ def split_kernel(
 ):  # fmt: skip
     """A share is blocks of BLOCK elements, which are read twice, and up to HELD elements, which stay in registers.
 
-    EXACT: shares are cut at the same elements of every row, have edges of their own, and are all held. Exponentials add
-    up without rounding, and so to the same bits wherever a row's vectors begin.
+    EXACT: shares are cut at the same elements of every row, have edges of their own, and fit in registers. Exponentials
+    add up without rounding, so the bits of their sum don't depend on where a row's vectors begin.
     """
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    WORDS: gl.constexpr = 2 if WIDE == gl.float64 else 1  # noqa: SIM300  # of 64 bits to a pair
+    WORDS: gl.constexpr = 2 if WIDE == gl.float64 else 1  # noqa: SIM300  # of 64 bits per pair
     n = gl.cast(n, gl.int64) * MULTIPLE
     program = gl.program_id(0)
     programs = gl.num_programs(0)
@@ -69,7 +69,7 @@ def split_kernel(
     peer = lane < parts
     cols = gl.arange(0, HELD, LAYOUT)
     never = parts < 0
-    # Words are held in pieces, one of which is unpacked at a time.
+    # Words stay in registers as pieces. One piece is unpacked at a time.
     PIECE: gl.constexpr = WORDS_EACH * THREADS
     PIECES: gl.constexpr = HELD // 2 // PIECE if PACKED else 0
     EMPTY: gl.constexpr = -0x7F0080 if gl.bfloat16 == DTYPE else -0x3FF0400  # two of -inf, as an int32
@@ -129,7 +129,7 @@ def split_kernel(
         else:
             held = gl.load(x + (x_body + kept * x_n) + cols.to(gl.int64) * x_n, mask, other=float("-inf")).to(WIDE)
             largest = held
-        top = gl.maximum(gl.max(largest, 0), LOWEST)  # finite: see online_kernel
+        top = gl.maximum(gl.max(largest, 0), LOWEST)  # finite: see online_state
         if EDGES:
             top = gl.maximum(top, gl.max(edges, 0))
         if BLOCK:
@@ -138,7 +138,7 @@ def split_kernel(
             terms = gl.full([PIECE], 0.0, WIDE, WORD_LAYOUT)
             fine = gl.full([PIECE], 0.0, WIDE, WORD_LAYOUT)
             for i in gl.static_range(PIECES):
-                low, high = unpack_halves(not_before(held[i], top, never), DTYPE)
+                low, high = unpack_halves(delay_until(held[i], top, never), DTYPE)
                 low, high = exponential(low - top), exponential(high - top)
                 if EXACT:
                     low, fine_low = exactly(low)
@@ -157,7 +157,7 @@ def split_kernel(
                 of_edges, of_fine = exactly(of_edges)
                 of_edges = of_edges.to(gl.float64) + of_fine.to(gl.float64)
             total = (total + gl.sum(of_edges, 0)).to(WIDE)
-        # All bits set is what no number is, nor any NaN from here: a pair that isn't there yet.
+        # All bits set means a pair that hasn't come yet: no number is stored so, nor any NaN.
         slots = pairs + (mine * rows + row) * (WORDS * parts)
         others = slots + (1 - 2 * mine) * rows * (WORDS * parts)
         if WORDS == 2:
@@ -172,18 +172,18 @@ def split_kernel(
             gl.atomic_xchg(slots + part, pack_pair(top, total), sem="relaxed")
             gl.store(others + part, gl.to_tensor(-1).to(gl.int64))
             row_tops, row_totals = unpack_pair(awaited(slots + lane, peer))
-        # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
+        # Every program merges all pairs of its rows in the same order, so all get the same bits.
         row_tops = gl.where(peer, row_tops, LOWEST)
         row_top = gl.max(row_tops, 0)
         inverse = 1.0 / gl.sum(gl.where(peer, row_totals * exponential(row_tops - row_top), 0.0), 0)
         if PACKED:
             numbers_left = length // 8 * 8
             for i in gl.static_range(PIECES):
-                low, high = unpack_halves(not_before(held[i], inverse, never), DTYPE)
+                low, high = unpack_halves(delay_until(held[i], inverse, never), DTYPE)
                 low = (exponential(low - row_top) * inverse).to(DTYPE)
                 high = (exponential(high - row_top) * inverse).to(DTYPE)
                 place = out + (out_body + kept) + (piece_cols + 2 * i * PIECE)
-                gl.store(place, in_line(low, high, LAYOUT), piece_cols < numbers_left - 2 * i * PIECE)
+                gl.store(place, interleave(low, high, LAYOUT), piece_cols < numbers_left - 2 * i * PIECE)
         else:
             factor = exponential(top - row_top) * inverse
             here = out + (out_body + kept * out_n) + cols.to(gl.int64) * out_n
@@ -192,7 +192,7 @@ def split_kernel(
             gl.store(out + out_row + edge, (exponential(edges - row_top) * inverse).to(DTYPE), known)
         if BLOCK:
             for k in range(blocks):
-                # Backwards: what was read last is likeliest to be in L2 still.
+                # Backwards: what was read last is likely still in L2.
                 start = begin + gl.cast(blocks - 1 - k, gl.int64) * BLOCK
                 block_here = x + (x_body + start * x_n) + block_cols.to(gl.int64) * x_n
                 left = block_cols < inside - start
@@ -201,8 +201,8 @@ def split_kernel(
     gl.atomic_add(arrivals, 1, sem="relaxed")
 
 
-def programs_to_a_row(rows: int, n: int, held: int, most: int, resident: int) -> int:
-    """As few as hold it, or as many more as take least time; all that there are, if none can."""
+def programs_per_row(rows: int, n: int, held: int, most: int, resident: int) -> int:
+    """Return the fastest number of programs per row, of those that keep it in registers; the most if none can."""
     least, most = cdiv(n, held), min(most, resident)
     if least > most:
         return most
@@ -210,35 +210,35 @@ def programs_to_a_row(rows: int, n: int, held: int, most: int, resident: int) ->
     def time(parts: int) -> int:
         return cdiv(rows, resident // parts) * (cdiv(n, parts) + EXCHANGE_ELEMENTS)
 
-    # No power of two alone: 132 multiprocessors are shared by 3 or 11 as well.
+    # Not only powers of two: 3 and 11 also divide 132 multiprocessors.
     return min(range(least, most + 1), key=time)
 
 
 @register("gluon", "softmax", "split_grid")
 def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch."""
+    """Several programs share a row, and keep it on chip while they exchange (max, sum) states: one launch."""
     id, rows, device = "gluon/softmax/split_grid", rows_of(x, out), device_of(x)
     if rows.across or not device.is_nvidia:
         why = "neighbours of a row must be nearest in memory" if rows.across else "its programs can't wait here"
         raise UnsupportedProblemError(id, why)
-    return exchanging(id, x, out, rows, device)
+    return exchange_launch(id, x, out, rows, device)
 
 
-def exchanging(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: Device) -> Launch:
-    """The launch, on a device whose programs may wait for each other."""
+def exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: Device) -> Launch:
+    """Return the launch, on a device whose programs may wait for each other."""
     wide = wide_dtype(x.dtype)
-    # What suffices on an H200 spills a few registers elsewhere.
+    # The register limit of an H200 would spill a few registers on other devices.
     team = Team(8, 128, 2) if device.arch in ("", "sm_90") else Team(4, 168, 3)
-    threads = team.warps * tiles.LANES  # each awaits one pair: so many programs take a row at the most
+    threads = team.warps * tiles.LANES  # each awaits one pair, so a row has at most so many programs
     held, block = (bytes // rows.wide_bytes * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
     resident = team.resident * device.multiprocessors
     exact = rows.single and packed(rows.by_vectors) and rows.n <= (2 * held - 8) * min(threads, resident)
     if exact or (is_batch_invariant() and not rows.single):
         rows = replace(rows.by_vectors, planned=MANY)
-    unit, inside = tiles.vector_of(rows), rows.n if exact else tiles.inside(rows)
+    unit, inside = tiles.vector_of(rows), rows.n if exact else tiles.body_length(rows)
     words = rows.itemsize == 2 and unit == rows.whole_vector
     held *= 1 + words
-    parts = programs_to_a_row(rows.planned, inside, held - unit, threads, resident)
+    parts = programs_per_row(rows.planned, inside, held - unit, threads, resident)
     plan = split(rows.total, inside, parts, unit, resident)
     blocks = cdiv(max(0, plan.span - held), block)
     layout = gl.BlockedLayout([unit], [tiles.LANES], [team.warps], [0])

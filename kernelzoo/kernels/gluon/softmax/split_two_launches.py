@@ -19,11 +19,11 @@ def parts_kernel(
     WIDE: gl.constexpr, LOWEST: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """A program has span units of a tile's rows; its edges are the first one's. PARTS is the power of two that holds
-    the pairs of all."""
+    """A program takes span units of a tile's rows. The first one also takes the rows' edges. PARTS is the power of two
+    that covers all parts."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.scaled(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
@@ -31,10 +31,10 @@ def parts_kernel(
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    of_part = there & (part == 0)  # the first one's
-    length, edge, known, edges = dev.load_edges(x, x_start, of_part, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
+    in_first_part = there & (part == 0)
+    length, edge, known, edges = dev.load_edges(x, x_start, in_first_part, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+        out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.aligned(x_start, EDGES)
     out_start = dev.aligned(out_start, EDGES)
     length = gl.minimum(length, end)
@@ -55,7 +55,7 @@ def parts_kernel(
         gl.store(left + part * ROWS, gl.max(row_top, 1))
         gl.store(left + (parts + part) * ROWS, row_total)
     else:
-        # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
+        # Every program merges all pairs of its rows in the same order, so all get the same bits.
         peer = gl.arange(0, PARTS, gl.SliceLayout(0, LAYOUT))[None, :]
         tops = gl.load(left[:, None] + peer * ROWS, peer < parts, other=LOWEST)
         totals = gl.load(left[:, None] + (parts + peer) * ROWS, peer < parts, other=0.0)
@@ -66,7 +66,7 @@ def parts_kernel(
             gl.store(out_edges, (edges * gl.convert_layout(inverse, EDGE_LAYOUT)).to(DTYPE), known)
         blocks = (end - begin + BLOCK - 1) // BLOCK
         for i in range(blocks):
-            start = begin + (blocks - 1 - i) * BLOCK  # backwards: what was read last is likeliest to be in L2 still
+            start = begin + (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in L2
             mask = there & (cols < length - start)
             tile = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("-inf"))
             result = exponential(tile.to(WIDE) - row_top) * inverse
@@ -75,10 +75,10 @@ def parts_kernel(
 
 @register("gluon", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave (max, sum) states; a second launch merges and writes."""
+    """Several programs share a row or a strip of columns, and store states. A second launch merges them and writes."""
     id, rows, wide = "gluon/softmax/split_two_launches", rows_of(x, out), wide_dtype(x.dtype)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
-    plan, count = tiles.cut(rows, tile, device_of(x)), tile.count(rows)
+    plan, count = tiles.plan_parts(rows, tile, device_of(x)), tile.count(rows)
     pairs = x.new_empty((count, 2, plan.parts, tile.rows), dtype=wide)
     place = (x, out, pairs, *tiles.place_arguments(rows, tile), *plan)
     kinds = (wide_type(x.dtype), tiles.lowest(wide), *tile.constants(rows))

@@ -1,4 +1,4 @@
-"""A masked element counts as 0 in both inputs, and so adds nothing."""
+"""Masked elements are 0 in both inputs, and so add nothing."""
 
 import torch
 from triton.experimental import gluon
@@ -18,11 +18,11 @@ def tile_kernel(
     y_outer, y_n, y_inner, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """COLS is the power of two that holds a row."""
+    """COLS is the power of two that covers a row."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = dev.scaled(n, inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
-    _, _, out_n, _ = dev.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, grad_n, y_n = dev.restore_sizes(n, inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
+    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
@@ -32,7 +32,7 @@ def tile_kernel(
     length, edge, known, grad_edges = dev.load_edges(grad, grad_start, there, n, 0, WIDE, EDGES, EDGE_LAYOUT)
     length = gl.cast(length, gl.int32)
     if EDGES:
-        y_edges = gl.load(dev.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
     mask = there & (cols < length)
     grad_here = grad + (dev.aligned(grad_start, EDGES) + here * grad_n)
     grads = dev.load_held(grad_here, mask, 0).to(WIDE)
@@ -41,17 +41,17 @@ def tile_kernel(
     if EDGES:
         total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1, keep_dims=True), LAYOUT)
         edges = y_edges * (grad_edges - gl.convert_layout(total, EDGE_LAYOUT))
-        gl.store(dev.edges_at(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
+        gl.store(dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
     gl.store(out + (dev.aligned(out_start, EDGES) + here * out_n), (weights * (grads - total)).to(DTYPE), mask)
 
 
 @register("gluon", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Whole rows of both inputs to a program, which it holds: several short ones, one, or a strip of columns."""
+    """A program keeps several short rows, one row or a strip of columns on chip: both inputs are read once."""
     id, device = "gluon/softmax_backward/fused", device_of(grad)
     rows, (weights,) = rows_with(grad, out, y)
-    tile = tiles.held(id, device, rows, 2, weights)
+    tile = tiles.whole_row_tile(id, device, rows, 2, weights)
     kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))
     args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
-    options = tiles.held_options(device, tile)
+    options = tiles.register_options(device, tile)
     return bound(id, tile_kernel, tile.count(rows), args, tile.warps, tensors=3, **options)

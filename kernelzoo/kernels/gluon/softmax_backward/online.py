@@ -19,8 +19,8 @@ def online_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = dev.scaled(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
-    _, _, out_n, _ = dev.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, grad_n, y_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
+    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
@@ -29,8 +29,8 @@ def online_kernel(
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     length, edge, known, grad_edges = dev.load_edges(grad, grad_start, there, n, 0, WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        y_edges = gl.load(dev.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
-        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+        y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     grad_start = dev.aligned(grad_start, EDGES)
     y_start = dev.aligned(y_start, EDGES)
     out_start = dev.aligned(out_start, EDGES)
@@ -50,7 +50,7 @@ def online_kernel(
         gl.store(out_edges, (y_edges * (grad_edges - gl.convert_layout(total, EDGE_LAYOUT))).to(DTYPE), known)
     blocks = (longest + BLOCK - 1) // BLOCK
     for i in range(blocks):
-        start = (blocks - 1 - i) * BLOCK  # backwards: what was read last is likeliest to be in a cache still
+        start = (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in a cache
         mask = there & (cols < length - start)
         grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(WIDE)
         weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
@@ -59,7 +59,7 @@ def online_kernel(
 
 @register("gluon", "softmax_backward", "online")
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running sum in each lane, then a pass that reads again and writes."""
+    """One pass over blocks keeps a running sum in each lane. A second pass reads again and writes."""
     rows, (weights,) = rows_with(grad, out, y)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, weights)
     kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))

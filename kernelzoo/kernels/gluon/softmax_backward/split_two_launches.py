@@ -18,12 +18,12 @@ def parts_kernel(
     WRITES: gl.constexpr, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """A program has span units of a tile's rows; its edges are the first one's. PARTS is the power of two that holds
-    the sums of all."""
+    """A program takes span units of a tile's rows. The first one also takes the rows' edges. PARTS is the power of two
+    that covers all parts."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = dev.scaled(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
-    _, _, out_n, _ = dev.scaled(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, grad_n, y_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
+    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
@@ -32,11 +32,11 @@ def parts_kernel(
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    of_part = there & (part == 0)  # the first one's
-    length, edge, known, grad_edges = dev.load_edges(grad, grad_start, of_part, n, 0, WIDE, EDGES, EDGE_LAYOUT)
+    in_first_part = there & (part == 0)
+    length, edge, known, grad_edges = dev.load_edges(grad, grad_start, in_first_part, n, 0, WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        y_edges = gl.load(dev.edges_at(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
-        out_edges = dev.edges_at(out, out_start, edge, EDGE_LAYOUT)
+        y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     grad_start = dev.aligned(grad_start, EDGES)
     y_start = dev.aligned(y_start, EDGES)
     out_start = dev.aligned(out_start, EDGES)
@@ -60,7 +60,7 @@ def parts_kernel(
             total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1), gl.SliceLayout(1, LAYOUT))
         gl.store(left + part * ROWS, total)
     else:
-        # Every program adds up all sums of its rows in the same order, so that all agree to the bit.
+        # Every program adds up all sums of its rows in the same order, so all get the same bits.
         peer = gl.arange(0, PARTS, gl.SliceLayout(0, LAYOUT))[None, :]
         total = gl.sum(gl.load(left[:, None] + peer * ROWS, peer < parts, other=0.0), 1, keep_dims=True)
         if EDGES:
@@ -68,7 +68,7 @@ def parts_kernel(
             gl.store(out_edges, edges.to(DTYPE), known)
         blocks = (end - begin + BLOCK - 1) // BLOCK
         for i in range(blocks):
-            start = begin + (blocks - 1 - i) * BLOCK  # backwards: what was read last is likeliest to be in L2 still
+            start = begin + (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in L2
             mask = there & (cols < length - start)
             grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(WIDE)
             weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
@@ -77,11 +77,11 @@ def parts_kernel(
 
 @register("gluon", "softmax_backward", "split_two_launches")
 def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave sums in a workspace; a second launch writes."""
+    """Several programs share a row or a strip of columns, and store sums. A second launch adds them up and writes."""
     id = "gluon/softmax_backward/split_two_launches"
     rows, (weights,) = rows_with(grad, out, y)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, weights)
-    plan, count = tiles.cut(rows, tile, device_of(grad), weights), tile.count(rows)
+    plan, count = tiles.plan_parts(rows, tile, device_of(grad), weights), tile.count(rows)
     sums = grad.new_empty((count, plan.parts, tile.rows), dtype=wide_dtype(grad.dtype))
     place = (grad, y, out, sums, *tiles.place_arguments(rows, tile, weights), *plan)
     kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))

@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.packs import pack_rows, packs_of, row_sum
+from kernelzoo.kernels.gluon.packs import pack_arguments, pack_rows, row_sum
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -27,9 +27,9 @@ def sum_kernel(
 
 @register("gluon", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A thread's elements of a block are added up, then blocks with what that rounds off, and lanes after the loop."""
+    """A thread adds up its elements of a block, then blocks with compensation for rounding. Lanes are added last."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    programs, warps, *tile = packs_of(x, rows)
+    programs, warps, *tile = pack_arguments(x, rows)
     args = (x, out, *row_arguments(rows), wide_type(torch.promote_types(x.dtype, out.dtype)), *tile)
     return bound("gluon/sum/rows", sum_kernel, programs, args, warps)

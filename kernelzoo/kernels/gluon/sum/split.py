@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.long_rows import load_parts, merged_place, part_of
+from kernelzoo.kernels.gluon.long_rows import load_parts, program_part, result_offset
 from kernelzoo.kernels.gluon.packs import pack_constants, pack_rows, row_sum
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
@@ -20,7 +20,7 @@ def parts_kernel(
     LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
-    tile, part, begin, end = part_of(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
+    tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
     group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     result = row_sum(x_rows, x_n, begin, end, there[:, None, None], WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT)
@@ -31,11 +31,11 @@ def parts_kernel(
 def sum_of_parts_kernel(x, out, sums, parts, inner, out_outer, out_inner, PARTS: gl.constexpr):
     dev.await_last_launch()
     total = gl.sum(load_parts(sums, parts, 0, PARTS), 1)
-    gl.store(out + merged_place(inner, out_outer, out_inner), total.to(out.dtype.element_ty))
+    gl.store(out + result_offset(inner, out_outer, out_inner), total.to(out.dtype.element_ty))
 
 
 def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan) -> tuple[torch.Tensor, Launch]:
-    """(sums of the parts of rows, the launch that leaves them there)."""
+    """Return (workspace for sums of parts of rows, the launch that stores them there)."""
     dtype = torch.promote_types(x.dtype, out.dtype)
     sums = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(dtype))
     constants = (wide_type(dtype), *pack_constants(rows, plan.tile))
@@ -45,7 +45,7 @@ def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Pl
 
 @register("gluon", "sum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part as a program of ``rows`` takes a row, and the parts' sums in a tree."""
+    """Each part is summed as ``rows`` sums a row. A second launch adds the parts' sums in a tree."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     plan = plan_of(x, rows)

@@ -4,34 +4,34 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import whole
-from kernelzoo.kernels.helion.launch import over_views
+from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import reading_tile
-from kernelzoo.kernels.helion.softmax.device_functions import state_with
+from kernelzoo.kernels.helion.softmax.device_functions import update_state
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-def finite(top):
-    """What is subtracted of a row with that maximum: of an infinite one nothing, so that no difference is inf - inf."""
+def zero_if_infinite(top):
+    """Return what to subtract from a row: its maximum, or 0 if that is infinite, so that no difference is inf - inf."""
     return torch.where(torch.abs(top) == float("inf"), 0.0, top)
 
 
 @helion.kernel(static_shapes=False)
-def logsumexp_kernel(x, out, wide: torch.dtype):
+def logsumexp_kernel(x, out, acc_dtype: torch.dtype):
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
-        top = hl.full([o, i], float("-inf"), dtype=wide)
-        total = hl.zeros([o, i], dtype=wide)
-        lost = hl.zeros([o, i], dtype=wide)
+        top = hl.full([o, i], float("-inf"), dtype=acc_dtype)
+        total = hl.zeros([o, i], dtype=acc_dtype)
+        lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
-            top, total, lost = state_with(top, total, lost, x[o, c, i].to(wide), finite)
+            top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype), zero_if_infinite)
         total = whole(total, lost)
-        out[o, i] = (finite(top) + torch.log(total)).to(out.dtype)
+        out[o, i] = (zero_if_infinite(top) + torch.log(total)).to(out.dtype)
 
 
 @register("helion", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running (max, sum) state of each row."""
-    rows, views = tiles.problem(x, out)
+    """One pass over blocks keeps a running (max, sum) state of each row."""
+    rows, views = tiles.rows_and_views(x, out)
     tile = reading_tile(x, rows)
-    return over_views("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.wide(x),), tile.blocks())
+    return views_launch("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks())

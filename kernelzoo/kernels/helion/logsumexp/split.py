@@ -4,50 +4,52 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import whole
-from kernelzoo.kernels.helion.launch import in_two
-from kernelzoo.kernels.helion.logsumexp.rows import finite
-from kernelzoo.kernels.helion.row_tiles import in_parts
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, state_with
+from kernelzoo.kernels.helion.launch import two_launches
+from kernelzoo.kernels.helion.logsumexp.rows import zero_if_infinite
+from kernelzoo.kernels.helion.row_tiles import tile_and_parts
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @helion.kernel(static_shapes=False)
-def states_kernel(x, tops, totals, span, wide: torch.dtype):
-    """A program has span elements of a block's rows, and leaves their state. Of a row with +inf the sum is +inf."""
+def states_kernel(x, tops, totals, span, acc_dtype: torch.dtype):
+    """Store the (max, sum) states of span elements of each of a tile's rows. With a +inf the sum is +inf."""
     outer, n, inner = x.size()
     parts = tops.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
-        top = hl.full([o, i], float("-inf"), dtype=wide)
-        total = hl.zeros([o, i], dtype=wide)
-        lost = hl.zeros([o, i], dtype=wide)
+        top = hl.full([o, i], float("-inf"), dtype=acc_dtype)
+        total = hl.zeros([o, i], dtype=acc_dtype)
+        lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
-            top, total, lost = state_with(top, total, lost, x[o, c, i].to(wide), finite)
+            top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype), zero_if_infinite)
         total = whole(total, lost)
         tops[o, part.begin, i] = top
         totals[o, part.begin, i] = total
 
 
-def merged(tops, totals):
-    """The state of rows, of those of their parts, which lie along axis 1: the maximum, and the sum of exponentials less
-    it where it is finite. Of a part with +inf the sum is +inf, which no other changes."""
+def merge_states(tops, totals):
+    """Return (max, sum) states of rows from those of their parts, along axis 1. The sum is of exp(x - max), or of
+    exp(x) if max is infinite. A part with +inf has the sum +inf, and so has its row."""
     top = torch.amax(tops, dim=1, keepdim=True)
-    own = torch.where((totals == float("inf")) | (tops == float("-inf")), 0.0, finite(tops) - finite(top))
+    own = torch.where(
+        (totals == float("inf")) | (tops == float("-inf")), 0.0, zero_if_infinite(tops) - zero_if_infinite(top)
+    )
     return top.squeeze(1), (totals * exponential(own)).sum(1)
 
 
 @helion.kernel(static_shapes=False)
-def merge_kernel(x, tops, totals, out, span, wide: torch.dtype):
+def merge_kernel(x, tops, totals, out, span, acc_dtype: torch.dtype):
     outer, _, inner = x.size()
     for o, i in hl.tile([outer, inner]):
-        top, total = merged(tops[o, :, i], totals[o, :, i])
-        out[o, i] = (finite(top) + torch.log(total)).to(out.dtype)
+        top, total = merge_states(tops[o, :, i], totals[o, :, i])
+        out[o, i] = (zero_if_infinite(top) + torch.log(total)).to(out.dtype)
 
 
 @register("helion", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave (max, sum) states, which a second launch merges."""
-    id, wide = "helion/logsumexp/split", tiles.wide(x)
-    rows, views = tiles.problem(x, out)
-    (tile, plan), both = in_parts(x, rows), (states_kernel, merge_kernel)
-    return in_two(id, both, views, 1, rows, tile, plan, (wide, wide), (wide,), last=(1, 1))
+    """Several programs share a row or a strip of columns, and store states (max, sum). A second launch merges them."""
+    id, acc_dtype = "helion/logsumexp/split", tiles.acc_dtype(x)
+    rows, views = tiles.rows_and_views(x, out)
+    (tile, plan), both = tile_and_parts(x, rows), (states_kernel, merge_kernel)
+    return two_launches(id, both, views, 1, rows, tile, plan, (acc_dtype, acc_dtype), (acc_dtype,), last=(1, 1))

@@ -1,4 +1,4 @@
-"""Tiles of rows by blocks of columns, and what the forms of the minimum hand to their kernels beside them."""
+"""Tiles of rows by blocks of columns, and constants of the kernels of the minimum."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192
-"""A tile of elements narrower than two bytes ends here."""
+"""The most elements of a tile of one row. A tile of several rows has at most a quarter."""
 
 
 @numbers
@@ -25,7 +25,7 @@ class Numbers:
 
 
 def row_tile(device: Device, rows: Rows) -> Tile:
-    """Several short rows to a warp, or a block of one row: 64 bytes to a thread, more to those of a single warp."""
+    """Return a tile of short rows for one warp, or a block of one row: 64 bytes per thread, more if one warp."""
     knobs, cols = of(Numbers, device.index), power_of_two(rows.n)
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
@@ -36,10 +36,10 @@ def row_tile(device: Device, rows: Rows) -> Tile:
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
-    """``row_tile``, or a block of columns side by side: 16 elements to a thread."""
+    """Return ``row_tile``, or a block of neighbouring columns: 16 elements per thread."""
     return block(rows, 16384) if rows.across else row_tile(device, rows)
 
 
-def kinds(rows: Rows, x: torch.Tensor) -> tuple[Any, ...]:
-    """What no element is above, what they are compared in, and of uneven rows the shift that a vector is."""
-    return identity(x.dtype), tiles.wide(x), *([tiles.shift_of(rows)] if tiles.uneven(rows) else [])
+def kernel_constants(rows: Rows, x: torch.Tensor) -> tuple[Any, ...]:
+    """Return the highest value, the dtype of comparisons and, if rows are uneven, log2 of a vector's length."""
+    return identity(x.dtype), tiles.acc_dtype(x), *([tiles.shift_of(rows)] if tiles.uneven(rows) else [])

@@ -3,30 +3,30 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import over_views
+from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.min_backward.fused import shares_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @helion.kernel(static_shapes=False)
-def online_kernel(x, y, grad, out, wide: torch.dtype):
+def online_kernel(x, y, grad, out, acc_dtype: torch.dtype):
     """Blocks are counted in 32 bits, rows in 64."""
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
-        least = y[o, i].to(wide)
+        least = y[o, i].to(acc_dtype)
         count = hl.zeros([o, i], dtype=torch.int64)
         for c in hl.tile(n):
-            count = count + (x[o, c, i].to(wide) == least[:, None, :]).to(torch.int32).sum(1).to(torch.int64)
-        each, rest = shares_of(grad[o, i], count, wide)
+            count = count + (x[o, c, i].to(acc_dtype) == least[:, None, :]).to(torch.int32).sum(1).to(torch.int64)
+        each, rest = shares_of(grad[o, i], count, acc_dtype)
         for c in hl.tile(n):
-            equal = x[o, c, i].to(wide) == least[:, None, :]
+            equal = x[o, c, i].to(acc_dtype) == least[:, None, :]
             out[o, c, i] = torch.where(equal, each[:, None, :], rest[:, None, :]).to(out.dtype)
 
 
 @register("helion", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks that keeps a running count of each row, then a pass that reads again and writes."""
-    rows, views = tiles.problem(x, out, y, grad)
+    """One pass over blocks keeps a running count of each row. A second pass reads again and writes."""
+    rows, views = tiles.rows_and_views(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
-    return over_views("helion/min_backward/online", online_kernel, views, tile, (tiles.wide(x),), tile.blocks(2))
+    return views_launch("helion/min_backward/online", online_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2))

@@ -4,16 +4,16 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import float8_bits
-from kernelzoo.kernels.helion.launch import over_views
-from kernelzoo.kernels.helion.row_tiles import held_of, tile_of
+from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.row_tiles import streaming_tile, try_whole_rows
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-def scales(top, most: hl.constexpr, least: hl.constexpr):
-    """(scale, 1 / scale) of rows, to nearest, so that ties stay ties: a plain quotient in float32 is not."""
+def scale_and_inverse(top, most: hl.constexpr, least: hl.constexpr):
+    """Return (scale, 1 / scale) of rows, correctly rounded, so that ties stay ties. Plain float32 division is not."""
     by = torch.where(top < least, 1.0, hl.inline_triton("tl.div_rn({0}, {1})", (top, most), top))
     return by, hl.inline_triton("tl.div_rn(1.0, {0})", (by,), by)
 
@@ -23,7 +23,7 @@ def held_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr, hardw
     outer, _, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         tile = x[o, :, i].to(torch.float32)
-        by, inverse = scales(torch.amax(torch.abs(tile), dim=1), most, least)
+        by, inverse = scale_and_inverse(torch.amax(torch.abs(tile), dim=1), most, least)
         scale[o, i] = by
         values[o, :, i] = float8_bits(tile * inverse[:, None, :], hardware)
 
@@ -35,7 +35,7 @@ def quantize_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr, h
         top = hl.zeros([o, i], dtype=torch.float32)
         for c in hl.tile(n):
             top = torch.maximum(top, torch.amax(torch.abs(x[o, c, i].to(torch.float32)), dim=1))
-        by, inverse = scales(top, most, least)
+        by, inverse = scale_and_inverse(top, most, least)
         scale[o, i] = by
         for c in hl.tile(n):
             values[o, c, i] = float8_bits(x[o, c, i].to(torch.float32) * inverse[:, None, :], hardware)
@@ -43,11 +43,11 @@ def quantize_kernel(x, values, scale, most: hl.constexpr, least: hl.constexpr, h
 
 @register("helion", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Rows that fit are held on chip; a longer one is read block by block, and again, from cache, to be scaled."""
+    """A row that fits on chip is read once. A longer row is read again, from cache, to be scaled."""
     id = "helion/quantize_rows/rows"
-    rows, (x_view, scale_view, values_view) = tiles.problem(x, values.view(torch.uint8), scale)
+    rows, (x_view, scale_view, values_view) = tiles.rows_and_views(x, values.view(torch.uint8), scale)
     views, kinds = (x_view, values_view, scale_view), (TOP, LEAST, device_of(x).capability >= 89)
-    if tile := held_of(id, x, rows, 1):
-        return over_views(id, held_kernel, views, tile, kinds, tile.blocks(0))
-    tile = tile_of(x, rows)
-    return over_views(id, quantize_kernel, views, tile, kinds, tile.blocks(2))
+    if tile := try_whole_rows(id, x, rows, 1):
+        return views_launch(id, held_kernel, views, tile, kinds, tile.blocks(0))
+    tile = streaming_tile(x, rows)
+    return views_launch(id, quantize_kernel, views, tile, kinds, tile.blocks(2))

@@ -17,7 +17,7 @@ class Knobs(tiles.Numbers):
 
 @chooser("helion", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Rows that a program holds; longer ones are read twice, by one program if they are many, else by several."""
+    """A program keeps a row on chip if it fits. Longer rows are read twice: by one program if many, else by several."""
     rows, device = rows_of(x, out), device_of(x)
     if rows.n <= longest(rows, 1):
         return "fused"

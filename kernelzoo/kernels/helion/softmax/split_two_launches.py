@@ -3,94 +3,96 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import inside_of, places_of_ends, taken, whole
-from kernelzoo.kernels.helion.launch import in_two
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, state_with, subtracted
+from kernelzoo.kernels.helion.device_functions import end_indices, inside_of, load_masked, whole
+from kernelzoo.kernels.helion.launch import two_launches
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state, zero_if_empty
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @helion.kernel(static_shapes=False)
-def pairs_kernel(x, tops, totals, span, wide: torch.dtype):
-    """A program has span elements of a block's rows, and leaves their pairs."""
+def pairs_kernel(x, tops, totals, span, acc_dtype: torch.dtype):
+    """Store the (max, sum) states of span elements of each of a tile's rows."""
     outer, n, inner = x.size()
     parts = tops.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
-        top = hl.full([o, i], float("-inf"), dtype=wide)
-        total = hl.zeros([o, i], dtype=wide)
-        lost = hl.zeros([o, i], dtype=wide)
+        top = hl.full([o, i], float("-inf"), dtype=acc_dtype)
+        total = hl.zeros([o, i], dtype=acc_dtype)
+        lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
-            top, total, lost = state_with(top, total, lost, x[o, c, i].to(wide))
+            top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype))
         total = whole(total, lost)
         tops[o, part.begin, i] = top
         totals[o, part.begin, i] = total
 
 
 @helion.kernel(static_shapes=False)
-def merge_kernel(x, tops, totals, out, span, wide: torch.dtype):
-    """Every program merges all pairs of its rows in the same order, so that all agree to the bit."""
+def merge_kernel(x, tops, totals, out, span, acc_dtype: torch.dtype):
+    """Each program merges all states of its rows, in the same order, so that all get the same bits."""
     outer, n, inner = x.size()
     parts = tops.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
         every = tops[o, :, i]
         top = torch.amax(every, dim=1)
-        # A part that is all -inf has the pair (-inf, 0), and so has a row, which becomes 0 / 0.
-        shift = subtracted(top)
+        # A part of only -inf has the state (-inf, 0). A row of only -inf has it too, and becomes 0 * (1 / 0) = NaN.
+        shift = zero_if_empty(top)
         inverse = 1.0 / (totals[o, :, i] * exponential(every - shift[:, None, :])).sum(1)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
-            tile = x[o, c, i].to(wide)
+            tile = x[o, c, i].to(acc_dtype)
             out[o, c, i] = (exponential(tile - shift[:, None, :]) * inverse[:, None, :]).to(out.dtype)
 
 
 @helion.kernel(static_shapes=False)
-def ragged_pairs_kernel(x, tops, totals, n, span, wide: torch.dtype, shift: hl.constexpr):
-    """A program has span elements of the whole vectors of a row, the first one its ends too, and leaves their pair."""
+def ragged_pairs_kernel(x, tops, totals, n, span, acc_dtype: torch.dtype, shift: hl.constexpr):
+    """Store the state of span elements of a row's whole vectors. The first part of a row includes its ends."""
     rows, parts, _ = tops.size()
     for o, part in hl.tile([rows, parts], block_size=[None, 1]):
         row = o.index[:, None]
         first, stop = inside_of(row, n, shift)
-        end, outside = places_of_ends(row, n, first, stop, shift, part.begin)
-        top = hl.full([o], float("-inf"), dtype=wide)
-        total = hl.zeros([o], dtype=wide)
-        lost = hl.zeros([o], dtype=wide)
-        top, total, lost = state_with(top, total, lost, taken(x, end, outside, float("-inf"), wide))
+        end, outside = end_indices(row, n, first, stop, shift, part.begin)
+        top = hl.full([o], float("-inf"), dtype=acc_dtype)
+        total = hl.zeros([o], dtype=acc_dtype)
+        lost = hl.zeros([o], dtype=acc_dtype)
+        top, total, lost = update_state(top, total, lost, load_masked(x, end, outside, float("-inf"), acc_dtype))
         for c in hl.tile(part.begin * span, part.begin * span + span):
             place = first + c.index[None, :]
-            top, total, lost = state_with(top, total, lost, taken(x, place, place < stop, float("-inf"), wide))
+            top, total, lost = update_state(
+                top, total, lost, load_masked(x, place, place < stop, float("-inf"), acc_dtype)
+            )
         tops[o, part.begin, 0] = top
         totals[o, part.begin, 0] = whole(total, lost)
 
 
 @helion.kernel(static_shapes=False)
-def ragged_merge_kernel(x, tops, totals, out, n, span, wide: torch.dtype, shift: hl.constexpr):
+def ragged_merge_kernel(x, tops, totals, out, n, span, acc_dtype: torch.dtype, shift: hl.constexpr):
     rows, parts, _ = tops.size()
     for o, part in hl.tile([rows, parts], block_size=[None, 1]):
         row = o.index[:, None]
         first, stop = inside_of(row, n, shift)
         every = tops[o, :, 0]
         top = torch.amax(every, dim=1, keepdim=True)
-        # A part that is all -inf has the pair (-inf, 0), and so has a row, which becomes 0 / 0.
-        inverse = 1.0 / (totals[o, :, 0] * exponential(every - subtracted(top))).sum(1, keepdim=True)
-        end, outside = places_of_ends(row, n, first, stop, shift, part.begin)
-        ends = taken(x, end, outside, float("-inf"), wide)
-        hl.store(out, [end], (exponential(ends - subtracted(top)) * inverse).to(out.dtype), extra_mask=outside)
+        # A part of only -inf has the state (-inf, 0). A row of only -inf has it too, and becomes 0 * (1 / 0) = NaN.
+        inverse = 1.0 / (totals[o, :, 0] * exponential(every - zero_if_empty(top))).sum(1, keepdim=True)
+        end, outside = end_indices(row, n, first, stop, shift, part.begin)
+        ends = load_masked(x, end, outside, float("-inf"), acc_dtype)
+        hl.store(out, [end], (exponential(ends - zero_if_empty(top)) * inverse).to(out.dtype), extra_mask=outside)
         for c in hl.tile(part.begin * span, part.begin * span + span):
             place = first + c.index[None, :]
             here = place < stop
-            tile = taken(x, place, here, float("-inf"), wide)
-            hl.store(out, [place], (exponential(tile - subtracted(top)) * inverse).to(out.dtype), extra_mask=here)
+            tile = load_masked(x, place, here, float("-inf"), acc_dtype)
+            hl.store(out, [place], (exponential(tile - zero_if_empty(top)) * inverse).to(out.dtype), extra_mask=here)
 
 
 @register("helion", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or strip of columns, leave pairs (max, sum); a second launch merges and writes."""
-    id, wide = "helion/softmax/split_two_launches", tiles.wide(x)
-    rows, views = tiles.problem(x, out)
-    tile, pair = tiles.block(rows, tiles.BLOCK_BYTES), (wide, wide)
-    plan = tiles.cut_of(rows, tile, device_of(x))
+    """Several programs share a row or a strip of columns, and store states. A second launch merges them and writes."""
+    id, acc_dtype = "helion/softmax/split_two_launches", tiles.acc_dtype(x)
+    rows, views = tiles.rows_and_views(x, out)
+    tile, pair = tiles.block(rows, tiles.BLOCK_BYTES), (acc_dtype, acc_dtype)
+    plan = tiles.plan_parts(rows, tile, device_of(x))
     if tiles.uneven(rows):
-        both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (wide, tiles.shift_of(rows))
+        both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (acc_dtype, tiles.shift_of(rows))
         blocks, flat = (tile.outer, tile.cols // 2), tiles.flat(x, out)
-        return in_two(id, both, flat, 1, rows, tile, plan, pair, kinds, blocks=blocks, before=(rows.n,))
-    return in_two(id, (pairs_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (wide,))
+        return two_launches(id, both, flat, 1, rows, tile, plan, pair, kinds, blocks=blocks, before=(rows.n,))
+    return two_launches(id, (pairs_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (acc_dtype,))

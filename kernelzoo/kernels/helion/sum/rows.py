@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, whole
-from kernelzoo.kernels.helion.launch import over_views
+from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import reading_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
@@ -12,20 +12,20 @@ from kernelzoo.registry import register
 
 
 @helion.kernel(static_shapes=False)
-def sum_kernel(x, out, wide: torch.dtype):
+def sum_kernel(x, out, acc_dtype: torch.dtype):
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
-        total = hl.zeros([o, i], dtype=wide)
-        lost = hl.zeros([o, i], dtype=wide)
+        total = hl.zeros([o, i], dtype=acc_dtype)
+        lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
-            total, lost = add_exactly(total, lost, x[o, c, i].to(wide).sum(1))
+            total, lost = add_exactly(total, lost, x[o, c, i].to(acc_dtype).sum(1))
         out[o, i] = whole(total, lost).to(out.dtype)
 
 
 @register("helion", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Blocks are added up in a tree, and their sums in turn, with what that rounds off."""
+    """Each block is summed in a tree. The sums of blocks are added up with compensation for rounding."""
     x = plain(x)
-    rows, views = tiles.problem(x, out)
-    tile, wide = reading_tile(x, rows), tiles.wide(x, out)
-    return over_views("helion/sum/rows", sum_kernel, views, tile, (wide,), tile.blocks())
+    rows, views = tiles.rows_and_views(x, out)
+    tile, acc_dtype = reading_tile(x, rows), tiles.acc_dtype(x, out)
+    return views_launch("helion/sum/rows", sum_kernel, views, tile, (acc_dtype,), tile.blocks())

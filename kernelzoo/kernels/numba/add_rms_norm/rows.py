@@ -3,7 +3,7 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, rounding, row_values, tile_sums, tiles_of
+from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, round_function, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
 from kernelzoo.registry import register
@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (_, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (load, value, store), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
-    (_, add_products), round_off = tile_sums(dtype, tiling, dtype), rounding(dtype)
+    (_, add_products), round_off = tile_sums(dtype, tiling, dtype), round_function(dtype)
     find, tiles = own_row(tiling), tiles_of(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
@@ -59,5 +59,5 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "add_rms_norm", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """Sums are written, and their squares added up in each lane; of a row in registers, or one that is added again."""
-    return over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), held_tiling(v), v)
+    """Sums are written, and their squares added up in each lane. A row that doesn't fit in registers is added again."""
+    return over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), register_tiling(v), v)

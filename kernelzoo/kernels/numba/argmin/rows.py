@@ -14,14 +14,14 @@ from kernelzoo.registry import register
 
 
 @cuda.jit(device=True, inline="always")
-def same(a, b):
-    """Whether two are as low as each other; a NaN, which is not equal to itself, is as low as another."""
+def equally_low(a, b):
+    """Whether two elements are equally low. A NaN, which is not equal to itself, is as low as another NaN."""
     return a == b or (a != a and b != b)
 
 
 @cache
 def row_argmin(dtype: str, tiling: Tiling) -> Any:
-    """``first_least(x, source, step, lane, lanes, start, n, values, places)``: the place of a row's least element."""
+    """Return ``first_least(x, source, step, lane, lanes, start, n, values, places)``: the least element's index."""
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
     (_, value, _), (_, load_tile, _, _, _) = row_values(dtype, tiling), access(dtype, tiling, HIGHEST)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
@@ -36,13 +36,13 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
         for first in range(start, n, lanes * SIZE):
             load_tile(x, source, step, lane, lanes, first, n, words, 0)
             v = thread_min(words, 0, HIGHEST)
-            if v < least or (v != v and least == least):  # of the first tile that has it
+            if v < least or (v != v and least == least):  # the first tile that has it
                 least, tile = v, first
         lowest = block_min(least, values)
-        if same(least, lowest):
+        if equally_low(least, lowest):
             load_tile(x, source, step, lane, lanes, tile, n, words, 0)
-            for j in range(SIZE - 1, -1, -1):  # past the end, none comes before the first
-                if same(value(words, j), lowest):
+            for j in range(SIZE - 1, -1, -1):  # backwards to the first; elements past the end are later
+                if equally_low(value(words, j), lowest):
                     place = place_in(lane, lanes, tile, j)
         return block_first(place, places)
 
@@ -70,5 +70,5 @@ def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "argmin", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """In each lane the least of what it reads at once, and which tile that was; the place is looked up at the end."""
+    """Each lane keeps its least element and the tile that had it. The index is looked up in that tile at the end."""
     return over_rows("numba/argmin/rows", argmin_kernel, packs_tiling(v), v)

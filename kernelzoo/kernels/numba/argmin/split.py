@@ -2,11 +2,11 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
-from kernelzoo.kernels.numba.argmin.rows import row_argmin, same
+from kernelzoo.kernels.numba.argmin.rows import equally_low, row_argmin
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
+from kernelzoo.kernels.numba.parts import MERGE_TILING, cut, own_part, parts_call
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_offsets
 from kernelzoo.registry import register
 
@@ -32,8 +32,8 @@ def parts_kernel(dtype: str, tiling: Tiling) -> Source:
 def together_kernel(dtype: str) -> Source:
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
     (load, _), (load_place, store) = machine.element_functions(dtype), machine.element_functions("int64")
-    (_, warp_min, _), (_, warp_first, _) = block_reduce(TOGETHER, HIGHEST), block_reduce(TOGETHER, NOWHERE)
-    find = own_row(TOGETHER)
+    (_, warp_min, _), (_, warp_first, _) = block_reduce(MERGE_TILING, HIGHEST), block_reduce(MERGE_TILING, NOWHERE)
+    find = own_row(MERGE_TILING)
 
     def argmin_together(x, places, out, rows, inner, n, x_at, out_at, phase, parts, span):
         lane, lanes, r, length = find(rows, parts)
@@ -44,19 +44,19 @@ def together_kernel(dtype: str) -> Source:
         least = warp_min(least, None)
         for part in range(lane, length, lanes):
             place = load_place(places, r * parts + part)
-            if same(load(x, source + place * x_at.step), least):
+            if equally_low(load(x, source + place * x_at.step), least):
                 first = min(first, place)
         first = warp_first(first, None)
         if lane == 0 and r < rows:
             store(out, target, first)
 
-    return Source(argmin_together, (dtype, "int64", "int64"), TOGETHER.threads)
+    return Source(argmin_together, (dtype, "int64", "int64"), MERGE_TILING.threads)
 
 
 @register("numba", "argmin", "split")
 @planned()
 def split(v: View) -> BindView:
-    """Several blocks to a row: the place in each part goes through memory; a second launch compares the elements."""
+    """Several blocks share a row, and store the index of each part's least element. A second launch compares them."""
     parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling), together_kernel(v.dtype)
-    return in_parts("numba/argmin/split", parts, first, second, v)
+    return parts_call("numba/argmin/split", parts, first, second, v)

@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 
 @cache
 def row_loss(dtype: str, ignore_index: int) -> Any:
-    """``loss_of(x, source, step, labels, i, n, top, total)``: of a row with the (max, sum) state, by ``labels[i]``."""
+    """Return ``loss_of(x, source, step, labels, i, n, top, total)``: the loss of a row with label i and that state."""
     ZERO, NAN, IGNORED = number(dtype, 0), number(dtype, np.nan), ignore_index
     (load, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
 
@@ -25,7 +25,7 @@ def row_loss(dtype: str, ignore_index: int) -> Any:
         label, picked = load_label(labels, i), NAN
         if 0 <= label < n:
             picked = load(x, source + label * step)
-        loss = math.log(total) - (picked - top) + (total - total)  # NaN of an infinite sum
+        loss = math.log(total) - (picked - top) + (total - total)  # NaN if the sum is infinite
         return ZERO if label == IGNORED else loss
 
     return loss_of
@@ -53,6 +53,6 @@ def cross_entropy_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Sourc
 @register("numba", "cross_entropy", "rows")
 @planned()
 def rows(v: View, ignore_index: int) -> BindView:
-    """One pass that keeps a running (max, sum) state in each lane, and one element more."""
+    """One pass keeps a running (max, sum) state in each lane. Then the logit of each row's label is read."""
     kernel = partial(cross_entropy_kernel, ignore_index=ignore_index)
     return over_rows("numba/cross_entropy/rows", kernel, packs_tiling(v), v)

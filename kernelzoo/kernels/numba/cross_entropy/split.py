@@ -3,15 +3,15 @@ from kernelzoo.kernels.numba.cross_entropy.rows import row_loss
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, View, kernel, planned
 from kernelzoo.kernels.numba.logsumexp.split import parts_kernel
-from kernelzoo.kernels.numba.logsumexp.state import merged_state
-from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts
+from kernelzoo.kernels.numba.logsumexp.state import state_merge
+from kernelzoo.kernels.numba.parts import MERGE_TILING, cut, parts_call
 from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
 from kernelzoo.registry import register
 
 
 @kernel
 def together_kernel(dtype: str, ignore_index: int) -> Source:
-    merge, find, (_, store) = merged_state(dtype), own_row(TOGETHER), machine.element_functions(dtype)
+    merge, find, (_, store) = state_merge(dtype), own_row(MERGE_TILING), machine.element_functions(dtype)
     loss_of, pointees = row_loss(dtype, ignore_index), (dtype, "int64", str(WIDE[dtype]), dtype)
 
     def cross_entropy_together(x, labels, states, loss, rows, inner, n, x_at, out_at, phase, labels_at, parts, span):
@@ -22,13 +22,13 @@ def together_kernel(dtype: str, ignore_index: int) -> Source:
         if lane == 0 and r < rows:
             store(loss, row_start(out_at, place), loss_of(x, source, x_at.step, labels, label, n, top, total))
 
-    return Source(cross_entropy_together, pointees, TOGETHER.threads, inputs=2)
+    return Source(cross_entropy_together, pointees, MERGE_TILING.threads, inputs=2)
 
 
 @register("numba", "cross_entropy", "split")
 @planned()
 def split(v: View, ignore_index: int) -> BindView:
-    """Several blocks to a row, as for its logsumexp; the second launch reads the label's logit, too."""
+    """Several blocks share a row, as for its logsumexp. The second launch also reads the label's logit."""
     parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, ignore_index)
-    return in_parts("numba/cross_entropy/split", parts, first, second, v, each=2)
+    return parts_call("numba/cross_entropy/split", parts, first, second, v, each=2)

@@ -36,7 +36,7 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
             slope = load_slope(grad, row_start(grad_at, place))
         source, target = row_start(x_at, place), row_start(out_at, place)
         top, total = state(x, source, x_at.step, lane, lanes, 0, length, maxima, sums)
-        inverse = ONE / total + (total - total)  # NaN of an infinite maximum
+        inverse = ONE / total + (total - total)  # NaN if the sum is infinite
         for start in range(0, length, lanes * SIZE):
             load(x, source, x_at.step, lane, lanes, start, length, words)
             for j in range(SIZE):
@@ -52,6 +52,6 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
 @register("numba", "cross_entropy_backward", "rows")
 @planned()
 def rows(v: View, ignore_index: int) -> BindView:
-    """A pass for the (max, sum) states of rows, and one, from cache, that writes."""
+    """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
     kernel = partial(backward_kernel, ignore_index=ignore_index)
     return over_rows("numba/cross_entropy_backward/rows", kernel, packs_tiling(v), v)

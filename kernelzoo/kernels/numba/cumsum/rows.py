@@ -12,9 +12,9 @@ from kernelzoo.registry import register
 
 @cache
 def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
-    """``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``: sums of a
-    row's elements from ``start`` to n, and of ``before``. All threads of a block come here, for the same ``end``.
-    ``sums`` is shared memory of twice ``tiling.scratch`` elements."""
+    """Return ``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``, which
+    writes the sums of a row's elements from ``start`` to n, plus ``before``. All threads of a block must call it, with
+    the same ``end``. ``sums`` is shared memory of twice ``tiling.scratch`` elements."""
     kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_values(dtype, tiling), row_values(out_dtype, tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     scan, SCRATCH = lane_scan(out_dtype, tiling), tiling.scratch
@@ -29,9 +29,9 @@ def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
             values[0] = value(words, 0)
             for j in range(1, SIZE):
                 values[j] = values[j - 1] + kind(value(words, j))
-            load(x, source, x_step, lane, lanes, first + lanes * SIZE, n, words)  # the next tile, before lanes meet
+            load(x, source, x_step, lane, lanes, first + lanes * SIZE, n, words)  # the next tile, before the barrier
             earlier, total = scan(lane, r, values[SIZE - 1], sums, half)
-            half = SCRATCH - half  # so that lanes meet once, and not again before they write
+            half = SCRATCH - half  # in turns, so that a tile needs only one barrier
             earlier += before
             for j in range(SIZE):
                 values[j] += earlier
@@ -58,6 +58,6 @@ def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @register("numba", "cumsum", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """Tiles of a row one after the other: each lane's elements in order, lanes in a tree, warps and tiles in order."""
+    """Tiles of a row are scanned in order: each lane's elements in order, lanes in a tree, warps and tiles in order."""
     kernel = partial(cumsum_kernel, out_dtype=v.out_dtype)
     return over_rows("numba/cumsum/rows", kernel, scan_tiling(v), v)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.numba.cumsum.rows import row_cumsum
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.lanes import scan_tiling
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.parts import cut, in_parts, own_part
+from kernelzoo.kernels.numba.parts import cut, own_part, parts_call
 from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.kernels.numba.sum.rows import row_sum
 from kernelzoo.kernels.numba.sum.split import parts_kernel
@@ -32,7 +32,7 @@ def scan_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @register("numba", "cumsum", "split")
 @planned()
 def split(v: View) -> BindView:
-    """Several blocks to a row, each with a part; the sums of those before it come through memory, of a first launch."""
+    """Several blocks share a row, and store sums of parts. In a second launch, each adds up earlier ones, and scans."""
     parts = cut(v, scan_tiling)
     first, second = (kernel(v.dtype, parts.tiling, v.out_dtype) for kernel in (parts_kernel, scan_kernel))
-    return in_parts("numba/cumsum/split", parts, first, second, v, again=True)
+    return parts_call("numba/cumsum/split", parts, first, second, v, again=True)

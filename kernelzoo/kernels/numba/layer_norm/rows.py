@@ -3,7 +3,7 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, place_of, row_values, tile_sums, tiles_of
+from kernelzoo.kernels.numba.lanes import lane_means, place_of, register_tiling, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.registry import register
@@ -37,7 +37,7 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
             if not HELD:
                 load(x, source, x_at.step, lane, lanes, start, length, words)
             for j in range(SIZE):
-                inside = place(lane, lanes, start, j - j % VEC) < length  # as all of a vector, or none
+                inside = place(lane, lanes, start, j - j % VEC) < length  # the same for a whole vector
                 values[j] = value(words, j) - (mean if inside else ZERO)
             squares = add_products(squares, values, values)
         scale = inverse_root(squares, n, scratch)
@@ -57,5 +57,5 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "layer_norm", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """The mean, then squared distances from it: of a row in registers, or of a longer one read again from cache."""
-    return over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), held_tiling(v), v)
+    """The mean comes before squared distances from it. A row that doesn't fit in registers is read three times."""
+    return over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), register_tiling(v), v)

@@ -5,7 +5,7 @@ from numba import cuda
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, lane_means, place_of, row_values, tile_sums, tiles_of, tree_sum
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.partials import by_turns, rows_in_turn, sums_over_rows, three_loads
+from kernelzoo.kernels.numba.partials import call_in_turns, rows_in_turn, sums_over_rows, three_loads
 from kernelzoo.kernels.numba.row import row_coords, row_start
 from kernelzoo.registry import register
 
@@ -15,7 +15,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
     (add_tile, add_products), add_up = tile_sums(dtype, tiling, dtype), tree_sum(tiling.size)
-    (begin, add, leave), find = sums_over_rows(dtype, tiling, 2), rows_in_turn(tiling)
+    (begin, add, flush), find = sums_over_rows(dtype, tiling, 2), rows_in_turn(tiling)
     tiles, place_in, SCRATCH = tiles_of(tiling), place_of(tiling), tiling.scratch
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
 
@@ -54,7 +54,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
                     values[j] = scale * (g * value(weights, j) - pull - u * slope)
                     add(partials, places, k, length, sums, j, (g * u, g))
                 store(dx, row_start(dx_at, place), dx_at.step, lane, lanes, start, length, values)
-        leave(partials, places, lane, lanes, n, sums)
+        flush(partials, places, lane, lanes, n, sums)
 
     return Source(backward, (*[dtype] * 4, str(kind)), tiling.threads, inputs=4)
 
@@ -62,5 +62,5 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "layer_norm_backward", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """Blocks take rows in turn, in registers if these hold them, and keep sums, which two more launches add up."""
-    return by_turns(partial(backward_kernel, eps=eps), v, sums=2)
+    """Blocks take rows in turn, in registers if they fit, and keep sums. Two more launches add these up."""
+    return call_in_turns(partial(backward_kernel, eps=eps), v, sums=2)

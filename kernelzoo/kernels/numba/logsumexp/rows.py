@@ -25,7 +25,7 @@ def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
         source, target = row_offsets(r, inner, x_at, out_at)
         top, total = state(x, source, x_at.step, lane, lanes, 0, length, maxima, sums)
         if lane == 0 and r < rows:
-            store(out, target, top + math.log(total))  # -inf of 0, where Python's would be an error
+            store(out, target, top + math.log(total))  # log(0) is -inf here; in Python it is an error
 
     return Source(logsumexp, (dtype, out_dtype), tiling.threads)
 
@@ -33,6 +33,6 @@ def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @register("numba", "logsumexp", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """One pass that keeps a running (max, sum) state in each lane; lanes meet after the loop."""
+    """One pass keeps a running (max, sum) state in each lane. Lanes merge their states after the loop."""
     kernel = partial(logsumexp_kernel, out_dtype=v.out_dtype)
     return over_rows("numba/logsumexp/rows", kernel, packs_tiling(v), v)

@@ -5,8 +5,8 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.logsumexp.state import merged_state, row_state
-from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
+from kernelzoo.kernels.numba.logsumexp.state import row_state, state_merge
+from kernelzoo.kernels.numba.parts import MERGE_TILING, cut, own_part, parts_call
 from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.registry import register
 
@@ -31,22 +31,22 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 
 @kernel
 def together_kernel(dtype: str, out_dtype: str) -> Source:
-    merge, find, (_, store) = merged_state(dtype), own_row(TOGETHER), machine.element_functions(out_dtype)
+    merge, find, (_, store) = state_merge(dtype), own_row(MERGE_TILING), machine.element_functions(out_dtype)
 
     def logsumexp_together(x, states, out, rows, inner, n, x_at, out_at, phase, parts, span):
         lane, _, r, length = find(rows, parts)
         _, target = row_offsets(r, inner, x_at, out_at)
         top, total = merge(states, r * parts, length, lane)
         if lane == 0 and r < rows:
-            store(out, target, top + math.log(total))  # -inf of 0, where Python's would be an error
+            store(out, target, top + math.log(total))  # log(0) is -inf here; in Python it is an error
 
-    return Source(logsumexp_together, (dtype, str(WIDE[dtype]), out_dtype), TOGETHER.threads)
+    return Source(logsumexp_together, (dtype, str(WIDE[dtype]), out_dtype), MERGE_TILING.threads)
 
 
 @register("numba", "logsumexp", "split")
 @planned()
 def split(v: View) -> BindView:
-    """Several blocks to a row: the state of each part goes through memory, and a second launch merges those."""
+    """Several blocks share a row, and store the state of each part. A second launch merges these."""
     parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
-    return in_parts("numba/logsumexp/split", parts, first, second, v, each=2)
+    return parts_call("numba/logsumexp/split", parts, first, second, v, each=2)

@@ -17,10 +17,10 @@ from kernelzoo.kernels.numba.tiling import Tiling
 
 @cache
 def row_state(dtype: str, tiling: Tiling) -> Any:
-    """``state(x, source, step, lane, lanes, start, n, maxima, sums)``: (maximum, sum of exp(x - maximum)) of a row
-    from ``start`` to n.
+    """Return ``state(x, source, step, lane, lanes, start, n, maxima, sums)``: (max, sum of exp(x - max)) of a row from
+    ``start`` to n.
 
-    The maximum is one of finite numbers, so that no difference is of two infinities: a row of -inf alone has the sum
+    The maximum is clamped to finite numbers, so that no difference is of two infinities. A row of only -inf has the sum
     0, one with +inf the sum inf. A NaN is in the sum.
     """
     TOP = float(np.finfo(str(WIDE[dtype])).max)
@@ -47,8 +47,8 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
 
 
 @cache
-def merged_state(dtype: str) -> Any:
-    """``merge(states, first, parts, lane)``: the state of those of a row's parts, by a warp. A state is two numbers."""
+def state_merge(dtype: str) -> Any:
+    """Return ``merge(states, first, parts, lane)``: a row's state from its parts', by a warp. A state is a pair."""
     wide, ZERO, LOWEST = str(WIDE[dtype]), number(dtype, 0), number(dtype, float(np.finfo(str(WIDE[dtype])).min))
     load, _ = machine.element_functions(wide)
 

@@ -37,5 +37,5 @@ def backward_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "logsumexp_backward", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """An exponential of each element, times its row's gradient: one read and one write."""
+    """The result is exp(x - y) * grad, with y and grad of the element's row: one read and one write."""
     return over_rows("numba/logsumexp_backward/rows", backward_kernel, packs_tiling(v), v)

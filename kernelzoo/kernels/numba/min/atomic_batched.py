@@ -4,17 +4,17 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, slab_functions
+from kernelzoo.kernels.numba.min.atomics import Numbers, atomic_call, slab_functions
 from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.registry import register
 
 BATCH = 1024
-"""Rows of a slab: their minima take 8 kB of shared memory at most, of which an SM has 100 or more."""
+"""Rows of a slab. Their minima take at most 8 kB of shared memory, of which an SM has 100 kB or more."""
 
 
 @kernel
 def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
-    """As atomic_eager, but the minima of the whole slab wait in shared memory and go out in one burst at the end."""
+    """As atomic_eager, but the minima of the whole slab stay in shared memory, and are sent together at the end."""
     kind, atomic_min = WIDE[dtype], machine.atomic_min
     mapping, chunk_min, ROWS, SCRATCH = slab_functions(dtype, tiling)
 
@@ -47,5 +47,5 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "min", "atomic_batched")
 @planned(Numbers)
 def atomic_batched(v: View, numbers: Numbers) -> BindView:
-    """Programs share out the reduced axis; the minima of all their rows go out in one burst of atomics at the end."""
-    return by_atomics("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, numbers)
+    """Several blocks share each row. The minima of all their rows are sent in one batch of atomics at the end."""
+    return atomic_call("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, numbers)

@@ -4,14 +4,14 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.min.atomics import Numbers, by_atomics, slab_functions
+from kernelzoo.kernels.numba.min.atomics import Numbers, atomic_call, slab_functions
 from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.registry import register
 
 
 @kernel
 def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
-    """Program p owns ``span`` columns of ``slab`` rows, and sends each tile of rows out by atomics at once.
+    """Block p takes ``span`` columns of ``slab`` rows, and sends the minima of each tile of rows by atomics at once.
 
     ``tiling.rows`` is BLOCK_M, ``span`` BLOCK_N, and a tile of all lanes the SUB_BLOCK_N that is on chip at once.
     """
@@ -39,5 +39,5 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "min", "atomic_eager")
 @planned(Numbers)
 def atomic_eager(v: View, numbers: Numbers) -> BindView:
-    """Programs share out the reduced axis; each tile of rows goes out by an atomic minimum at once."""
-    return by_atomics("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, numbers)
+    """Several blocks share each row. The minima of each tile of rows are sent by atomics at once."""
+    return atomic_call("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, numbers)

@@ -1,7 +1,7 @@
-"""Several blocks to a row that merge by atomic minima: what their two forms have in common.
+"""Several blocks per row that combine their minima by atomics: the code that both forms share.
 
-The results are filled with the identity first. The narrow dtypes, which have no atomics, are lowered in a 32-bit
-workspace, and converted at the end.
+The results are filled with the identity first. Narrow dtypes, which have no atomics, use a 32-bit workspace, and are
+converted later.
 """
 
 from dataclasses import replace
@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from numba import cuda
 
-from kernelzoo.kernels.numba.dtypes import computed_in, highest
-from kernelzoo.kernels.numba.launch import BindView, prepare, within_grid
-from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
+from kernelzoo.kernels.numba.dtypes import highest, torch_acc_dtype
+from kernelzoo.kernels.numba.launch import BindView, check_grid, prepare
+from kernelzoo.kernels.numba.min.row_tiles import thread_reduce, vectors_in_flight
 from kernelzoo.kernels.numba.row import access, block_reduce, thread_mapping
 from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling
 from kernelzoo.launch import Launch, keeping_alive
@@ -28,10 +28,10 @@ class Numbers:
 
 @cache
 def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
-    """``mapping`` (see ``thread_mapping``), ``chunk_min``, rows side by side, and elements of ``scratch``.
+    """Return ``mapping`` (see ``thread_mapping``), ``chunk_min``, rows side by side, and elements of ``scratch``.
 
-    ``chunk_min(...)`` is the minimum of the ``span`` elements of a row that are part ``chunk`` of it, by all of its
-    lanes; the edges are the first part's. ``scratch`` is that of ``block_reduce``.
+    ``chunk_min(...)`` returns the minimum of part ``chunk`` of a row, of ``span`` elements, over all of the row's
+    lanes. The first part includes the edges. ``scratch`` is that of ``block_reduce``.
     """
     HIGHEST = highest(dtype)
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
@@ -57,21 +57,21 @@ def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
     return thread_mapping(tiling), chunk_min, tiling.rows, tiling.scratch
 
 
-def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, numbers: Numbers) -> BindView:
-    """Fill, reduce, and for the narrow dtypes convert from a 32-bit workspace; slabs of up to so many rows."""
-    # Eight rows side by side, a warp each, or a warp of rows across; as many vectors a thread as rows_tiling has.
-    tiling = across_tiling(v, 256, 8) if v.across else Tiling(32, 8, deep(v.dtype, v.vec), v.vec, v.edges)
+def atomic_call(id: str, kernel: Any, slab_limit: int, v: View, numbers: Numbers) -> BindView:
+    """Return a call that fills, reduces and, if narrow, converts from 32 bits. Slabs have up to ``slab_limit`` rows."""
+    # Eight rows, a warp each, or a warp of strided rows, with as many vectors per thread as in rows_tiling.
+    tiling = across_tiling(v, 256, 8) if v.across else Tiling(32, 8, vectors_in_flight(v.dtype, v.vec), v.vec, v.edges)
     tile = tiling.lanes * tiling.size
     tiles = cdiv(v.n, tile)
-    # As many blocks of 256 threads for every SM: full, and no ragged last wave worth the name. First from the reduced
-    # axis, as many tiles a program as that leaves; the rest from the rows.
+    # All SMs get equally many blocks of 256 threads: they are full, and so is the last wave. The reduced axis is cut
+    # first, into parts of whole tiles, and then the rows.
     wanted = numbers.atomic_blocks * v.device.multiprocessors
     groups = cdiv(v.total, tiling.rows)
     chunks = min(tiles, max(1, wanted // min(groups, wanted), v.device.multiprocessors))
     span = cdiv(tiles, chunks) * tile
     chunks = cdiv(v.n, span)
     slab = min(cdiv(groups * chunks, wanted), slab_limit // tiling.rows) * tiling.rows
-    grid = within_grid(id, chunks * cdiv(v.total, slab))
+    grid = check_grid(id, chunks * cdiv(v.total, slab))
 
     wide, nothing = v.itemsize >= 4, highest(v.dtype).item()
     outer, inner = (v.out_outer, v.out_inner) if wide else (v.inner, 1)  # of the workspace, which has no gaps
@@ -79,7 +79,7 @@ def by_atomics(id: str, kernel: Any, slab_limit: int, v: View, numbers: Numbers)
     reduce = prepare(kernel(v.dtype, tiling), v.device).call(grid, *offsets, chunks, span, slab)
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        results = out if wide else torch.empty(out.shape, dtype=computed_in(v.dtype), device=out.device)
+        results = out if wide else torch.empty(out.shape, dtype=torch_acc_dtype(v.dtype), device=out.device)
         lower = reduce(x, results)
 
         def launch() -> None:

@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.numba.launch import View, by_view, settled
+from kernelzoo.kernels.numba.launch import View, by_view, decide_once
 from kernelzoo.kernels.numba.min import atomics, columns, row_tiles, split_arrival
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
@@ -19,20 +19,20 @@ class Knobs(row_tiles.Numbers, split_arrival.Numbers, atomics.Numbers):
 
 @chooser("numba", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
-    """One block to a row, or a part of one; columns by vectors across them."""
-    return settled(one_block, Knobs, x, out)
+    """A block, or a part of one, takes each row. Columns are read in vectors across them."""
+    return decide_once(one_block, Knobs, x, out)
 
 
 @chooser("numba", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks per row, of which the last to arrive reduces the minima of all."""
+    """Several blocks share each row. The last to arrive reduces the minima of all."""
     return "split_arrival"
 
 
 @chooser("numba", "min", "auto")
 @by_view(Knobs)
 def auto(v: View, knobs: Knobs) -> str:
-    """Parallel over rows, unless they are too few to fill the device and long enough to be worth splitting."""
+    """Blocks take whole rows. Several blocks share a row if rows are too few to fill the device and long enough."""
     cut = columns.cut(v, v.device.multiprocessors) if v.n >= knobs.columns_long else None
     if cut is not None and 100 * cut[0].outer * cut[1].across >= knobs.columns_percent * v.device.multiprocessors:
         return "columns"
@@ -46,6 +46,6 @@ def auto(v: View, knobs: Knobs) -> str:
 
 
 def one_block(v: View, knobs: Knobs) -> str:
-    """The form that has one block, or a part of one, to a row."""
+    """Return the form in which one block, or a part of one, takes a row."""
     across = v.n >= knobs.columns_long and columns.cut(v, v.device.multiprocessors) is not None
     return "columns" if across else "rows_deferred_block"

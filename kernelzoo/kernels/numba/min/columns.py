@@ -8,27 +8,27 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP, minimum, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, highest, identity_word, is_packed, itemsize, word_type
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare, within_grid
-from kernelzoo.kernels.numba.min.row_tiles import deep
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare
+from kernelzoo.kernels.numba.min.row_tiles import vectors_in_flight
 from kernelzoo.kernels.numba.tiling import View, column_offsets, columns_of
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register
 
 MOST_THREADS = 512
-"""Of a block."""
+"""The most threads of a block."""
 AT_ONCE = 8
-"""Vectors for each thread, or there are fewer threads."""
+"""The least vectors per thread. Shorter columns have fewer threads."""
 MOST_WIDE = 256
-"""Rows of a strip."""
+"""The most rows of a strip."""
 
 
 @kernel
 def columns_kernel(dtype: str, tiles: int) -> Source:
     """Each thread goes down ``tiles`` whole aligned vectors at a time, wherever the rows begin.
 
-    A block takes a strip of ``wide`` neighbouring rows, ``across`` to a group. ``lanes`` threads read the vectors that
-    cover one element of each row. The next are ``depths`` elements on, a period after which rows begin at the same
-    places in vectors: so each lane of a thread's vectors stays with one row.
+    A block takes a strip of ``wide`` neighbouring rows. A group has ``across`` strips. ``lanes`` threads read the
+    vectors that cover one element of each row. A thread's next vectors are ``depths`` elements on: after this period
+    rows begin at the same places in vectors, so that each lane of the vectors stays with one row.
     """
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
@@ -36,7 +36,7 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
     LOW_BITS, SHIFT, TILES = VEC - 1, VEC.bit_length() - 1, tiles
     WORD, WORDS = word_type(dtype, VEC), VEC // 2 if PACKED else VEC
     HELD = WORDS * tiles
-    PITCH = MOST_THREADS + WARP // VEC  # neighbouring elements, which neighbouring threads read, are in other banks
+    PITCH = MOST_THREADS + WARP // VEC  # neighbouring threads read neighbouring elements from different banks
     PLACES = VEC * PITCH
     IDENTITY = identity_word(dtype, VEC, HIGHEST)
     load_vector, _ = machine.vector_functions(dtype, VEC)
@@ -89,7 +89,7 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
                 places[k * PITCH + t] = least[k]
         cuda.syncthreads()
 
-        # Of each row: its places by as many threads as there are for it, then these by one.
+        # Each row's places are reduced by as many threads as there are for it, then their results by one.
         sharers, sharer = quotient(threads, wide), quotient(t, wide)
         row = t - sharer * wide
         value = HIGHEST
@@ -99,7 +99,7 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
                 j = row + (phase + source + depth * x_step & LOW_BITS)
                 value = minimum(value, places[(j & LOW_BITS) * PITCH + depth * lanes + (j >> SHIFT)])
                 depth += sharers
-            if sharer == 0:  # what lies in no whole vector
+            if sharer == 0:  # elements in no whole vector
                 if source + row < head:
                     value = minimum(value, load(x, source + row))
                 if source + row + (n - 1) * x_step >= tail:
@@ -116,7 +116,7 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
 
 @dataclass(frozen=True)
 class Strips:
-    """How ``columns_kernel`` cuts columns."""
+    """How ``columns_kernel`` cuts columns into strips."""
 
     across: int
     """Strips of a group of rows."""
@@ -130,7 +130,7 @@ class Strips:
 
 
 def strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
-    """Strips of up to so many vectors, for blocks of up to so many threads; None if vectors don't cover the rows."""
+    """Return strips of up to ``lanes`` vectors, for up to that many threads; None if vectors don't cover the rows."""
     c, vec = columns_of(v), v.whole_vector
     if c is None or not vec <= c.inner <= c.x_n or (c.outer > 1 and c.x_outer < c.inner):
         return None
@@ -147,8 +147,8 @@ def strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
 
 
 def cut(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
-    """Columns and their strips: of 128 bytes; wider where those make more blocks than run at once. A block has twice
-    the threads where an SM gets but one, and half the width where two thirds of the SMs would be idle all the same."""
+    """Return columns and their strips, of 128 bytes, or wider if those make more blocks than run at once. A block has
+    twice the threads if an SM gets only one, and half the width if two thirds of the SMs would still be idle."""
     found = None
     for lanes in (8, 16, 32, 64):
         found = strips(v, lanes, MOST_THREADS // 2)
@@ -164,11 +164,11 @@ def cut(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
 @register("numba", "min", "columns")
 @planned()
 def columns(v: View) -> BindView:
-    """Columns by strips, each of them whole by one block."""
+    """Each block takes a strip of neighbouring columns, and reads it from top to bottom."""
     id, found = "numba/min/columns", cut(v, v.device.multiprocessors)
     if found is None:
         raise UnsupportedProblemError(id, "these are no columns side by side that are as wide as a vector")
     c, s = found
-    kernel = prepare(columns_kernel(v.dtype, deep(v.dtype, v.whole_vector)), v.device)
+    kernel = prepare(columns_kernel(v.dtype, vectors_in_flight(v.dtype, v.whole_vector)), v.device)
     arguments = (*column_offsets(c), v.x_phase, s.across, s.lanes, s.wide, s.depths)
-    return kernel.call(within_grid(id, c.outer * s.across), *arguments, threads=s.threads)
+    return kernel.call(check_grid(id, c.outer * s.across), *arguments, threads=s.threads)

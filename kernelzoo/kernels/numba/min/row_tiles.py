@@ -1,4 +1,4 @@
-"""How blocks hold the rows of a minimum, and a thread reduces what it has read of one.
+"""Tilings of the rows of a minimum, and the reduction of what a thread has read of one.
 
 A NaN must win: kernels take ``minimum`` and ``atomic_min`` of :mod:`kernelzoo.kernels.numba.machine`. Half precision is
 compared in float32 and the narrow integers in int32, which is exact.
@@ -19,7 +19,7 @@ from kernelzoo.tables import knob, numbers
 
 @numbers
 class Numbers:
-    # An SM's share of an H200's 132 is one at most, and takes all threads that it can get.
+    # An H200 has 132 SMs. Of up to 132 rows each SM has one at most, which takes all threads that it can get.
     few_rows: int = knob(132, among=(16, 32, 64, 132, 264), unit="rows", why="up to which a long row has 512 threads")
     wide_vectors: int = knob(
         320, among=(160, 320, 640), unit="vectors", why="for each in flight, up to which a row has 512 threads as well"
@@ -27,21 +27,21 @@ class Numbers:
     stacked: int = knob(2, among=(1, 2, 4), unit="vectors", why="in flight to a thread, of all its short rows")
 
 
-def deep(dtype: str, vec: int) -> int:
-    """Vectors that a thread has in flight: eight; fewer of the narrow integers, which are widened at once."""
+def vectors_in_flight(dtype: str, vec: int) -> int:
+    """Return how many vectors a thread has in flight: eight, or fewer of narrow integers, which are widened at once."""
     return 8 if vec == 1 or itemsize(dtype) >= 4 or dtype in ("float16", "bfloat16") else 32 // vec
 
 
 def rows_tiling(v: View, numbers: Numbers) -> Tiling:
-    """A warp to a row or half of one, several rows a thread, in blocks of 128 threads; a longer row has a block of
-    up to 256, or 512 where that saves a second batch of loads or rows are few."""
+    """Return a tiling of a warp or half of one per row, with several rows per thread, in blocks of 128 threads. A
+    longer row has a block of up to 256 threads, or 512 if that saves a second batch of loads or rows are few."""
     if v.across:
         if v.n <= 32:
             return Tiling(1, 256, v.n, 1, across=True, stack=max(1, 16 // power_of_two(v.n)))
         rows = min(32, power_of_two(v.neighbours))
         lanes = min(256 // rows, max(power_of_two(cdiv(v.n, 8)), 64 // rows))
         return Tiling(lanes, rows, min(8, power_of_two(cdiv(v.n, lanes))), 1, across=True)
-    (vec, lanes, tiles), most = warp_lanes(v), deep(v.dtype, v.vec)
+    (vec, lanes, tiles), most = warp_lanes(v), vectors_in_flight(v.dtype, v.vec)
     edges = v.edges and vec > 1
     if tiles <= most and (not edges or 2 * vec <= WARP):
         return Tiling(lanes, 128 // lanes, tiles, vec, edges, stack=max(1, min(numbers.stacked, most) // tiles))
@@ -51,9 +51,9 @@ def rows_tiling(v: View, numbers: Numbers) -> Tiling:
 
 @cache
 def thread_reduce(dtype: str, tiling: Tiling) -> Any:
-    """``thread_min(row, k, value)``: the least of a value and of what a thread has read of a row, from ``row[k]`` on.
+    """Return ``thread_min(row, k, value)``: the least of a value and a thread's elements of a row, from ``row[k]`` on.
 
-    Packed halves are compared two at a time, and widened once there is only one word of them left.
+    Packed halves are compared in pairs, and widened once only one word of them is left.
     """
     PACKED, WORDS = is_packed(dtype, tiling.vec), tiling.words(dtype)
     low, high, _, _, packed_min = machine.packed_functions(dtype)

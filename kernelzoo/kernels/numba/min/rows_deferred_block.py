@@ -38,7 +38,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
                 source, _ = row_offsets(r, inner, x_at, out_at)
                 head, end = bounds(phase + source, length)
                 load_tile(x, source, x_at.step, lane, lanes, head + first, end, tiles, level * WORDS)
-                if first > 0:  # the edges come with the first tile: before it, its loads would wait for theirs
+                if first > 0:  # edges come after the first tile, whose loads would wait for them
                     head, length = types.int64(0), types.int64(0)
                 smallest[level] = minimum(smallest[level], load_edge(x, source, lane, head, end, length))
             for level in range(STACK):
@@ -58,5 +58,5 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "min", "rows_deferred_block")
 @planned(Numbers)
 def rows_deferred_block(v: View, numbers: Numbers) -> BindView:
-    """A group of threads per row, the minimum kept lane by lane and reduced across lanes once, after the loop."""
+    """A group of threads takes each row. Each lane keeps a minimum, and lanes are reduced once, after the loop."""
     return over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, numbers), v)

@@ -4,8 +4,8 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare, within_grid
-from kernelzoo.kernels.numba.min.row_tiles import deep, thread_reduce
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare
+from kernelzoo.kernels.numba.min.row_tiles import thread_reduce, vectors_in_flight
 from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling, flexible_tiling
 from kernelzoo.layout import cdiv
@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
 LINE = 128
-"""Elements: chunks begin on a line of the cache whatever the dtype."""
+"""Elements: chunks begin on a cache line in every dtype."""
 
 
 @numbers
@@ -23,7 +23,7 @@ class Numbers:
 
 @kernel
 def split_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A counter per row (or group of rows) says who is the last to arrive, which sets it to 0 for the next launch."""
+    """A counter per row, or group of rows, tells which block arrives last. That block resets it for the next launch."""
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST, early=True)
     _, store = machine.element_functions(dtype)
@@ -76,7 +76,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tuple[int, int]:
-    """``(chunks, span)``: one wave of blocks, each with a batch of loads at least; across rows, four to an SM."""
+    """Return ``(chunks, span)``: one wave of blocks, each with at least a batch of loads; if strided, four per SM."""
     blocks = (4 if tiling.across else numbers.split_blocks) * processors
     groups = cdiv(v.total, tiling.rows)
     tile = tiling.lanes * tiling.size
@@ -88,12 +88,12 @@ def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tupl
 @register("numba", "min", "split_arrival")
 @planned(Numbers)
 def split_arrival(v: View, numbers: Numbers) -> BindView:
-    """Several blocks per row, partial minima in a workspace, reduced by the last block to arrive; no atomic minimum."""
-    # Eight vectors in flight to a thread.
-    tiling = across_tiling(v, 256, 8) if v.across else flexible_tiling(v, 256, deep(v.dtype, v.vec))
+    """Several blocks share each row, and store partial minima. The last block to arrive reduces them."""
+    # Each thread has eight vectors in flight.
+    tiling = across_tiling(v, 256, 8) if v.across else flexible_tiling(v, 256, vectors_in_flight(v.dtype, v.vec))
     chunks, span = chunking(v, tiling, v.device.multiprocessors, numbers)
     groups = cdiv(v.total, tiling.rows)
-    grid = within_grid("numba/min/split_arrival", groups * chunks)
+    grid = check_grid("numba/min/split_arrival", groups * chunks)
     threads = tiling.lanes_for(span) * tiling.rows
     kernel = prepare(split_kernel(v.dtype, tiling), v.device)
     return kernel.call_with_workspace(v.total * chunks, groups, grid, *v.offsets, chunks, span, threads=threads)

@@ -1,6 +1,6 @@
-"""What a thread does with its part of a row: it counts the row's minima, and puts each one's share in its place.
+"""A thread's work on its part of a row: it counts the row's minima, and writes each one's share of the gradient.
 
-What is not read is NaN, which equals nothing. Counts are integers of 64 bits, exact for any row.
+Elements that are not read are NaN, which equals nothing. Counts are 64-bit integers, exact for any row.
 """
 
 from functools import cache
@@ -17,8 +17,8 @@ from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
 
 @cache
 def shares(dtype: str) -> Any:
-    """``shares_of(slope, count)``: what each of so many minima gets of a row's gradient, and what the others get, which
-    is zero or, of an infinite gradient or no minimum at all, NaN."""
+    """Return ``shares_of(slope, count)``: the gradients of each of count minima, and of other elements. The latter is
+    0, or NaN if the row's gradient is infinite or it has no minimum."""
     kind, ZERO, NAN = WIDE[dtype], number(dtype, 0), number(dtype, np.nan)
 
     @cuda.jit(device=True, inline="always")
@@ -30,8 +30,8 @@ def shares(dtype: str) -> Any:
 
 @cache
 def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
-    """``matches(row, k, least)``: how many elements of ``words`` registers from ``row[k]`` on equal the row's minimum.
-    ``finish(row, k, least, share, rest)`` puts ``share`` in the place of each of these, and ``rest`` in the others'."""
+    """Return ``matches(row, k, least)``, which counts elements of ``words`` registers from ``row[k]`` on that equal
+    ``least``, and ``finish(row, k, least, share, rest)``, which replaces these by ``share`` and others by ``rest``."""
     PACKED = is_packed(dtype, vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 

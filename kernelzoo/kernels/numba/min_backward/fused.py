@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 
 @kernel
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
-    """As softmax's multi_row_tile, with up to a block to each row."""
+    """As softmax's multi_row_tile, with up to a block per row."""
     kind, NAN = WIDE[dtype], number(dtype, np.nan)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN, keep_in_l2=True)
@@ -34,7 +34,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
         r0 = types.int64(cuda.blockIdx.x) * (ROWS * STACK) + group
         for level in range(STACK):
             r = r0 + level * ROWS
-            length = n if r < rows else types.int64(0)  # threads without a row go along: reductions need whole warps
+            length = n if r < rows else types.int64(0)  # threads without a row stay: reductions need whole warps
             place = row_coords(r, inner)
             minima[level], slopes[level] = NAN, NAN
             if r < rows:
@@ -51,7 +51,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
             share, rest = shares_of(slopes[level], count)
             finish(held, k, least, share, rest)
 
-            if STACK > 1:  # where the only row is, is known still
+            if STACK > 1:  # with only one row, these are still known
                 r = r0 + level * ROWS
                 length = n if r < rows else types.int64(0)
                 place = row_coords(r, inner)
@@ -64,8 +64,8 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def fused_tiling(v: View) -> Tiling | None:
-    """A warp or a part of one to a short row. A block to a longer one: four vectors to a thread, eight of a row that
-    would have more than 512 threads, so that an SM runs two blocks."""
+    """Return a tiling of a warp or a part of one per short row, and a block per longer one. A thread has four vectors,
+    or eight of a row that would need more than 512 threads, so that an SM runs two blocks."""
     short = short_tiling(v) if v.across or v.n // v.vec <= 6 * WARP else None
     return short or whole_row_tiling(v, (512, 2), (512, 1), (1024, 2))
 
@@ -73,5 +73,5 @@ def fused_tiling(v: View) -> Tiling | None:
 @register("numba", "min_backward", "fused")
 @planned()
 def fused(v: View) -> BindView:
-    """One block per row, or of short rows a warp or a part of one, several rows a thread."""
+    """One block takes each row. A warp or a part of one takes a short row, with several rows per thread."""
     return over_rows("numba/min_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

@@ -42,7 +42,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
 
         share, rest = shares_of(slope, block_sum(count, counts))
 
-        # Backwards: what was read last is the likeliest to be in a cache still.
+        # Backwards: what was read last is the likeliest to be still in cache.
         while first > head:
             first -= lanes * SIZE
             load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
@@ -54,12 +54,12 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def online_tiling(v: View) -> Tiling:
-    """Four vectors a thread."""
+    """Return a tiling of four vectors per thread."""
     return streaming_tiling(v, 16 if v.itemsize <= 4 else 8, 4)
 
 
 @register("numba", "min_backward", "online")
 @planned()
 def online(v: View) -> BindView:
-    """One block per row of any length: a running count of its minima in one pass, a second pass that writes."""
+    """One block takes a row of any length. One pass keeps a running count of its minima, and a second pass writes."""
     return over_rows("numba/min_backward/online", online_kernel, online_tiling(v), v)

@@ -13,16 +13,16 @@ from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
 THREADS = 512
-"""Of a block, with 128 registers each."""
+"""Threads of a block, with 128 registers each."""
 LINE = 8
-"""Vectors: a block's share begins on a line of the cache, where the row does."""
+"""Vectors of a cache line. A block's share begins on a line if the row does."""
 
 
 @kernel
 def grid_kernel(dtype: str, tiling: Tiling) -> Source:
-    """``chunks`` blocks to a row, of ``share`` elements each, leave their counts in memory and wait for each other at a
-    counter, which only ever grows; every block then adds up the same counts. Each has the first batch of its share in
-    registers; what is beyond is read a second time, from the L2 cache with luck."""
+    """``chunks`` blocks with ``share`` elements each share a row. They store their counts, wait for each other at a
+    counter that is never reset, and all add up the same counts. Each keeps the first batch of its share in registers.
+    The rest is read a second time, ideally from the L2 cache."""
     NAN, SIZE, SCRATCH = number(dtype, np.nan), tiling.size, tiling.scratch
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN)
@@ -73,7 +73,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
                 part += WARP
             share, rest = shares_of(slope, warp_sum(count))
 
-            while i > beyond:  # backwards: what was read last is the likeliest to be in the cache still
+            while i > beyond:  # backwards: what was read last is the likeliest to be still in cache
                 i -= threads * SIZE
                 load_tile(x, source, x_at.step, t, threads, i, last, more, 0)
                 finish(more, 0, least, share, rest)
@@ -89,7 +89,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
-    """``(chunks, share)``: all SMs on the rows there are; of more rows, some in turn on as many SMs as hold one."""
+    """Return ``(chunks, share)``. All SMs share few rows. Groups of SMs that just fit a row take more rows in turn."""
     chunks = processors // v.planned if v.planned <= processors else cdiv(v.vectors, THREADS * tiling.tiles)
     chunks = max(1, min(chunks, processors, v.vectors // THREADS))
     share = cdiv(cdiv(v.vectors, chunks), LINE) * LINE
@@ -99,8 +99,8 @@ def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
 @register("numba", "min_backward", "split_grid")
 @planned()
 def split_grid(v: View) -> BindView:
-    """All blocks of the device on the rows in hand, which they hold on chip while they wait for each other."""
-    # Vectors in registers, beside as many of a batch; of elements one by one, with an address each, half of that.
+    """All blocks of the device share the current rows, and keep them on chip while they wait for each other."""
+    # Vectors in registers, beside a batch of as many. Single elements, with an address each, are half as many.
     tiles = 4 if v.whole else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
     tiling = flexible_tiling(v, THREADS, tiles)
     chunks, share = grid_shape(v, tiling, v.device.multiprocessors)

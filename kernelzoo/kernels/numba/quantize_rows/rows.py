@@ -7,7 +7,7 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.float8 import to_float8
-from kernelzoo.kernels.numba.lanes import held_tiling, row_values, tiles_of
+from kernelzoo.kernels.numba.lanes import register_tiling, row_values, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_coords, row_start
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
@@ -32,14 +32,14 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
         lane, lanes, r, length = find(rows, n)
         place = row_coords(r, inner)
         source, target = row_start(x_at, place), opaque(row_start(values_at, place))
-        lowest = ZERO  # of negated sizes: a minimum, which keeps a NaN
+        lowest = ZERO  # a minimum of negated magnitudes, which keeps a NaN
         for start in tiles(length, lanes):
             load(x, source, x_at.step, lane, lanes, start, length, words)
             for j in range(SIZE):
                 lowest = minimum(lowest, -abs(value(words, j)))
         top = -block_min(lowest, scratch)
         by = ONE if top < SMALLEST else top / LARGEST
-        inverse = ONE / by  # exact of a power of two, so that ties stay ties
+        inverse = ONE / by  # exact for a power of two, so that ties stay ties
         for start in tiles(length, lanes):
             if not HELD:
                 load(x, source, x_at.step, lane, lanes, start, length, words)
@@ -56,6 +56,6 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
 @register("numba", "quantize_rows", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """The absolute maximum in each lane; then a row is written in 8 bits: from registers, or if long, read again."""
+    """Each lane finds its largest magnitude, then converts. A row that doesn't fit in registers is read again."""
     kernel = partial(quantize_kernel, hardware=v.device.capability >= 89)
-    return over_rows("numba/quantize_rows/rows", kernel, held_tiling(v), v)
+    return over_rows("numba/quantize_rows/rows", kernel, register_tiling(v), v)

@@ -3,7 +3,7 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import held_tiling, lane_means, row_values, tile_sums, tiles_of
+from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.registry import register
@@ -47,5 +47,5 @@ def rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "rms_norm", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """Squares are added up in each lane, and a row written: from registers, or if it is long, read again from cache."""
-    return over_rows("numba/rms_norm/rows", partial(rms_norm_kernel, eps=eps), held_tiling(v), v)
+    """Squares are added up in each lane, then a row is written. Rows that don't fit in registers are read again."""
+    return over_rows("numba/rms_norm/rows", partial(rms_norm_kernel, eps=eps), register_tiling(v), v)

@@ -5,7 +5,7 @@ from numba import cuda
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_means, place_of, row_values, tile_sums, tiles_of
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.partials import by_turns, rows_in_turn, sums_over_rows, three_loads
+from kernelzoo.kernels.numba.partials import call_in_turns, rows_in_turn, sums_over_rows, three_loads
 from kernelzoo.kernels.numba.row import row_coords, row_start
 from kernelzoo.registry import register
 
@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
-    (_, add_products), (begin, add, leave) = tile_sums(dtype, tiling, dtype), sums_over_rows(dtype, tiling, 1)
+    (_, add_products), (begin, add, flush) = tile_sums(dtype, tiling, dtype), sums_over_rows(dtype, tiling, 1)
     find, tiles, place_in = rows_in_turn(tiling), tiles_of(tiling), place_of(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
@@ -47,7 +47,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
                     values[j] = scale * (g * value(weights, j) - v * slope)
                     add(partials, places, place_in(lane, lanes, start, j), length, sums, j, (g * (v * scale),))
                 store(dx, row_start(dx_at, place), dx_at.step, lane, lanes, start, length, values)
-        leave(partials, places, lane, lanes, n, sums)
+        flush(partials, places, lane, lanes, n, sums)
 
     return Source(backward, (*[dtype] * 4, str(kind)), tiling.threads, inputs=4)
 
@@ -55,5 +55,5 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "rms_norm_backward", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """Blocks take rows in turn, in registers if those hold them, and keep sums for the weight, which others add up."""
-    return by_turns(partial(backward_kernel, eps=eps), v)
+    """Blocks take rows in turn, in registers if they fit, and keep sums for the weight, which others add up."""
+    return call_in_turns(partial(backward_kernel, eps=eps), v)

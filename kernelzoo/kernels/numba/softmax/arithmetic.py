@@ -1,8 +1,8 @@
-"""What a thread does with its part of a row: the maximum, the sum of exponentials, and the results.
+"""A thread's work on its part of a row: the maximum, the sum of exponentials, and the results.
 
 Half precision is computed in float32. Sums are merged in a fixed order, so that the same input gives the same bits. A
-NaN or +inf makes the sum of exponentials NaN, and so the row. The largest of a part that is -inf alone is replaced by 0
-before it is subtracted, or -inf - -inf would be NaN; where the whole row is -inf, 0 / 0 is the NaN that is due.
+NaN or +inf makes the sum of exponentials NaN, and so the row. If a part's maximum is -inf, 0 is subtracted instead, as
+-inf - -inf would be NaN. A row of only -inf becomes 0 * (1 / 0) = NaN, as it must.
 """
 
 from functools import cache
@@ -20,17 +20,17 @@ from kernelzoo.kernels.numba.softmax.exact import sum_functions
 
 @cache
 def constants(dtype: str) -> tuple[Any, Any, Any, Any]:
-    """``kind, ZERO, ONE, LOWEST``: what a softmax of the dtype is computed in, and numbers of that type."""
+    """Return ``kind, ZERO, ONE, LOWEST``: the accumulator type of a softmax of the dtype, and numbers of that type."""
     return WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, -np.inf)
 
 
 @cache
 def state_functions(dtype: str) -> tuple[Any, Any, Any]:
-    """``finite``, ``grow``, ``warp_merge``, of (max, sum) states.
+    """Return ``finite``, ``grow`` and ``warp_merge`` of (max, sum) states.
 
-    ``finite(m)`` is what to subtract for a largest value of m: m, but 0 for -inf.
-    ``grow(m, s, more)`` is the sum s of exponentials below m for the larger maximum ``more``.
-    ``warp_merge(m, s)`` is the state of a warp's 32, the same bits in every lane.
+    ``finite(m)`` is what to subtract for a maximum m: m, or 0 if m is -inf. ``grow(m, s, more)`` rescales s, a sum of
+    exp(x - m), to a larger maximum ``more``. ``warp_merge(m, s)`` merges a warp's states, with the same bits in each
+    lane.
     """
     _, ZERO, _, LOWEST = constants(dtype)
 
@@ -53,16 +53,15 @@ def state_functions(dtype: str) -> tuple[Any, Any, Any]:
 
 @cache
 def arithmetic(dtype: str, vec: int, words: int, exact: bool = False) -> tuple[Any, Any, Any, Any, Any]:
-    """``finite``, ``thread_max``, ``thread_sum``, ``normalize``, ``rescale``, of ``words`` registers of a row.
+    """Return ``finite``, ``thread_max``, ``thread_sum``, ``normalize`` and ``rescale`` of ``words`` registers of a row.
 
-    ``finite`` is that of ``state_functions``.
-    ``thread_max(row, k)`` is the largest of the elements in ``row[k : k + words]``, a NaN dropped; ``exact``, kept.
-    ``thread_sum(row, k, shift)`` is the sum of exp(element - shift); ``exact``, of such terms as in exact.py.
-    ``normalize(row, k, shift, scale)`` makes the elements results. A dtype as wide as its arithmetic keeps the
-    exponentials of ``thread_sum`` in place of the elements, and multiplies them by ``scale`` alone. A packed half has
-    no room for them unrounded: it takes exp(element - shift) again, of any shift.
-    ``rescale(own, shift, scale)`` is the scale to normalize with if the largest value turns out to be ``shift``, and
-    ``thread_sum`` was taken with ``finite(own)``: 0 for what is -inf alone, so that it stays 0 with any shift.
+    ``finite`` is that of ``state_functions``. ``thread_max(row, k)`` is the maximum of ``row[k : k + words]``; it drops
+    a NaN, unless ``exact``. ``thread_sum(row, k, shift)`` is the sum of exp(element - shift); if ``exact``, of such
+    terms as in exact.py. ``normalize(row, k, shift, scale)`` replaces the elements by results. In a dtype as wide as
+    its arithmetic, ``thread_sum`` has replaced them by exponentials, which are only multiplied by ``scale``. Packed
+    halves have no room for unrounded exponentials: exp(element - shift) is computed again, with any shift.
+    ``rescale(own, shift, scale)`` is the scale to normalize with if the row's maximum is ``shift``, and ``thread_sum``
+    took ``finite(own)``. It is 0 for a part of only -inf, which so stays 0 with any shift.
     """
     finite, _, _ = state_functions(dtype)
     kind, of_two, term, _ = sum_functions(dtype, exact)

@@ -1,9 +1,9 @@
 import torch
 
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.launch import by_view, has_clusters, settled
+from kernelzoo.kernels.numba.launch import by_view, decide_once, has_clusters
 from kernelzoo.kernels.numba.softmax import columns, fused, online, split_cluster
-from kernelzoo.kernels.numba.softmax.exact import exactly
+from kernelzoo.kernels.numba.softmax.exact import exact_view
 from kernelzoo.kernels.numba.softmax.on_chip import HELD
 from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns
 from kernelzoo.layout import cdiv
@@ -11,9 +11,9 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
 SHORT_ACROSS = 96
-"""Elements of a column up to which a block has them in registers as rows across, at any width."""
+"""The longest column, in elements, that a block takes as strided rows in registers, at any width."""
 FEW_ACROSS, FEW_ACROSS_ROWS = 16, 384
-"""Elements of a row that lies across memory, up to which a thread has it; of half precision, rows per SM from which."""
+"""The longest strided row, in elements, that one thread takes. In half precision, rows per SM from which it does."""
 
 
 @launch_table("numba", "softmax")
@@ -36,32 +36,32 @@ class Knobs(fused.Numbers, split_cluster.Numbers):
 
 @chooser("numba", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several rows to a block, each by a warp or a part of one, in registers; short rows."""
+    """A warp, or a part of one, keeps each short row in registers. A block takes several rows."""
     return "multi_row_tile"
 
 
 @chooser("numba", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several blocks share a row, which stays on chip: a cluster, or the grid for longer rows and other devices."""
-    return settled(by_several_blocks, Knobs, x, out)
+    return decide_once(by_several_blocks, Knobs, x, out)
 
 
 @chooser("numba", "softmax", "auto")
 @by_view(Knobs)
 def auto(v: View, knobs: Knobs) -> str:
-    """The fastest sibling for the problem, by the row's length and the number of rows."""
-    v = exactly(v)
+    """Return the fastest form for the problem, by the row's length and the number of rows."""
+    v = exact_view(v)
     if v.across:
         return by_columns(v, knobs)
-    # Of float64 a block does better than a warp as soon as that has more than four vectors to a lane.
+    # In float64 a block does better than a warp as soon as a lane has more than four vectors.
     longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
     short = (v.edges and v.dtype != "float64") or v.n <= longest * v.vec
     if short and short_tiling(v) is not None:
         return "multi_row_tile"
-    # A block of its own per row, unless it is longer than a block of 512 threads holds and so few rows leave SMs idle.
+    # One block per row, unless the row is too long for 512 threads' registers and so few rows leave SMs idle.
     few = v.planned < knobs.few_rows * v.device.multiprocessors
     most = knobs.few_vectors if few else 512 * HELD if v.edges else 1024 * HELD
-    # In a second wave of blocks that take an SM each, most have no work.
+    # In a second wave of blocks that fill an SM each, most SMs have no work.
     second = v.itemsize == 4 and v.planned < 2 * v.device.multiprocessors
     if (v.itemsize == 2 or second) and not few and has_clusters(v.device):
         most = knobs.held_vectors
@@ -72,9 +72,9 @@ def auto(v: View, knobs: Knobs) -> str:
 
 
 def by_several_blocks(v: View, knobs: Knobs) -> str:
-    """The form for rows that one block doesn't take: the whole grid where a cluster has no room for one, or large
-    blocks would leave SMs idle. For short rows the way through memory that the grid goes costs more."""
-    v = exactly(v)
+    """Return the form for rows that several blocks share. It is split_grid if a cluster has no room for a row, or its
+    large blocks would leave SMs idle. Short rows avoid it, as the grid's exchange through memory costs more."""
+    v = exact_view(v)
     if fits_columns(v):
         return "columns"
     if split_cluster.cluster_shape(v, knobs) is None:
@@ -85,9 +85,9 @@ def by_several_blocks(v: View, knobs: Knobs) -> str:
 
 
 def by_columns(v: View, knobs: Knobs) -> str:
-    """The form for rows that lie across memory."""
+    """Return the form for strided rows."""
     many = v.itemsize > 2 or v.total >= FEW_ACROSS_ROWS * v.device.multiprocessors
-    most = FEW_ACROSS if v.neighbours >= WARP else 2 * FEW_ACROSS  # of so few side by side a block's lanes idle
+    most = FEW_ACROSS if v.neighbours >= WARP else 2 * FEW_ACROSS  # with so few neighbours a block's lanes idle
     if many and v.n <= most and short_tiling(v) is not None:
         return "multi_row_tile"
     if v.n > SHORT_ACROSS and fits_columns(v):
@@ -100,6 +100,6 @@ def by_columns(v: View, knobs: Knobs) -> str:
 
 
 def fits_columns(v: View) -> bool:
-    """Whether these are columns that the blocks of a cluster hold."""
+    """Whether these are columns that fit in the registers of a cluster's blocks."""
     c = vector_columns(v)
-    return c is not None and columns.shape(c, v.device) is not None
+    return c is not None and columns.block_shape(c, v.device) is not None

@@ -7,7 +7,7 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, add, exponential, maximum, opaque, quotient
 from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, word_type
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare, within_grid
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare
 from kernelzoo.kernels.numba.row import warp_reduce
 from kernelzoo.kernels.numba.softmax.arithmetic import constants, state_functions
 from kernelzoo.kernels.numba.tiling import View, column_offsets, vector_columns
@@ -16,17 +16,17 @@ from kernelzoo.registry import register
 
 ID = "numba/softmax/columns"
 COLUMN_WARPS = 16
-"""Of a block, at most."""
+"""The most warps of a block."""
 TEAM = 8
-"""Lanes that merge the pairs of a row; a warp has whole teams."""
+"""Lanes that merge the pairs of a row together. A warp has whole teams."""
 
 
 @kernel
 def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
-    """``lanes`` threads side by side have a vector of neighbouring rows each, the block's other threads go on below.
+    """``lanes`` threads side by side have a vector of neighbouring rows each. The block's other threads go on below.
 
     Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs are merged
-    in the warp, in the block, and in the cluster, in a fixed order: there in ``pairs``, whose bytes ``barrier`` counts.
+    in warp, block and cluster, in a fixed order. A cluster's are in ``pairs``, whose bytes ``barrier`` counts.
     """
     kind, ZERO, ONE, LOWEST = constants(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
@@ -34,7 +34,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
     WORD, WORDS = word_type(dtype, VEC), VEC // 2 if PACKED else VEC
     HELD, SLOTS, NUMBERS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS, 2 * WIDE_ROWS * COLUMN_WARPS
-    BLOCK_BYTES = 2 * WIDE_ROWS * kind.bitwidth // 8  # of pairs, that each block of a cluster sends to each
+    BLOCK_BYTES = 2 * WIDE_ROWS * kind.bitwidth // 8  # of pairs, which each block of a cluster sends to each block
     IDENTITY = identity_word(dtype, VEC, LOWEST)
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
     low, high, pack, packed_max, _ = machine.packed_functions(dtype)
@@ -44,7 +44,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
 
     @cuda.jit(device=True, inline="always")
     def merge(maxima, sums, count, row, part):
-        # The pair of so many pairs of a row, by a team of lanes; the same bits in each.
+        # Merge ``count`` pairs of a row by a team of lanes. Each gets the same bits.
         m = LOWEST
         i = part
         while i < count:
@@ -117,7 +117,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
         cuda.syncthreads()
         part, warps = types.int32(t % TEAM), types.int32(threads // WARP)
         if in_clusters:
-            cluster_wait()  # the other blocks have begun: their shared memory is there
+            cluster_wait()  # the other blocks have begun, so their shared memory exists
             row = types.int32(t // TEAM)
             while row < WIDE_ROWS:
                 m, s = merge(maxima, sums, warps, row, part)
@@ -141,7 +141,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
 
         for k in range(VEC):
             shift[k], total[k] = maxima[lane * VEC + k], sums[lane * VEC + k]
-            if not PACKED:  # what is -inf alone was taken with 0, but stays 0 by this factor whatever the shift is
+            if not PACKED:  # a part of only -inf subtracted 0; this factor keeps it 0 whatever the shift is
                 total[k] *= exponential(top[k] - shift[k])
         target = group * out_group + column
         for tile in range(TILES):
@@ -159,10 +159,10 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     return Source(columns, (dtype, dtype), COLUMN_WARPS * WARP)
 
 
-def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
-    """``(lanes, tiles, blocks, threads)``: 64 bytes of neighbouring rows, or a sector of 32 for longer columns; eight
-    vectors a thread, four in float64, whose exponential takes registers. Blocks of 256 threads, if they suffice: an SM
-    runs three. None for what a cluster doesn't hold."""
+def block_shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
+    """Return ``(lanes, tiles, blocks, threads)``, or None if a cluster has no room for a column. A block has 64 bytes
+    of neighbouring rows, or a sector of 32 of longer ones. A thread has eight vectors, or four in float64, whose
+    exponential takes registers. Blocks have 256 threads if these suffice, so that an SM runs three."""
     tiles = 4 if c.dtype == "float64" else 8
     for lanes, most_threads in ((4, 256), (4, 512), (2, 512)):
         blocks = cdiv(c.n, most_threads // lanes * tiles)
@@ -176,12 +176,12 @@ def shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
 @register("numba", "softmax", "columns")
 @planned()
 def columns(v: View) -> BindView:
-    """Whole columns in the registers of a block, or of the blocks of a cluster."""
+    """A block, or the blocks of a cluster, keep whole columns in registers."""
     c = vector_columns(v)
-    found = None if c is None else shape(c, v.device)
+    found = None if c is None else block_shape(c, v.device)
     if c is None or found is None:
         raise UnsupportedProblemError(ID, "these are no columns of whole aligned vectors that registers hold")
     lanes, tiles, blocks, threads = found
-    grid, share = within_grid(ID, c.strips(lanes * c.vector) * blocks), cdiv(c.n, blocks)
+    grid, share = check_grid(ID, c.strips(lanes * c.vector) * blocks), cdiv(c.n, blocks)
     kernel = prepare(columns_kernel(c.dtype, lanes, tiles, blocks > 1), v.device)
     return kernel.call(grid, *column_offsets(c), blocks, share, threads=threads, cluster=blocks)

@@ -1,7 +1,7 @@
-"""Sums of exponentials without an order: of batch-invariant rows that begin anywhere in a vector.
+"""Exact sums of exponentials, for batch-invariant rows that begin anywhere in a vector.
 
-Below the row's maximum they are at most 1, and whole numbers of 2^-42 add up exactly. So such rows are taken as those
-of any other call: no bit depends on where they begin, or on how many lanes and blocks share one.
+Exponentials of x - max are at most 1, and add up exactly as whole numbers of 2^-42. So such rows are computed as in any
+other call: no bit depends on where they begin, or on how many lanes and blocks share one.
 """
 
 import math
@@ -19,19 +19,19 @@ from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.tiling import View
 
 CLUSTER_HOLDS, BLOCK_HOLDS = 2**16, 2**14
-"""Elements of a row, of any alignment, in the registers of the largest cluster and of the largest block."""
+"""Elements of a row, of any alignment, that fit in the registers of the largest cluster and of the largest block."""
 
-units = machine.made_of(
+units = machine.intrinsic_of(
     lambda x: types.int64(x),
     lambda builder, x: machine.asm(
         builder, machine.I64, "cvt.rni.s64.f32 $0, $1;", builder.fmul(x, machine.F32(2**42))
     ),
 )
-"""A float of 32 bits as a whole number of 2^-42: up to 2^20 that are at most 1 add up exactly, in any order."""
+"""A float32 number as a whole number of 2^-42. Up to 2^20 of these that are at most 1 add up exactly, in any order."""
 
 
-def exactly(v: View) -> View:
-    """The view by which a row is added exactly, if it can be: that of a call that is not batch-invariant."""
+def exact_view(v: View) -> View:
+    """Return the view in which a row is added exactly, if it can be: that of a call that is not batch-invariant."""
     if not v.single or v.dtype == "float64" or v.n > (CLUSTER_HOLDS if v.device.cluster_blocks >= 16 else BLOCK_HOLDS):
         return v
     x_phase, out_phase = v.phases
@@ -42,15 +42,15 @@ def exactly(v: View) -> View:
 
 @cache
 def sum_functions(dtype: str, exact: bool) -> tuple[Any, Any, Any, Any]:
-    """``kind, larger, term, total``: the type of a sum of exponentials, the maximum that they are below, what each of
-    them adds, and ``total(s, top)``, the sum as a float: NaN where the row's maximum ``top`` is no number."""
+    """Return ``kind, larger, term, total``: the type of a sum of exponentials, the maximum of two elements, what an
+    exponential adds, and ``total(s, top)``, the sum as a float: NaN if the row's maximum ``top`` is not finite."""
 
     @cuda.jit(device=True, inline="always")
-    def itself(e):
+    def keep_term(e):
         return e
 
     @cuda.jit(device=True, inline="always")
-    def as_it_is(s, top):
+    def keep_sum(s, top):
         return s
 
     @cuda.jit(device=True, inline="always")
@@ -59,4 +59,4 @@ def sum_functions(dtype: str, exact: bool) -> tuple[Any, Any, Any, Any]:
 
     if exact:
         return types.int64, machine.nan_maximum, units, from_units
-    return WIDE[dtype], maximum, itself, as_it_is
+    return WIDE[dtype], maximum, keep_term, keep_sum

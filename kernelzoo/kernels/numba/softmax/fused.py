@@ -4,7 +4,7 @@ from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, own_row, row_access, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
-from kernelzoo.kernels.numba.softmax.exact import exactly, sum_functions
+from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -12,7 +12,7 @@ from kernelzoo.tables import knob, numbers
 
 @numbers
 class Numbers:
-    """Of forms that hold whole rows in the registers of a block. Shipped values are an H200's."""
+    """Launch numbers of forms that keep rows in a block's registers. Shipped values are an H200's."""
 
     wide_vectors: int = knob(
         1536, among=(1024, 1536, 2048, 4096), unit="vectors", why="of a row, above which a thread has eight, not four"
@@ -54,10 +54,10 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(fused, (dtype, dtype), tiling.threads)
 
 
-def tiles_of(v: View, threads: int, numbers: Numbers) -> int | None:
-    """Vectors for each of up to ``threads`` threads; None if the row is too long for that.
+def thread_tiles(v: View, threads: int, numbers: Numbers) -> int | None:
+    """Return the vectors for each of up to ``threads`` threads, or None if the row is too long for that.
 
-    Eight pay off sooner of packed halves, where rows have edges, and in float64. Below 16 bytes there is room for more.
+    Eight pay off sooner for packed halves, for rows with edges and in float64. Vectors below 16 bytes may be more.
     """
     if v.dtype == "float64" and v.vec > 1 and v.vectors <= threads * 8:
         return 4 if v.vectors <= 256 else 8
@@ -71,21 +71,21 @@ def tiles_of(v: View, threads: int, numbers: Numbers) -> int | None:
 
 
 def block_tiling(v: View, threads: int, size: int, numbers: Numbers) -> Tiling | None:
-    """A row in the registers of up to so many threads; None if it is too long."""
+    """Return a tiling that keeps a row in the registers of up to that many threads, or None if it is too long."""
     if v.across:
         return column_tiling(v, size)
-    tiles = tiles_of(v, threads, numbers)
+    tiles = thread_tiles(v, threads, numbers)
     return None if tiles is None else flexible_tiling(v, threads, tiles)
 
 
 def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
-    """Four vectors of 16 bytes a thread, which fills an SM; fewer for short rows, eight where the row needs them."""
+    """Return a tiling of four 16-byte vectors per thread, which fills an SM: fewer if rows are short, eight if long."""
     return block_tiling(v, 1024, 16, numbers)
 
 
 @register("numba", "softmax", "fused")
 @planned(Numbers)
 def fused(v: View, numbers: Numbers) -> BindView:
-    """One block per row, the row in registers: read once, written once."""
-    v = exactly(v)
+    """One block keeps a row in registers: one read, one write."""
+    v = exact_view(v)
     return over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, numbers), v)

@@ -5,15 +5,15 @@ from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
-from kernelzoo.kernels.numba.softmax.exact import exactly, sum_functions
+from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling
 from kernelzoo.registry import register
 
 
 @kernel
 def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A block takes ``rows * stack`` consecutive rows: side by side one per group of lanes, and ``stack`` of those one
-    above the other in each thread's registers, all of them read before the first is reduced. No shared memory."""
+    """A block takes ``rows * stack`` consecutive rows: ``rows`` groups of lanes side by side, each with ``stack`` rows
+    in its threads' registers. All rows are read before the first is reduced. Shared memory is not used."""
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
@@ -54,6 +54,6 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "softmax", "multi_row_tile")
 @planned()
 def multi_row_tile(v: View) -> BindView:
-    """A warp, or the part of one that the row fills, per row, several rows a thread; for short rows."""
-    v = exactly(v)
+    """A warp, or the part of one that the row fills, takes each short row. A thread takes several rows."""
+    v = exact_view(v)
     return over_rows("numba/softmax/multi_row_tile", multi_row_tile_kernel, short_tiling(v), v, spread=True)

@@ -1,4 +1,4 @@
-"""A row on chip in several blocks: what forms that do so have in common."""
+"""Rows that several blocks keep on chip: the code that such forms share."""
 
 from functools import cache
 from typing import Any
@@ -14,22 +14,21 @@ from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv
 
 HELD = 8
-"""Vectors that a thread of a block of 512 has in registers, beside a batch of as many more."""
+"""Vectors in registers of a thread of a block of 512, beside a batch of as many more."""
 MOST_WARPS = 32
-"""In a block."""
+"""The most warps of a block."""
 
 
 @cache
 def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[Any, Any, Any, Any]:
-    """``copy_share``, ``online_update``, ``merge``, ``store_share``: a block's share of a row, on chip once it is read.
+    """Return ``copy_share``, ``online_update``, ``merge`` and ``store_share`` of a block's share of a row on chip.
 
-    Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, which is shared memory that
-    it alone reads back.
-    ``copy_share(x, source, t, threads, first, last, memory, kept)`` has the latter copied;
-    ``online_update(memory, t, threads, first, last, kept, m, s)`` takes them into the running (max, sum) state.
-    ``merge(maxima, sums, count)`` is the state of so many in memory, by each warp alike; ``store_share(...)`` writes
-    the results of what was kept, of a thread whose update gave the maximum ``own``. In float64, whose exponential
-    is long, the update finds the maximum first, and leaves the exponentials in place of the elements.
+    Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, shared memory that only it
+    reads back. ``copy_share(x, source, t, threads, first, last, memory, kept)`` starts to copy the latter.
+    ``online_update(memory, t, threads, first, last, kept, m, s)`` adds them to the running (max, sum) state.
+    ``merge(maxima, sums, count)`` merges that many states in memory, alike in each warp. ``store_share(...)`` writes
+    the results of kept vectors. ``own`` is the maximum that the thread's update returned. In float64, whose exponential
+    is slow, the update finds the maximum first, and replaces elements by exponentials.
     """
     _, ZERO, _, LOWEST = constants(dtype)
     VEC, TILES, ONCE = tiling.vec, tiling.tiles, dtype == "float64"
@@ -118,7 +117,7 @@ def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[An
 
 
 def share_of(v: View, blocks: int, threads: int, tiles: int) -> tuple[int, int]:
-    """``(share, kept)``: elements of a row for each block, in whole lines of 128 bytes; and how many vectors a thread
+    """Return ``(share, kept)``: elements of a row per block, in whole lines of 128 bytes, and vectors that a thread
     keeps in shared memory, past the ``tiles`` in its registers."""
     vectors = cdiv(v.vectors, blocks * 8) * 8
     return vectors * v.vec, max(0, cdiv(vectors, threads) - tiles)

@@ -40,7 +40,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         shift = finite(block_max(m, maxima))
         scale = ONE / block_sum(whole(total) * exponential(m - shift), sums)
 
-        # Backwards: what was read last is the likeliest to be in a cache still.
+        # Backwards: what was read last is the likeliest to be still in cache.
         while first > head:
             first -= lanes * SIZE
             load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
@@ -53,12 +53,12 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def online_tiling(v: View) -> Tiling:
-    """Four vectors a thread; 4 elements in float64, whose exponential takes registers."""
+    """Return a tiling of four vectors per thread; 4 elements in float64, whose exponential takes registers."""
     return streaming_tiling(v, 4, 2) if v.itemsize > 4 else streaming_tiling(v, 16, 4)
 
 
 @register("numba", "softmax", "online")
 @planned()
 def online(v: View) -> BindView:
-    """One block per row of any length: a running (max, sum) in one pass, a second pass that writes."""
+    """One block takes a row of any length. One pass keeps a running (max, sum) state, and a second pass writes."""
     return over_rows("numba/softmax/online", online_kernel, online_tiling(v), v)

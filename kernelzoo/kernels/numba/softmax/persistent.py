@@ -11,8 +11,8 @@ from kernelzoo.registry import register
 
 @kernel
 def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
-    """Program p takes rows p, p + programs, p + 2 programs, ..., and reads the next row before it reduces this one:
-    a software pipeline of two stages, both in registers."""
+    """Block p takes rows p, p + programs, p + 2 programs, ..., and reads the next row before it reduces this one: a
+    software pipeline of two stages, both in registers."""
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
@@ -38,7 +38,7 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
             start = phase + next_source
             next_edge = load_row(x, next_source, x_at.step, start, lane, lanes, next_length, following, 0)
 
-            # Either barrier parts the other's scratch memory from the next row's.
+            # Each barrier keeps the other reduction's scratch memory until all threads have read it.
             m = finite(block_max(maximum(thread_max(row, 0), edge), maxima))
             edge = exponential(edge - m)
             scale = ONE / block_sum(edge + thread_sum(row, 0, m), sums)
@@ -56,7 +56,7 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "softmax", "persistent")
 @planned(Numbers)
 def persistent(v: View, numbers: Numbers) -> BindView:
-    """A grid of SMs times the compiled kernel's occupancy; each block strides over rows, the next one on its way."""
-    # Two rows share the registers: so 512 threads, with up to 128 each. Across, each load of either row has an address.
+    """A grid fills the device once, and each block strides over rows. Loads of the next row are in flight meanwhile."""
+    # Two rows share the registers of 512 threads, up to 128 each. If strided, each load of either has an address.
     tiling = block_tiling(v, 512, 4, numbers)
     return over_rows("numba/softmax/persistent", persistent_kernel, tiling, v, resident=True)

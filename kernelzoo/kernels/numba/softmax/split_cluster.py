@@ -6,10 +6,10 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.cluster import arm, cluster_arrive, cluster_wait, send, wait_for
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE
-from kernelzoo.kernels.numba.launch import BindView, has_clusters, planned, prepare, shared_bytes, within_grid
+from kernelzoo.kernels.numba.launch import BindView, check_grid, has_clusters, planned, prepare, shared_bytes
 from kernelzoo.kernels.numba.row import access, row_offsets, warp_reduce, warp_sum
 from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
-from kernelzoo.kernels.numba.softmax.exact import exactly, sum_functions
+from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
 from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip, share_of
 from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
@@ -18,19 +18,19 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
 MOST_BLOCKS = 16
-"""In a cluster, where there are most; 8 are what every device with clusters grants."""
+"""The most blocks of a cluster on any device. Every device with clusters has 8."""
 LARGE, LARGE_TILES = 512, 4
-"""Threads of a large block, of which an SM runs two, and vectors that each has in registers."""
+"""Threads of a large block, of which an SM runs two, and the vectors in each thread's registers."""
 
 
 @numbers
 class Numbers:
-    # With 12, two blocks of 512 threads have 192 kB.
+    # With 12, two blocks of 512 threads take 192 kB.
     kept: int = knob(12, among=(8, 12, 16), unit="vectors", why="of a thread in a cluster's shared memory, at most")
     kept_rows: int = knob(
         4, among=(1, 4, 16), unit="rows per SM", why="of float32, from which two blocks keep a row so, if they can"
     )
-    # Of smaller blocks, an SM has several.
+    # An SM runs several smaller blocks.
     cluster_threads: int = knob(
         288,
         among=(160, 224, 288, 384, 512),
@@ -41,8 +41,9 @@ class Numbers:
 
 @kernel
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A cluster of ``blocks`` blocks, ``share`` elements each. As in Quack's softmax (Dao-AILab/quack), each warp sends
-    its (max, sum) state to every block; once all have come, each block merges the same states in the same order."""
+    """A cluster of ``blocks`` blocks, with ``share`` elements each, keeps a row. As in Quack's softmax
+    (Dao-AILab/quack), each warp sends its (max, sum) state to every block. Blocks merge these states in the same
+    order."""
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS, NUMBERS = tiling.word(dtype), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
     PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]
@@ -53,7 +54,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     _, larger, term, total = sum_functions(dtype, tiling.exact)
     all_max, SLOTS = warp_reduce(larger), MOST_BLOCKS * MOST_WARPS
 
-    # The row's maximum first, and then the sum, in whole numbers.
+    # Exchange the row's maximum first, and then the sum, in whole numbers.
     def exact_cluster(x, out, rows, inner, n, x_at, out_at, phase, blocks, share, kept):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SLOTS, kind)
@@ -79,7 +80,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         place = rank * warps + t // WARP
 
         top = all_max(larger(thread_max(row, 0), edge))
-        cluster_wait()  # the other blocks have begun: their shared memory is there
+        cluster_wait()  # the other blocks have begun, so their shared memory exists
         if lane < blocks:
             send(maxima, place, (top,), barrier, lane)
         wait_for(barrier)
@@ -135,7 +136,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         m, s = warp_merge(m, s)
         place = 2 * (rank * warps + t // WARP)
         if blocks > 1:
-            cluster_wait()  # the other blocks have begun: their shared memory is there
+            cluster_wait()  # the other blocks have begun, so their shared memory exists
             if t % WARP < blocks:
                 send(pairs, place, (m, s), barrier, t % WARP)
             wait_for(barrier)
@@ -155,19 +156,19 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(exact_cluster if tiling.exact else cluster, (dtype, dtype), tiling.threads)
 
 
-def fit(device: Device) -> int:
-    """Vectors that each thread of a large block can have in shared memory, beside the pairs of all warps."""
+def shared_vectors(device: Device) -> int:
+    """Return how many vectors a thread of a large block can keep in shared memory, beside the pairs of all warps."""
     return (shared_bytes(device) - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (LARGE * VECTOR_BYTES)
 
 
 def large_blocks(v: View, numbers: Numbers) -> int:
-    """Large blocks that hold a row with the help of shared memory."""
-    return cdiv(v.vectors, LARGE * (LARGE_TILES + min(fit(v.device), numbers.kept)))
+    """Return how many large blocks keep a row in registers and shared memory."""
+    return cdiv(v.vectors, LARGE * (LARGE_TILES + min(shared_vectors(v.device), numbers.kept)))
 
 
 def small_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
-    """``(blocks, threads, tiles)``: as few blocks of moderate size as hold the row in registers alone, 8 vectors a
-    thread. None for longer rows, for many of float32 that two large blocks hold, and for float64."""
+    """Return ``(blocks, threads, tiles)``: as few blocks of moderate size as keep the row only in registers, 8 vectors
+    per thread. None for longer rows, for many of float32 that two large blocks keep, and for float64."""
     many = not v.exact and v.planned >= numbers.kept_rows * v.device.multiprocessors
     if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, numbers) <= 2):
         return None
@@ -177,14 +178,14 @@ def small_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
 
 
 def leaves_idle(v: View, numbers: Numbers) -> bool:
-    """Whether large blocks would be fewer than there are SMs, or in float64, of clusters of 16, twice as many."""
+    """Whether large blocks would be at most as many as SMs, or in float64, in clusters of 16, twice as many."""
     large = large_blocks(v, numbers)
     return large * v.planned <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * v.device.multiprocessors
 
 
 def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
-    """``(blocks, threads, tiles)`` of a cluster for a row. None where the device has none that holds it, or the row is
-    not of whole vectors. Those that are added exactly are held in registers alone."""
+    """Return ``(blocks, threads, tiles)`` of a cluster for a row. None if the device has none with room for it, or the
+    row has no whole vectors. Rows that are added exactly are kept only in registers."""
     if not has_clusters(v.device) or v.across or not (v.whole or v.exact):
         return None
     found = small_shape(v, numbers)
@@ -193,7 +194,7 @@ def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
         if v.vectors > 2048 and v.planned <= 2 * v.device.multiprocessors:
             least = max(2, least)
         blocks = max(least, large_blocks(v, numbers))
-        held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + fit(v.device)
+        held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + shared_vectors(v.device)
         if blocks > MOST_BLOCKS + held:
             return None
         found = min(blocks, MOST_BLOCKS), LARGE, LARGE_TILES
@@ -203,8 +204,8 @@ def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
 @register("numba", "softmax", "split_cluster")
 @planned(Numbers)
 def split_cluster(v: View, numbers: Numbers) -> BindView:
-    """A row in the registers and the shared memory of a thread-block cluster: read once, written once."""
-    id, v = "numba/softmax/split_cluster", exactly(v)
+    """A thread-block cluster keeps a row in registers and shared memory: one read, one write."""
+    id, v = "numba/softmax/split_cluster", exact_view(v)
     shape = cluster_shape(v, numbers)
     if shape is None:
         raise UnsupportedProblemError(
@@ -214,7 +215,7 @@ def split_cluster(v: View, numbers: Numbers) -> BindView:
     tiling = flexible_tiling(v, MOST_WARPS * WARP, tiles)  # so each has 64 registers: an SM runs two blocks of 512
     share, kept = share_of(v, blocks, threads, tiles)
     return prepare(cluster_kernel(v.dtype, tiling), v.device).call(
-        *(within_grid(id, v.total * blocks), *v.offsets, blocks, share, kept),
+        *(check_grid(id, v.total * blocks), *v.offsets, blocks, share, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,
         cluster=blocks,

@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @kernel
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
-    """As softmax's multi_row_tile, with up to a block to each row."""
+    """As softmax's multi_row_tile, with up to a block per row."""
     kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, ZERO)
@@ -31,7 +31,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
         r0 = types.int64(cuda.blockIdx.x) * (ROWS * STACK) + group
         for level in range(STACK):
             r, k = r0 + level * ROWS, level * WORDS
-            length = n if r < rows else types.int64(0)  # threads without a row go along: reductions need whole warps
+            length = n if r < rows else types.int64(0)  # threads without a row stay: reductions need whole warps
             place = row_coords(r, inner)
             source, other = row_start(x_at, place), row_start(y_at, place)
             start = phase + source
@@ -43,7 +43,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
             total = block_sum(products(grads, weights, k) + edge * weight, scratch)
             finish(grads, weights, k, total)
 
-            if STACK > 1:  # where the only row is, is known still
+            if STACK > 1:  # with only one row, these are still known
                 r = r0 + level * ROWS
                 length = n if r < rows else types.int64(0)
                 place = row_coords(r, inner)
@@ -55,8 +55,8 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def fused_tiling(v: View) -> Tiling | None:
-    """A warp or a part of one to a short row. A block to a longer one: four vectors of each input to a thread, eight of
-    a row that would have more than 256 threads, of which an SM runs two blocks or more."""
+    """Return a tiling of a warp or a part of one per short row, and a block per longer one. A thread has four vectors
+    of each input, or eight of a row that would need more than 256 threads, so that an SM runs at least two blocks."""
     short = short_tiling(v, 2) if v.across or v.n // v.vec <= 4 * WARP else None
     return short or whole_row_tiling(v, (256, 2), (512, 1))
 
@@ -64,5 +64,5 @@ def fused_tiling(v: View) -> Tiling | None:
 @register("numba", "softmax_backward", "fused")
 @planned()
 def fused(v: View) -> BindView:
-    """One block per row, or of short rows a warp or a part of one, several rows a thread."""
+    """One block takes each row. A warp or a part of one takes a short row, with several rows per thread."""
     return over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

@@ -39,7 +39,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         dot = block_sum(whole(total), sums)
 
         target = row_start(out_at, place)
-        # Backwards: what was read last is the likeliest to be in a cache still.
+        # Backwards: what was read last is the likeliest to be still in cache.
         while first > head:
             first -= lanes * SIZE
             load_tile(grad, source, x_at.step, lane, lanes, first, end, grads, 0)
@@ -52,12 +52,12 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def online_tiling(v: View) -> Tiling:
-    """Two vectors of each input a thread."""
+    """Return a tiling of two vectors of each input per thread."""
     return streaming_tiling(v, 8 if v.itemsize <= 4 else 4, 2)
 
 
 @register("numba", "softmax_backward", "online")
 @planned()
 def online(v: View) -> BindView:
-    """One block per row of any length: a running sum of products in one pass, a second pass that writes."""
+    """One block takes a row of any length. One pass keeps a running sum of products, and a second pass writes."""
     return over_rows("numba/softmax_backward/online", online_kernel, online_tiling(v), v)

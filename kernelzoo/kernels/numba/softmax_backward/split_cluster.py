@@ -6,7 +6,7 @@ from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, 
 from kernelzoo.kernels.numba.device_functions import WARP, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.launch import BindView, Source, has_clusters, kernel, planned, prepare, within_grid
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, has_clusters, kernel, planned, prepare
 from kernelzoo.kernels.numba.row import access, row_coords, row_start, warp_sum
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, most_tiles
@@ -14,21 +14,20 @@ from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
 BLOCK_LIMIT = 512
-"""Threads in a block: each has 128 registers."""
+"""The most threads of a block, with 128 registers each."""
 MOST_BLOCKS = 16
-"""In a cluster, where there are most; 8 are what every device with clusters grants."""
+"""The most blocks of a cluster on any device. Every device with clusters has 8."""
 MODERATE = 256
-"""Threads of a block, above which there are twice as many blocks: of smaller ones an SM has two."""
+"""Threads of a block above which there are twice as many blocks. An SM runs two of the smaller blocks."""
 LINE = 8
-"""Vectors: a block's share begins on a line of the cache, where the row does."""
+"""Vectors of a cache line. A block's share begins on a line if the row does."""
 
 
 @kernel
 def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
-    """A cluster of ``blocks`` blocks, ``share`` elements each, which stay in registers where all are ``held``.
+    """A cluster of ``blocks`` blocks, with ``share`` elements each, takes a row. If ``held``, it stays in registers.
 
-    Each warp sends its sum to the shared memory of every block of its cluster; once all have come, each block adds up
-    the same sums in the same order.
+    Each warp sends its sum to the shared memory of every block of its cluster. Blocks then add the same sums in order.
     """
     kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, held
@@ -72,7 +71,7 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
                 i += threads * SIZE
             total = whole(exact)
         total = warp_sum(total)
-        cluster_wait()  # the other blocks have begun: their shared memory is there
+        cluster_wait()  # the other blocks have begun, so their shared memory exists
         if t % WARP < blocks:
             send(sums, rank * warps + t // WARP, (total,), barrier, t % WARP)
         wait_for(barrier)
@@ -87,7 +86,7 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
         if HELD:
             finish(grads, weights, 0, total)
             store_tile(out, target, out_at.step, t, threads, first, last, grads, 0)
-        else:  # backwards: what was read last is the likeliest to be in a cache still
+        else:  # backwards: what was read last is the likeliest to be still in cache
             while i > first:
                 i -= threads * SIZE
                 load_tile(grad, source, x_at.step, t, threads, i, last, grads, 0)
@@ -101,13 +100,13 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
 
 
 def cluster_tiling(v: View, held: bool) -> Tiling:
-    """As much of a row for each thread as of one that a block has alone, or a quarter of that at a time."""
+    """Return a tiling with as much of a row per thread as if one block had it; if not ``held``, a quarter at a time."""
     return flexible_tiling(v, BLOCK_LIMIT, max(1, most_tiles(v) // (1 if held else 4)))
 
 
 def cluster_shape(v: View) -> tuple[int, int, int] | None:
-    """``(blocks, share, threads)``: as few blocks of moderate size as hold the row in registers; None where the device
-    has no such cluster."""
+    """Return ``(blocks, share, threads)``: as few moderate blocks as keep a row in registers. None if it is too
+    long."""
     deep = most_tiles(v)
     granted = [blocks for blocks in (2, 4, 8, MOST_BLOCKS) if blocks <= v.device.cluster_blocks]
     for threads in (MODERATE, BLOCK_LIMIT):
@@ -121,7 +120,7 @@ def cluster_shape(v: View) -> tuple[int, int, int] | None:
 @register("numba", "softmax_backward", "split_cluster")
 @planned()
 def split_cluster(v: View) -> BindView:
-    """A cluster of blocks per row, which stays in registers, or is read twice by the largest cluster there is."""
+    """A cluster of blocks keeps each row in registers. The largest cluster reads a longer row twice."""
     id, shape = "numba/softmax_backward/split_cluster", cluster_shape(v)
     if not has_clusters(v.device):
         raise UnsupportedProblemError(id, f"clusters need compute capability 9.0, and this is {v.device.name}")
@@ -129,6 +128,6 @@ def split_cluster(v: View) -> BindView:
     most = min(MOST_BLOCKS, v.device.cluster_blocks)
     share = cdiv(v.vectors, most * LINE) * LINE * v.vec
     blocks, share, threads = shape or (most, share, BLOCK_LIMIT)
-    grid = within_grid(id, v.total * blocks)
+    grid = check_grid(id, v.total * blocks)
     kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v, held), held), v.device)
     return kernel.call(grid, *v.offsets, blocks, share, threads=threads, cluster=blocks)

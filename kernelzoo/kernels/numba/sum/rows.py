@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @cache
 def row_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
-    """``add_row(x, source, step, lane, lanes, start, n, scratch)``: the sum of a row's elements from ``start`` to n."""
+    """Return ``add_row(x, source, step, lane, lanes, start, n, scratch)``: the sum of a row's elements [start, n)."""
     ZERO, SIZE = number(out_dtype, 0), tiling.size
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     (load, _, _), (add_tile, _) = row_values(dtype, tiling), tile_sums(dtype, tiling, out_dtype)
@@ -51,5 +51,5 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @register("numba", "sum", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """A tree over what a lane reads at once, and a sum of those with what it rounded off; lanes meet in a tree."""
+    """Each lane adds a tile's elements in a tree, and tiles with compensation for rounding. Lanes form a tree too."""
     return over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), packs_tiling(v), v)

@@ -3,7 +3,7 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.parts import TOGETHER, cut, in_parts, own_part
+from kernelzoo.kernels.numba.parts import MERGE_TILING, cut, own_part, parts_call
 from kernelzoo.kernels.numba.row import own_row, row_offsets
 from kernelzoo.kernels.numba.sum.rows import row_sum
 from kernelzoo.registry import register
@@ -27,8 +27,8 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 
 @kernel
 def together_kernel(dtype: str, out_dtype: str) -> Source:
-    kind, find, SCRATCH = WIDE[out_dtype], own_row(TOGETHER), TOGETHER.scratch
-    add_row, (_, store) = row_sum(str(kind), TOGETHER, out_dtype), machine.element_functions(out_dtype)
+    kind, find, SCRATCH = WIDE[out_dtype], own_row(MERGE_TILING), MERGE_TILING.scratch
+    add_row, (_, store) = row_sum(str(kind), MERGE_TILING, out_dtype), machine.element_functions(out_dtype)
 
     def sum_together(x, sums, out, rows, inner, n, x_at, out_at, phase, parts, span):
         scratch = cuda.shared.array(SCRATCH, kind)
@@ -38,13 +38,13 @@ def together_kernel(dtype: str, out_dtype: str) -> Source:
         if lane == 0 and r < rows:
             store(out, target, total)
 
-    return Source(sum_together, (dtype, str(kind), out_dtype), TOGETHER.threads)
+    return Source(sum_together, (dtype, str(kind), out_dtype), MERGE_TILING.threads)
 
 
 @register("numba", "sum", "split")
 @planned()
 def split(v: View) -> BindView:
-    """Several blocks to a row: the sum of each part goes through memory, and a second launch adds those up."""
+    """Several blocks share a row, and store the sum of each part. A second launch adds these up."""
     parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
-    return in_parts("numba/sum/split", parts, first, second, v)
+    return parts_call("numba/sum/split", parts, first, second, v)

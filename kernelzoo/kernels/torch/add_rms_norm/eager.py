@@ -9,7 +9,7 @@ from kernelzoo.registry import register
 def eager(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
-    """torch.add, then torch.nn.functional.rms_norm. Its result is copied into ``out``, and no clock times that."""
+    """torch.add, then torch.nn.functional.rms_norm. Its result is copied into ``out``, which is not timed."""
     rows, n = total.movedim(1, -1), x.size(1)
 
     def launch() -> torch.Tensor:

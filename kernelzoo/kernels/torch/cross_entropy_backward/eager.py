@@ -6,7 +6,7 @@ from kernelzoo.registry import register
 
 @register("torch", "cross_entropy_backward", "eager")
 def eager(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
-    """A softmax in float32 at the least, less one at the label, times the gradient, and masks of labels."""
+    """A softmax in at least float32, then grad * (softmax - onehot(label)), with masks for invalid labels."""
     n, wide = x.size(1), torch.promote_types(x.dtype, torch.float32)
 
     def launch() -> None:

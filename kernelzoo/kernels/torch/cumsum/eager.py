@@ -7,8 +7,8 @@ from kernelzoo.registry import register
 
 @register("torch", "cumsum", "eager")
 def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """torch.cumsum. It adds up in order on the host; on a GPU by blocks of a row, and in order along other axes."""
+    """torch.cumsum. It adds in order on the host and along strided axes, and by blocks of a row on a GPU."""
     x, out, dim = natural(x, out)
-    if x.itemsize == 2 and x.is_floating_point() and x.is_cuda:  # where torch rounds each sum on the way
+    if x.itemsize == 2 and x.is_floating_point() and x.is_cuda:  # torch would round each partial sum
         return lambda: void(out.copy_(torch.cumsum(x, dim, dtype=torch.float32)))
     return lambda: void(torch.cumsum(x, dim, dtype=out.dtype, out=out))

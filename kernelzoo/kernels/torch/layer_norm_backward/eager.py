@@ -7,7 +7,7 @@ from kernelzoo.registry import register
 
 @register("torch", "layer_norm_backward", "eager")
 def eager(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """Some fifteen eager operations, half precision widened first."""
+    """Some fifteen eager operations; half precision is widened first."""
     wide = torch.promote_types(x.dtype, torch.float32)
 
     def launch() -> None:

@@ -7,7 +7,7 @@ from kernelzoo.registry import register
 
 @register("torch", "logsumexp", "eager")
 def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """torch.logsumexp, which is five operations; half precision is widened first, as torch would round inside."""
+    """torch.logsumexp, which is five operations. Half precision is widened first, as torch would round in between."""
     x, out, dim = natural(x, out)
     wide = torch.promote_types(x.dtype, torch.float32)
     if x.dtype == out.dtype == wide:

@@ -16,7 +16,7 @@ def _amin_into(x: torch.Tensor, dim: int, out: torch.Tensor) -> None:
 @register("torch", "min", "compile")
 def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.amin under torch.compile with static shapes, so that Inductor may specialise on each problem."""
-    if x.device.type == "cpu" and x.dtype in (torch.uint8, torch.int8) and _invents(x.dtype):
+    if x.device.type == "cpu" and x.dtype in (torch.uint8, torch.int8) and _has_8_bit_error(x.dtype):
         raise UnsupportedProblemError(
             "torch/min/compile",
             "what Inductor makes for the host takes numbers of its own for elements of 8 bits "
@@ -27,8 +27,8 @@ def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 @cache
-def _invents(dtype: torch.dtype) -> bool:
-    """Whether this torch has the error: the least problem that shows it."""
+def _has_8_bit_error(dtype: torch.dtype) -> bool:
+    """Whether this torch has that error, by the smallest problem that shows it."""
     x = torch.full((1, 16), 100, dtype=dtype, device="cpu")
     out = x.new_ones(1)
     compiled_call("torch/min/compile", _amin_into, (x, 1, out))()

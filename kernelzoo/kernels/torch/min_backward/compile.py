@@ -14,5 +14,5 @@ def _backward_into(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: to
 
 @register("torch", "min_backward", "compile")
 def compile(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """What autograd runs for torch.amin, under torch.compile with static shapes: Inductor may specialise on each."""
+    """Autograd's operations for torch.amin, under torch.compile with static shapes: Inductor may specialise on each."""
     return compiled_call("torch/min_backward/compile", _backward_into, naturals(x, y, grad, out))

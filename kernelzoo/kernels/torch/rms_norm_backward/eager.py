@@ -7,7 +7,7 @@ from kernelzoo.registry import register
 
 @register("torch", "rms_norm_backward", "eager")
 def eager(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, eps: float) -> Launch:
-    """A dozen eager operations, half precision widened first."""
+    """A dozen eager operations; half precision is widened first."""
     wide = torch.promote_types(x.dtype, torch.float32)
 
     def launch() -> None:

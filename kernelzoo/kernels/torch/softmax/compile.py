@@ -14,8 +14,8 @@ def _softmax_into(x: torch.Tensor, dim: int, out: torch.Tensor) -> None:
 def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.softmax under torch.compile with static shapes, so that Inductor may specialise on each problem.
 
-    On a GPU only: what Inductor makes for the host missed the contract on 19 of the 12.6 million elements of three
-    inputs of (4096, 1024), by up to 54 units of float32's roundoff.
+    On a GPU only. Inductor's code for the host missed the contract on 19 of the 12.6 million elements of three inputs
+    of (4096, 1024). Its error was up to 54 units of float32's roundoff.
     """
     check_exact("torch/softmax/compile", x)
     x, out, dim = natural(x, out)

@@ -1,4 +1,4 @@
-"""Where torch.softmax misses the contract, or may."""
+"""Problems for which torch.softmax misses the contract, or may miss it."""
 
 import torch
 
@@ -6,8 +6,8 @@ import torch
 def rounds_inside(x: torch.Tensor) -> bool:
     """Whether torch.softmax would round its intermediates to x's dtype, which the contract forbids.
 
-    Its CPU kernel does for a half-precision softmax over any axis but the last: 0.53 % off in bfloat16 on a
-    (21, 2, 3, 5) tensor over axis 0 with torch 2.13, where half a unit in the last place is 0.39 %.
+    Its CPU kernel does so for half precision over any axis but the last. With torch 2.13, bfloat16 of shape
+    (21, 2, 3, 5) was 0.53 % off over axis 0, where half a unit in the last place is 0.39 %.
     """
     return x.device.type == "cpu" and x.size(2) > 1 and x.dtype in (torch.float16, torch.bfloat16)
 
@@ -15,11 +15,11 @@ def rounds_inside(x: torch.Tensor) -> bool:
 def adds_in_order(x: torch.Tensor) -> bool:
     """Whether torch.softmax may miss the contract on a row of equal terms, whose rounding errors don't cancel.
 
-    Its CPU kernel adds up a contiguous row in as many sums as a register has elements, and any other in one: with torch
-    2.13, 64 and 129 units of roundoff off on 2048 and 512 equal float64 terms, where the contract allows 39 and 27. Its
-    GPU kernel takes one thread, and so one sum, to a row of an axis with more than 64 rows side by side; and a power of
-    two of threads, 1024 to the rows side by side, to any other. With torch 2.11 it left the contract on a row of
-    16,777,259 float32 elements, and on 33 of 1,000,003 side by side, which take 16 threads each.
+    Its CPU kernel adds a contiguous row in as many sums as a register has elements, and any other row in one sum. With
+    torch 2.13 its error on 2048 and 512 equal float64 terms was 64 and 129 units of roundoff. The contract allows 39
+    and 27. Its GPU kernel uses one thread, and so one sum, per row if more than 64 rows lie side by side. Else these
+    rows share 1024 threads, a power of two each. With torch 2.11 it missed the contract on 16,777,259 float32 elements
+    of a single row. It also did for 33 rows side by side of 1,000,003 elements, which have 16 threads each.
     """
     side_by_side = x.size(2)
     if x.device.type == "cpu":
@@ -33,11 +33,11 @@ def adds_in_order(x: torch.Tensor) -> bool:
 def adds_too_much_in_order(x: torch.Tensor) -> bool:
     """Whether torch.softmax misses the contract on ordinary data, not only on equal terms.
 
-    Seen over other axes than the last, on normal values: with torch 2.13 on the host from (5, 1025, 96) on, with torch
-    2.11 on a GPU from (64, 1024, 96) on, 5 of its 6,291,456 elements. Half precisions have room for it. And on the host
-    in long rows, in all but float64: of 131,072 float32 elements near zero, whose exponentials differ by less than the
-    last place of the sum, and of 40,000 without AVX512, whose registers make twice as many sums; of 3,000,017 of any
-    dtype of which one holds a third of the sum, so that what is added to it is cut off.
+    For other axes than the last it was seen on normal values, from (5, 1025, 96) on with torch 2.13 on the host. On a
+    GPU with torch 2.11 it was seen from (64, 1024, 96) on, in 5 of 6,291,456 elements. Half precision tolerates it. In
+    long rows it was seen on the host, except in float64. One case is 131,072 float32 elements near zero, or 40,000
+    without AVX512 and its wider registers: their exponentials differ by less than the sum's last place. Another is
+    3,000,017 elements of any dtype, of which one has a third of the sum, so that what is added to it is cut off.
     """
     if x.device.type == "cpu" and x.size(2) == 1:
         float32 = 2**16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 2**15
@@ -47,9 +47,9 @@ def adds_too_much_in_order(x: torch.Tensor) -> bool:
 
 
 def too_long(x: torch.Tensor) -> bool:
-    """Whether torch.softmax can't address a row: of 2^31 elements its GPU kernel fails, or returns wrong values.
+    """Whether a row is too long for torch.softmax: from 2^31 elements on its GPU kernel fails, or is wrong.
 
     Seen with torch 2.11: an internal assertion (SoftMax.cu, potential_reg_cnt > 0) at 2^31 + 4099 elements of float16
-    and float32, and a wrong result without a word at 2^32 + 4099 of bfloat16.
+    and float32, and a wrong result without any error at 2^32 + 4099 of bfloat16.
     """
     return x.device.type == "cuda" and x.size(1) >= 2**31

@@ -8,7 +8,7 @@ from kernelzoo.registry import register
 def naive(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Five eager operations (max, subtract, exp, sum, divide): reads 5MN + 2M elements, writes 3MN + 2M.
 
-    Half-precision inputs widen to float32 at the subtraction, by type promotion and not by a pass of their own.
+    Half-precision inputs are widened to float32 in the subtraction, by type promotion, without a pass of their own.
     """
     wide = torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype
 

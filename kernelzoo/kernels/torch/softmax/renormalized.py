@@ -6,16 +6,16 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 CHUNK = 2**20
-"""Elements of a chunk: few enough for a cache that cores share, and enough to be worth waking them three times."""
+"""Elements of a chunk: few enough for a cache that cores share, and enough to be worth waking the cores three times."""
 
 
 @register("torch", "softmax", "renormalized")
 def renormalized(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """torch.softmax in the precision of the sums, each row then divided by its own sum, a chunk of rows at a time.
+    """torch.softmax in the sums' precision, then each row is divided by its own sum, a chunk of rows at a time.
 
-    What is wrong with torch.softmax's sum is wrong with the whole row alike: torch.sum, which adds up in pairs, finds
-    it, and the division mends it. A chunk is in cache when it is read again, so that of the 3MN elements read and the
-    2MN written only MN each are of memory, unless a single row is longer than a chunk. On the host alone.
+    An error in torch.softmax's sum scales the whole row. torch.sum, which adds pairwise, finds it, and the division
+    corrects it. A chunk is still in cache when it is read again. So of the 3MN elements read and 2MN written, only MN
+    each go to memory, unless a single row is longer than a chunk. On the host only.
     """
     if x.device.type != "cpu":
         reason = "on a GPU nothing stays in cache from one kernel to the next"

@@ -13,7 +13,7 @@ def _backward_into(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> No
 
 @register("torch", "softmax_backward", "compile")
 def compile(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """What autograd runs for torch.softmax, under torch.compile with static shapes: Inductor may specialise on each.
+    """Autograd's function for torch.softmax, under torch.compile with static shapes: Inductor may specialise on each.
 
     On a GPU only, as ``torch/softmax/compile`` is.
     """

@@ -7,9 +7,9 @@ from kernelzoo.registry import register
 from kernelzoo.torch_private import softmax_gradient
 
 
-def misses(grad: torch.Tensor) -> bool:
-    """Whether torch's kernel may miss the contract: it rounds half precision on the way, adds up long columns in one
-    sum, and, on the host, any row in a few; on a GPU it takes rows of up to 2^31 elements."""
+def may_miss_contract(grad: torch.Tensor) -> bool:
+    """Whether torch's kernel may miss the contract. It rounds half precision in between, and adds long columns in one
+    sum; on the host it adds any row in a few sums. On a GPU it takes rows of up to 2^31 elements."""
     n, side_by_side = grad.size(1), grad.size(2)
     if grad.itemsize == 2:
         return True
@@ -21,7 +21,7 @@ def misses(grad: torch.Tensor) -> bool:
 @register("torch", "softmax_backward", "eager")
 def eager(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One fused kernel of torch's own, that of ``torch.softmax``'s backward pass."""
-    if misses(grad):
+    if may_miss_contract(grad):
         raise UnsupportedProblemError(
             "torch/softmax_backward/eager",
             "torch's kernel rounds half precision on the way, and adds up long rows in a few sums, longer columns in "

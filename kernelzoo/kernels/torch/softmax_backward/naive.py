@@ -6,7 +6,7 @@ from kernelzoo.registry import register
 
 @register("torch", "softmax_backward", "naive")
 def naive(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Four eager operations: multiply, sum, subtract, multiply; half precision widened to float32 first."""
+    """Four eager operations: multiply, sum, subtract, multiply; half precision is widened to float32 first."""
     wide = torch.float32 if grad.itemsize == 2 else grad.dtype
 
     def launch() -> None:

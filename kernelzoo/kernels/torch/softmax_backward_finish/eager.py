@@ -7,6 +7,6 @@ from kernelzoo.registry import register
 
 @register("torch", "softmax_backward_finish", "eager")
 def eager(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Two eager operations: subtract, multiply; half precision widened at the subtraction."""
+    """Two eager operations: subtract, multiply; half precision is widened in the subtraction."""
     grad, y, total, out = naturals(grad, y, total, out)
     return lambda: void(torch.mul(torch.sub(grad, total.unsqueeze(1)), y, out=out))

@@ -7,7 +7,7 @@ from kernelzoo.registry import register
 
 @register("torch", "softmax_finish", "eager")
 def eager(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Four eager operations: subtract, clamp, exp, divide; half precision widened at the subtraction."""
+    """Four eager operations: subtract, clamp, exp, divide; half precision is widened in the subtraction."""
     x, maximum, total, out = naturals(x, maximum, total, out)
 
     def launch() -> None:

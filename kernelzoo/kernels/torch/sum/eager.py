@@ -9,7 +9,7 @@ from kernelzoo.registry import register
 def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.sum, one or two kernels of torch's own."""
     x, out, dim = natural(x, out)
-    if x.itemsize == 2 and x.is_floating_point() and not x.is_cuda:  # threads would add up rounded sums, which overflow
+    if x.itemsize == 2 and x.is_floating_point() and not x.is_cuda:  # threads would add rounded sums, which overflow
         return lambda: void(out.copy_(torch.sum(x, dim, dtype=torch.float32)))
     if out.itemsize < x.itemsize:  # torch.sum would round the elements first
         return lambda: void(out.copy_(torch.sum(x, dim)))

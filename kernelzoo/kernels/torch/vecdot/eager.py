@@ -7,7 +7,7 @@ from kernelzoo.registry import register
 
 @register("torch", "vecdot", "eager")
 def eager(x: torch.Tensor, y: torch.Tensor, total: torch.Tensor) -> Launch:
-    """Two eager operations: multiply, sum; of half precision one factor is widened first."""
+    """Two eager operations: multiply, sum; one half-precision factor is widened first."""
     x, y, total = naturals(x, y, total)
     wide = total.dtype
     return lambda: void(torch.sum(torch.mul(x.to(wide), y), 1, out=total))

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.row_tiles import held_tile
+from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -40,7 +40,7 @@ def add_rms_norm_kernel(
         here = start + cols
         mask = (row < rows) & (here < n)
         if not WHOLE:
-            tile = tl.load(total + here * total_n, mask, other=0).to(WIDE)  # by the thread that stored it
+            tile = tl.load(total + here * total_n, mask, other=0).to(WIDE)  # stored by the same thread
         weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
         tl.store(out + here * out_n, (tile * scale * weights).to(out.dtype.element_ty), mask)
 
@@ -49,9 +49,9 @@ def add_rms_norm_kernel(
 def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
-    """Sums are written, and held where a program can hold a row; longer ones are read again, from cache."""
+    """Sums are written, and stay in registers if a row fits. Sums of longer rows are read again, from cache."""
     rows, others = rows_with(x, out, residual, total)
-    tile = held_tile(x, rows, 2)
+    tile = register_tile(x, rows, 2)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
     return bound("triton/add_rms_norm/rows", add_rms_norm_kernel, tile.programs, args, tile.warps, tensors=5)

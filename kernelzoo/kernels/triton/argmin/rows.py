@@ -7,7 +7,7 @@ from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min.lowest import lowest
-from kernelzoo.kernels.triton.packs import in_packs
+from kernelzoo.kernels.triton.packs import to_packs
 from kernelzoo.launch import Launch
 from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
@@ -18,9 +18,9 @@ def row_argmin(
     x, x_start, x_n, begin, end, in_rows, IDENTITY: tl.constexpr, WIDE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """(least element, its place) of rows from begin to end: NaN is less than all others, and the first of equals wins.
+    """Return (least element, its index) of rows from begin to end. NaN is less than all; the first of equals wins.
 
-    A loop finds the first block of each row that has its least element; that block is read again for the place.
+    A loop finds the first block of each row with the least element. That block is read again for the index.
     """
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     least = tl.full([ROWS, LANES], IDENTITY, WIDE)
@@ -29,7 +29,7 @@ def row_argmin(
     for start in range(begin, end, BLOCK):
         here = start + cols
         tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=IDENTITY).to(WIDE)
-        new = tl.reduce(tl.reduce(in_packs(tile, LANES, VECTOR), 3, lower), 1, lower)
+        new = tl.reduce(tl.reduce(to_packs(tile, LANES, VECTOR), 3, lower), 1, lower)
         blocks = tl.where((least <= new) | (least != least), blocks, block)
         least = lower(least, new)
         block += 1
@@ -64,7 +64,7 @@ def argmin_kernel(
 
 @register("triton", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """In each thread the least element so far and its block; the place is looked for in one block, after the loop."""
+    """Each thread keeps its least element and the number of its block. Then one block is searched for the index."""
     rows = rows_of(x, out)
     tile = pack_tile(x, rows)
     args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile.constants)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_
 from kernelzoo.kernels.shared.pack_tiles import plan_of
 from kernelzoo.kernels.triton.argmin.rows import row_argmin
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, part_of
+from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, program_part
 from kernelzoo.kernels.triton.min.lowest import lowest
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import identity, rows_of
@@ -20,7 +20,7 @@ def parts_kernel(
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
-    row, begin, end, left = part_of(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    row, begin, end, left = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     part_least, place = row_argmin(x, x_start, x_n, begin, end, row < rows, IDENTITY, WIDE, ROWS, BLOCK, LANES, VECTOR)
     tl.store(least + left, part_least, row < rows)
@@ -43,7 +43,7 @@ def first_kernel(
 
 @register("triton", "argmin", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part as a program of ``rows`` takes a row; the first of the parts that have the least element has it."""
+    """Each part is reduced as ``rows`` reduces a row. A second launch takes the first part with the least element."""
     rows = rows_of(x, out)
     plan, id, none = plan_of(x, rows), "triton/argmin/split", identity(x.dtype)
     least = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(x.dtype))

@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @triton.jit
 def loss_of(x, x_n, n, label, in_rows, top, total, ignore_index, WIDE: tl.constexpr):
-    """Losses of rows from their labels and (max, sum) states. x: where each row begins."""
+    """Return losses of rows from their labels and (max, sum) states. x: pointers to the rows' first elements."""
     inside = in_rows & (label >= 0) & (label < n)
     picked = tl.load(x + label * x_n, inside, other=float("nan")).to(WIDE)
     return tl.where(label == ignore_index, 0, tl.log(total) - (picked - top))
@@ -38,7 +38,7 @@ def cross_entropy_kernel(
 
 @register("triton", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """One pass that keeps a running (max, sum) state in each thread, and one element more."""
+    """One pass keeps a running (max, sum) state in each thread. Then the element of each row's label is read."""
     rows, (label,) = rows_with(x, loss, labels)
     tile = pack_tile(x, rows)
     constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), *tile.constants)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import plan_of
 from kernelzoo.kernels.triton.cross_entropy.rows import loss_of
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.logsumexp.split import leave_states, row_of_states
+from kernelzoo.kernels.triton.logsumexp.split import leave_states, load_merged_state
 from kernelzoo.kernels.triton.long_rows import merging_row
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -20,7 +20,7 @@ def merge_kernel(
 ):  # fmt: skip
     await_last_launch()
     row = merging_row()
-    top, total = row_of_states(states, row, rows, parts, LOWEST, PARTS)
+    top, total = load_merged_state(states, row, rows, parts, LOWEST, PARTS)
     label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1))
     x += row_start(row, inner, x_outer, x_inner, 1)
     result = loss_of(x, x_n, n, label, True, top, total, ignore_index, WIDE)
@@ -29,7 +29,7 @@ def merge_kernel(
 
 @register("triton", "cross_entropy", "split")
 def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """Each part as a program of ``rows`` takes a row; a program to a row merges the states."""
+    """Each part is reduced as ``rows`` reduces a row. A second launch merges each row's states in one program."""
     rows, (label,) = rows_with(x, loss, labels)
     plan, id = plan_of(x, rows), "triton/cross_entropy/split"
     states, first = leave_states(id, x, loss, rows, plan, float("inf"))

@@ -12,13 +12,13 @@ from kernelzoo.registry import register
 
 @triton.jit
 def row_cumsum(x, x_n, out, out_n, begin, end, in_rows, total, WIDE: tl.constexpr, BLOCK: tl.constexpr):
-    """Write the running sums of rows from begin to end, block by block. total: of what is before."""
+    """Write the running sums of rows from begin to end, block by block. total: the sums of elements before begin."""
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     next = tl.load(x + (begin + cols) * x_n, in_rows & (begin + cols < end), other=0)
     for start in range(begin, end, BLOCK):
         here = start + cols
         tile = next.to(WIDE)
-        # The next block comes while this one is added up.
+        # The next block is loaded while this one is added up.
         next = tl.load(x + (here + BLOCK) * x_n, in_rows & (here + BLOCK < end), other=0)
         sums = total + tl.cumsum(tile, 1)
         tl.store(out + here * out_n, sums.to(out.dtype.element_ty), in_rows & (here < end))
@@ -40,7 +40,7 @@ def cumsum_kernel(
 
 @register("triton", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A block's sums are a scan, a tree of additions; sums of whole blocks are added up in order."""
+    """Each block is scanned by a tree of additions. The sums of whole blocks are added up in order."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     tile = tile_of(x, rows)

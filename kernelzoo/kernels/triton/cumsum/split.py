@@ -6,7 +6,7 @@ from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_t
 from kernelzoo.kernels.shared.pack_tiles import SCANNED, plan_of
 from kernelzoo.kernels.triton.cumsum.rows import row_cumsum
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import part_of
+from kernelzoo.kernels.triton.long_rows import program_part
 from kernelzoo.kernels.triton.sum.split import leave_sums
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
@@ -20,7 +20,7 @@ def cumsum_kernel(
     ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
-    row, begin, end, _ = part_of(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    row, begin, end, _ = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x += row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
     part = tl.arange(0, PARTS)[None, :]
@@ -31,7 +31,7 @@ def cumsum_kernel(
 
 @register("triton", "cumsum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Sums of parts are added up in a tree; from there on a part is taken as a program of ``rows`` takes a row."""
+    """One launch sums parts of rows. In a second, each part adds up the sums before it, then scans as ``rows`` does."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     plan, id = plan_of(x, rows), "triton/cumsum/split"

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.row_tiles import held_tile
+from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -64,9 +64,9 @@ def layer_norm_kernel(
 
 @register("triton", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean first, then squared distances from it. A row that no program holds is read again for each."""
+    """The mean comes before squared distances from it. A row that doesn't fit in registers is read three times."""
     rows = rows_of(x, out)
-    tile = held_tile(x, rows)
+    tile = register_tile(x, rows)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
     return bound("triton/layer_norm/rows", layer_norm_kernel, tile.programs, args, tile.warps, tensors=4)

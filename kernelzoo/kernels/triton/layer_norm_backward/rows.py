@@ -3,7 +3,7 @@ import triton.language as tl
 from torch import Tensor
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.row_tiles import turns_of
+from kernelzoo.kernels.shared.row_tiles import persistent_tile
 from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, product, row_start, whole
 from kernelzoo.kernels.triton.layer_norm.rows import row_mean
 from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
@@ -18,7 +18,7 @@ def rows_kernel(
     MULTIPLE: tl.constexpr, grad_outer, grad_n, grad_inner, weight_n,
     EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """WHOLE: a block holds a row, and with it the program's sums over rows, which otherwise stay in memory."""
+    """WHOLE: a block covers a row, and the program's sums over rows stay in registers, otherwise in memory."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
@@ -65,10 +65,10 @@ def rows_kernel(
 
 @register("triton", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """Programs take rows in turn, in three passes each; their sums for weight and bias are added up afterwards."""
+    """Programs take rows in turn, in three passes per row. Later launches add up their sums for weight and bias."""
     id, tensors = "triton/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     rows, (others,) = rows_with(x, dx, grad)
-    tile = turns_of(x, rows, 2)
+    tile = persistent_tile(x, rows, 2)
     partials = x.new_empty((2, tile.programs, rows.n), dtype=wide_dtype(x.dtype))
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)

@@ -28,7 +28,7 @@ def logsumexp_kernel(
 
 @register("triton", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass that keeps a running (max, sum) state in each thread; threads meet after the loop."""
+    """One pass keeps a running (max, sum) state in each thread. Threads merge their states after the loop."""
     rows = rows_of(x, out)
     tile = pack_tile(x, rows)
     lowest = torch.finfo(wide_dtype(x.dtype)).min

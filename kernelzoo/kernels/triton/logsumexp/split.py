@@ -5,8 +5,8 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, part_of
-from kernelzoo.kernels.triton.packs import merged, row_state
+from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, program_part
+from kernelzoo.kernels.triton.packs import merge_states, row_state
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import register
@@ -19,7 +19,7 @@ def states_kernel(
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
-    row, begin, end, place = part_of(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    row, begin, end, place = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     top, total = row_state(x, x_start, x_n, begin, end, row < rows, LOWEST, HIGHEST, WIDE, ROWS, BLOCK, LANES, VECTOR)
     tl.store(states + place, top, row < rows)
@@ -27,10 +27,10 @@ def states_kernel(
 
 
 @triton.jit
-def row_of_states(states, row, rows, parts, LOWEST: tl.constexpr, PARTS: tl.constexpr):
-    """(max, sum) of rows from those of their parts."""
+def load_merged_state(states, row, rows, parts, LOWEST: tl.constexpr, PARTS: tl.constexpr):
+    """Load the states of parts of rows. Return (max, sum) of the rows."""
     tops = load_parts(states, row, parts, LOWEST, PARTS)
-    return merged(tops, load_parts(states + tl.cast(rows, tl.int64) * parts, row, parts, 0, PARTS))
+    return merge_states(tops, load_parts(states + tl.cast(rows, tl.int64) * parts, row, parts, 0, PARTS))
 
 
 @triton.jit
@@ -39,7 +39,7 @@ def merge_kernel(
 ):  # fmt: skip
     await_last_launch()
     row = merging_row()
-    top, total = row_of_states(states, row, rows, parts, LOWEST, PARTS)
+    top, total = load_merged_state(states, row, rows, parts, LOWEST, PARTS)
     result = (top + tl.log(total)).to(out.dtype.element_ty)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result)
 
@@ -47,7 +47,7 @@ def merge_kernel(
 def leave_states(
     id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan, highest: float
 ) -> tuple[torch.Tensor, Launch]:
-    """(states of the parts of rows, all maxima before all sums; the launch that leaves them there)."""
+    """Return (workspace for states of parts of rows, all maxima before all sums; the launch that stores them there)."""
     lowest = torch.finfo(wide_dtype(x.dtype)).min
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     kinds = (plan.parts, plan.span, lowest, highest, wide_type(x.dtype))
@@ -57,7 +57,7 @@ def leave_states(
 
 @register("triton", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part as a program of ``rows`` takes a row; a program to a row merges the states."""
+    """Each part is reduced as ``rows`` reduces a row. A second launch merges each row's states in one program."""
     rows = rows_of(x, out)
     plan, lowest = plan_of(x, rows), torch.finfo(wide_dtype(x.dtype)).min
     states, first = leave_states("triton/logsumexp/split", x, out, rows, plan, -lowest)

@@ -4,7 +4,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import end_of_vectors
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.atomics import by_atomics, part_minima, send
+from kernelzoo.kernels.triton.min.atomics import atomic_launch, part_minima, send
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -40,5 +40,5 @@ def atomic_batched_kernel(
 
 @register("triton", "min", "atomic_batched")
 def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over the reduced axis; minima of row tiles stay on chip and go out in one batch of atomics."""
-    return by_atomics("triton/min/atomic_batched", atomic_batched_kernel, x, out)
+    """Several programs share each row. Minima of row tiles stay on chip, and are sent in one batch of atomics."""
+    return atomic_launch("triton/min/atomic_batched", atomic_batched_kernel, x, out)

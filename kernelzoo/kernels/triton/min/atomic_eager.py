@@ -4,7 +4,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import end_of_vectors
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.atomics import by_atomics, part_minima, send
+from kernelzoo.kernels.triton.min.atomics import atomic_launch, part_minima, send
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -36,5 +36,5 @@ def atomic_eager_kernel(
 
 @register("triton", "min", "atomic_eager")
 def atomic_eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over the reduced axis; each row tile's minima go out by atomics at once. Fills its output first."""
-    return by_atomics("triton/min/atomic_eager", atomic_eager_kernel, x, out)
+    """Several programs share each row. Minima of a row tile are sent at once by atomics. First the output is filled."""
+    return atomic_launch("triton/min/atomic_eager", atomic_eager_kernel, x, out)

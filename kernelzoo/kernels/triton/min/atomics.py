@@ -1,4 +1,4 @@
-"""What both atomic forms share: how values go out by atomics, and the launch of fill, kernel and conversion."""
+"""Functions that both atomic forms share: updates by atomics, and the launch of fill, kernel and conversion."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.device_functions import lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_of, folded, lowest, running_minima
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_columns, fold_of, lowest, running_minima
 from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv, identity, plain, rows_of
 from kernelzoo.tables import knob, numbers, of
@@ -29,11 +29,11 @@ class Numbers(tiles.Numbers):
 
 @triton.jit
 def send(out, value, mask):
-    """Lower out to value by atomics, which may come in any order; out begins as the identity.
+    """Set out to the minimum of out and value, by atomics in any order. out starts as the identity.
 
-    Bits of floats that are not negative are ordered as signed integers, those of negative ones in reverse as unsigned
-    ones. A NaN goes as all bits set: below anything as a signed integer, above anything as an unsigned one. Each
-    element is sent once, by one or the other.
+    Bits of non-negative floats sort as signed integers, bits of negative floats in reverse as unsigned integers. A NaN
+    is sent as all bits set: as a signed integer it is below any non-negative float, as an unsigned one above all. Each
+    element is sent by one of the two atomics.
     """
     if value.dtype.is_floating():
         SIGNED: tl.constexpr = tl.int64 if value.dtype == tl.float64 else tl.int32
@@ -53,17 +53,17 @@ def part_minima(
     WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Minima of a tile's rows between two columns, and of their edges, which any block may see again."""
+    """Return the minima of a tile's rows from begin to end, and of their edges, which every block reads again."""
     in_rows = in_rows[:, None]
     start, columns, edges = body_and_edges(x, start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
     least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
-    return lower(lowest(folded(least, ROWS, BLOCK, FOLD)), lowest(edges))
+    return lower(lowest(fold_columns(least, ROWS, BLOCK, FOLD)), lowest(edges))
 
 
-def by_atomics(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The launch of an atomic kernel: several programs lower each row's output, which is filled first."""
+def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:
+    """Return the launch of an atomic kernel: outputs are filled, then several programs lower each row's output."""
     x, out = plain(x), plain(out)
-    # Atomics take 32 or 64 bits. What is narrower meets in a workspace, and a last step of the launch converts it.
+    # Atomics take 32 or 64 bits. Narrower minima are found in a workspace, which the launch converts at the end.
     target = out if out.dtype.itemsize >= 4 else x.new_empty(out.shape, dtype=wide_dtype(x.dtype))
     rows, device = rows_of(x, target), device_of(x)
     numbers = of(Numbers, device.index)

@@ -4,13 +4,13 @@ from kernelzoo.kernels.shared.jit import device_of, edges_of
 from kernelzoo.kernels.triton.min import atomics, columns, split
 from kernelzoo.kernels.triton.min.rows import RowNumbers
 from kernelzoo.kernels.triton.min.rows_deferred import short_tile
-from kernelzoo.kernels.triton.min.tiles import once_tile
+from kernelzoo.kernels.triton.min.tiles import whole_row_tile
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 SMALL_TILES = {2: 4608, 4: 2048}
-"""Elements of a row that begins anywhere in vectors, by the bytes of one, above which small tiles are faster."""
+"""Bytes per element, and the row length above which small tiles are faster if rows have edges."""
 
 
 @launch_table("triton", "min")
@@ -25,7 +25,7 @@ class Knobs(RowNumbers, atomics.Numbers, split.Numbers):
 
 @chooser("triton", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """By rows where there are enough of them for all of the device, otherwise by parts of rows."""
+    """Each program takes rows if there are enough of them to fill the device. Otherwise programs take parts of rows."""
     layout, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
     if short_tile(layout, x.dtype, device) is not None:
@@ -37,12 +37,12 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return "split" if idle and layout.n > knobs.short_across else "columns"
     bytes, edges = layout.n * layout.itemsize, edges_of(layout)
     if bytes > knobs.row_bytes and layout.total < knobs.crowd * device.multiprocessors:
-        # Half as many rows as SMs fill the device if each is read at once.
-        once = 2 * layout.total >= device.multiprocessors and once_tile(knobs, layout, x.dtype, device, edges)
+        # Half as many rows as SMs fill the device if each row is read at once.
+        once = 2 * layout.total >= device.multiprocessors and whole_row_tile(knobs, layout, x.dtype, device, edges)
         return "rows_deferred" if once else "split"
-    # Integers as the minimum takes them spill registers in rows.
+    # The minimum of integers spills registers in the form ``rows``.
     if bytes > knobs.row_bytes or not x.dtype.is_floating_point:
         return "rows_deferred"
-    # Of rows longer than a block, with edges, a smaller tile wastes less.
+    # If rows have edges and are longer than a block, a smaller tile wastes less.
     longer = edges and layout.n > SMALL_TILES.get(layout.itemsize, layout.n)
     return "rows_deferred" if longer else "rows"

@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
 COLUMN_PILE = 8
-"""Vectors of columns that a thread asks for at once, while it compares those before them."""
+"""Vectors of columns that a thread loads at once, while it compares the previous ones."""
 
 
 @numbers
@@ -36,16 +36,16 @@ class Numbers:
 
 
 @triton.jit
-def joined(
+def join_parts(
     least, partials, arrivals, tile, part, parts, there,
     IDENTITY: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """(last, least): whether all other parts of a tile of COLUMNS columns have left their minima, and those of all."""
+    """Store a part's minima. Return (whether this part is its tile's last to arrive, and if so the minima of all)."""
     column = tl.arange(0, COLUMNS)
     all_parts = partials + tile.to(tl.int64) * parts * COLUMNS + column
     tl.store(all_parts + part * COLUMNS, least.to(partials.dtype.element_ty), there)
-    # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
-    # program to arrive acquires those of all others.
+    # The barrier orders the stores of all threads before the arrival, which releases them to the device. The last
+    # program to arrive acquires the stores of all others.
     tl.debug_barrier()
     last = tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu") == parts - 1
     if last:
@@ -63,7 +63,7 @@ def joined(
 
 @triton.jit
 def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
-    """Minima of a tile's blocks, which lie above each other: a thread holds the same place of all."""
+    """Return the minima over a tile's PILE blocks. A thread has the same position in all, and asks no other thread."""
     return tl.reduce(tl.reshape(tile.to(WIDE), [PILE, DEPTH, LANES]), 0, lower)
 
 
@@ -73,11 +73,11 @@ def columns_kernel(
     MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
     ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Columns side by side. A program reads span elements of as many as LANES hold, PILE blocks of DEPTH at a time.
+    """Minima of up to LANES adjacent columns. A program reads span elements of each, PILE blocks of DEPTH at a time.
 
-    Where they start anywhere in a vector, each line of the tile begins with the one that holds its first element. Lines
-    DEPTH apart begin at the same place of it, so that a lane meets one column all the way; they are shifted at the end.
-    The last vector may reach past the memory, of which whole elements are whole vectors: the rest is read one by one.
+    If lines may start inside a vector, each line is read from the vector that contains its first element. Lines DEPTH
+    apart start at the same offset in a vector, so a lane stays in one column. Minima are shifted into place at the end.
+    The memory's last vector may be incomplete: elements past the first ``whole`` vectors are read one by one.
     """
     await_last_launch()
     SHIFTED: tl.constexpr = MULTIPLE % VECTOR != 0
@@ -85,7 +85,7 @@ def columns_kernel(
     STEP: tl.constexpr = PILE * DEPTH
     inner = tl.cast(inner, tl.int64) * MULTIPLE
     step = tl.cast(x_n, tl.int64) * MULTIPLE
-    strips = ((inner + TILE - 1) // TILE).to(tl.int32)  # as many programs there are at the least
+    strips = ((inner + TILE - 1) // TILE).to(tl.int32)  # there are at least so many programs
     program = tl.program_id(0)
     tile = program // parts
     part = program % parts
@@ -109,7 +109,7 @@ def columns_kernel(
         end = x_first + (n - 1) * step + lane
         edge = tl.load(x + end, there & (end >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(WIDE)
     here = start[:, None] + (lane * x_inner)[None, :]
-    blocks = (rows - 1) // STEP  # and one more, which may not be whole
+    blocks = (rows - 1) // STEP  # and one more, which may be incomplete
     last_here = here + blocks * (step * STEP)
     last_own = own & (depth < (rows - blocks * STEP).to(tl.int32))[:, None]
     if SHIFTED:
@@ -128,15 +128,15 @@ def columns_kernel(
         least = tl.gather(least, tl.minimum(shift[:, None] + lane[None, :], LANES - 1), 1)
     least = lower(tl.reduce(least, 0, lower), edge)
     if not ALL:
-        last, least = joined(least, partials, arrivals, tile, part, parts, there, IDENTITY, CHUNK, LANES)
+        last, least = join_parts(least, partials, arrivals, tile, part, parts, there, IDENTITY, CHUNK, LANES)
         there = there & last
     place = out + slab * out_outer + (first + lane) * out_inner
     tl.store(place, least.to(out.dtype.element_ty), there)
 
 
 class ColumnTile(NamedTuple):
-    """A tile of columns. vector: elements to a load; pile: blocks of a thread's loads above each other; depth: elements
-    of each column in one; lanes: columns held; columns: those that are its own."""
+    """A tile of columns. vector: elements per load. pile: blocks that are loaded at once. depth: elements of each
+    column in a block. lanes: columns that are loaded. columns: columns whose minima the tile writes."""
 
     vector: int
     pile: int
@@ -149,10 +149,10 @@ class ColumnTile(NamedTuple):
 def column_tile(
     numbers: Numbers, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
 ) -> ColumnTile:
-    """A tile of so many threads and loads to a thread, so many bytes of a line wide."""
+    """Return a tile of so many threads, ``line`` bytes wide, with ``pile`` loads per thread."""
     itemsize = columns.itemsize
     vector, bytes = 16 // itemsize, columns.outer * columns.n * columns.inner * itemsize
-    # Rows of less than a vector might end in the one that reaches past the memory, not the last alone.
+    # If lines are shorter than a vector, several of them may end in the memory's last, incomplete vector.
     if columns.x_inner != 1 or columns.x_phase or columns.x_n < vector:
         vector = 1
     elif columns.multiple % vector and bytes <= numbers.element_bytes:
@@ -160,27 +160,27 @@ def column_tile(
     shifted = columns.multiple % vector != 0
     lanes = min(line // itemsize, power_of_two(columns.inner + (vector if shifted else 0)))
     lanes = max(lanes, 2 * vector)
-    # Every place in a vector that a line may begin at; of wide lines of bytes, more than a load to each thread.
+    # One line per offset in a vector at which it may start. For wide lines of bytes, a thread then has several loads.
     depth = max(vector if shifted else 1, threads * vector // lanes)
     pile = max(1, pile * threads * vector // (depth * lanes))
     return ColumnTile(vector, pile, depth, lanes, lanes - vector if shifted else lanes, threads)
 
 
-def whole_tile(columns: Columns, device: Device) -> ColumnTile:
-    """The tile of programs that take whole columns."""
+def whole_column_tile(columns: Columns, device: Device) -> ColumnTile:
+    """Return the tile of programs that take whole columns."""
     numbers = of(Numbers, device.index)
-    # As wide as leaves each multiprocessor a program.
+    # The widest tile that gives every multiprocessor a program.
     for line in (4 * LINE_BYTES, 2 * LINE_BYTES, LINE_BYTES):
         tile = column_tile(numbers, columns, line=line)
         if columns.strips(tile.columns) >= device.multiprocessors:
             break
     shifted = tile.columns < tile.lanes
     if columns.n <= numbers.short_across:
-        # Shifted lines lose a vector each: less is lost of wider ones.
+        # Each shifted line wastes one vector, a smaller share of a wider line.
         return column_tile(numbers, columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
     if columns.n < numbers.long_across or shifted:
         return tile
-    # Half as much to a thread where two programs must share a multiprocessor's registers.
+    # A thread loads half as much if two programs must share a multiprocessor's registers.
     alone = columns.strips(tile.columns) <= device.multiprocessors
     return column_tile(numbers, columns, 512, line, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
 
@@ -188,11 +188,11 @@ def whole_tile(columns: Columns, device: Device) -> ColumnTile:
 def launch_of_columns(
     id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: ColumnTile, parts: int
 ) -> Launch:
-    """Tiles of columns, in parts that the last program of each tile joins if there are several."""
+    """Return the launch over tiles of columns. If tiles have several parts, the last to arrive joins their minima."""
     strips = columns.strips(tile.columns)
     span = cdiv(cdiv(columns.n, tile.depth), parts) * tile.depth
     parts = cdiv(columns.n, span)
-    partials: torch.Tensor | int = 0  # whole columns leave none, and a launch of x and out alone can be moved to others
+    partials: torch.Tensor | int = 0  # none for whole columns: a launch of only x and out can be moved to other tensors
     arrivals: torch.Tensor | int = 0
     if parts > 1:
         partials = x.new_empty((strips, parts, tile.lanes))
@@ -201,7 +201,7 @@ def launch_of_columns(
     place = (x, out, partials, arrivals, *column_arguments(columns), reach // tile.vector, parts, span)
     kinds = (wide_type(x.dtype), identity(x.dtype), tile.vector)
     pile = min(tile.pile, power_of_two(cdiv(span, tile.depth)))
-    # The last program asks for as many parts at once as a thread has registers for.
+    # The last program loads as many parts at once as a thread has registers for.
     chunk = min(power_of_two(parts), COLUMN_PILE // 2 * tile.threads * 16 // (columns.itemsize * tile.lanes))
     args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes, chunk)
     return bound(id, columns_kernel, strips * parts, args, device_of(x).warps(tile.threads))
@@ -209,10 +209,10 @@ def launch_of_columns(
 
 @register("triton", "min", "columns")
 def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over strips of neighbouring columns, each read from top to bottom by one program."""
+    """Each program takes a strip of neighbouring columns, and reads it from top to bottom."""
     id = "triton/min/columns"
     x, out = plain(x), plain(out)
     columns = rows_of(x, out).columns
     if columns is None:
         raise UnsupportedProblemError(id, "it takes columns, and the rows of this problem don't lie across memory")
-    return launch_of_columns(id, x, out, columns, whole_tile(columns, device_of(x)), 1)
+    return launch_of_columns(id, x, out, columns, whole_column_tile(columns, device_of(x)), 1)

@@ -1,7 +1,7 @@
-"""Device functions of the minimum: what is lower, what is lowest, and how programs join what they found.
+"""Device functions of the minimum: along rows of a tile, over neighbouring columns, and over the blocks of rows.
 
-``tl.min``, ``tl.minimum`` and ``tl.atomic_min`` drop a NaN, so none of them is used on floats as it comes: tiles are
-joined by a minimum that propagates NaN, lanes and memory by integers in which a NaN is the lowest of all.
+``tl.min``, ``tl.minimum`` and ``tl.atomic_min`` drop a NaN, so none of them is applied to floats directly. Tiles are
+combined by a minimum that propagates NaN, lanes and memory as integers in which a NaN is the lowest of all.
 """
 
 import torch
@@ -15,10 +15,10 @@ from kernelzoo.layout import Rows
 
 @triton.jit
 def lowest(x):
-    """Minima of a tile's rows; NaN if any element is.
+    """Return the minima of a tile's rows, NaN if any element is NaN.
 
-    Bits of a float are ordered as sign and magnitude: with the magnitude of the negative ones turned over they are
-    ordered as integers. A NaN becomes the lowest integer, which turns back into the NaN of all bits set.
+    The bits of a float are sign and magnitude. If the magnitude of negative floats is inverted, bits sort as integers.
+    A NaN becomes the lowest integer, which is converted back to the NaN with all bits set.
     """
     if x.dtype.is_floating():
         BITS: tl.constexpr = tl.int64 if x.dtype == tl.float64 else tl.int32
@@ -33,18 +33,18 @@ def lowest(x):
 
 
 @triton.jit
-def folded(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
-    """Minima of FOLD (1, 2, 4 or 8) neighbouring columns, which one thread has loaded. No lane has to ask another."""
+def fold_columns(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
+    """Return the minima of every FOLD (1, 2, 4 or 8) neighbouring columns. One thread has all of these: no shuffle."""
     if FOLD == 1:
         result = x
     else:
         low, high = tl.split(tl.reshape(x, [ROWS, COLS // 2, 2]))
-        result = folded(lower(low, high), ROWS, COLS // 2, FOLD // 2)
+        result = fold_columns(lower(low, high), ROWS, COLS // 2, FOLD // 2)
     return result
 
 
 def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
-    """Neighbouring columns that one thread loads, and can reduce by itself: FOLD of ``folded``."""
+    """Return how many neighbouring columns one thread loads and can reduce by itself: FOLD of ``fold_columns``."""
     return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
 
 
@@ -52,7 +52,7 @@ def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
 def body_and_edges(
     x, x_start, n, in_rows, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr
 ):
-    """(start, columns, edges): where rows' whole vectors begin, elements there, and the elements outside of them."""
+    """Return (start of the rows' whole vectors, number of elements in these, values of the edge elements)."""
     if EDGES:
         before, inside = whole_vectors(x_start, n, EDGES)
         edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
@@ -66,10 +66,10 @@ def body_and_edges(
 
 
 @triton.jit
-def nothing_yet(n, ROWS: tl.constexpr, COLS: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr):
-    """A tile of the identity, for a loop over n columns to begin with.
+def identity_tile(n, ROWS: tl.constexpr, COLS: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr):
+    """Return a tile filled with the identity, from which a loop over n columns starts.
 
-    Infinity in 64 bits is chosen by n, which is never negative: as a constant, Triton 3.9 for AMD puts it into one
+    A float64 infinity is selected by n >= 0, which is always true. Triton 3.9 for AMD would put a constant into one
     scalar instruction, which its own assembler rejects.
     """
     if WIDE == tl.float64:  # noqa: SIM300
@@ -84,8 +84,8 @@ def running_minima(
     x, start, x_n, n, cols, begin, end, columns, in_rows,
     WIDE: tl.constexpr, IDENTITY: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Each place's minimum over the blocks of a tile's rows from begin to end, up to columns."""
-    least = nothing_yet(n, ROWS, BLOCK, WIDE, IDENTITY)
+    """Return a tile of elementwise minima over the blocks of rows from begin to end, or to columns if that is less."""
+    least = identity_tile(n, ROWS, BLOCK, WIDE, IDENTITY)
     for first in range(begin, end, BLOCK):
         here = first + cols[None, :]
         mask = in_rows & (here < columns)

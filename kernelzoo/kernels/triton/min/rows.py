@@ -5,7 +5,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_of, folded, lowest
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_columns, fold_of, lowest
 from kernelzoo.kernels.triton.min.tiles import TILE_ELEMENTS, Numbers, Tile, block_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
@@ -15,7 +15,7 @@ from kernelzoo.tables import knob, numbers, of
 
 @numbers
 class RowNumbers(Numbers):
-    # Eight 16-byte loads to a lane. No warp waits for another.
+    # Eight 16-byte loads per lane. No warp waits for another.
     warp_bytes: int = knob(
         4096, among=(2048, 4096, 8192), unit="bytes", why="of a tile of short rows, all of which one warp reads"
     )
@@ -45,27 +45,27 @@ def rows_kernel(
         here = first + cols[None, :]
         mask = in_rows & (here < columns)
         block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, lowest(folded(block.to(WIDE), ROWS, BLOCK, FOLD)))
-    least = lower(least, lowest(edges))  # last, so that nothing waits for the edges before the rest is under way
+        least = lower(least, lowest(fold_columns(block.to(WIDE), ROWS, BLOCK, FOLD)))
+    least = lower(least, lowest(edges))  # last, so that all other loads are issued before anything waits for the edges
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
 def row_tile(numbers: RowNumbers, rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
-    """The tile of ``rows``: several short rows, one at once, or a block of a long one."""
+    """Return the tile of ``rows``: several short rows, one row that is read at once, or a block of a long row."""
     columns = power_of_two(rows.n // edges * edges if edges else rows.n)
     if rows.across or columns * dtype.itemsize > numbers.row_bytes:
         return block_tile(numbers, rows, dtype)
-    # 64 bytes to a thread, and more to the threads of a single warp.
+    # 64 bytes per thread, or more if the tile has a single warp.
     block = min(columns, TILE_ELEMENTS)
     most = numbers.warp_bytes // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
-    # As many as the row can feed, of halves as many as the tile has, lest a thread hold more than 32.
+    # A thread for every 64 bytes of the row. Half precision counts the padded tile, for at most 32 elements per thread.
     threads = max(32, (block if dtype.itemsize == 2 else min(rows.n, block)) * dtype.itemsize // 64)
     return Tile(max(1, most // block), block, power_of_two(threads + 1) // 2)
 
 
 @register("triton", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
+    """Each program takes rows. Every block of a row is reduced to a scalar before it is combined."""
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     edges = edges_of(rows)

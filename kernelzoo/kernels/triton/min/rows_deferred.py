@@ -1,4 +1,4 @@
-"""Of short rows that begin anywhere in vectors, and of short columns, a thread or a few have one each."""
+"""Minima of rows. A short row that starts anywhere in a vector, or a short column, is taken by one thread or a few."""
 
 from typing import NamedTuple
 
@@ -10,8 +10,8 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start, whole_vectors
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_of, folded, lowest, running_minima
-from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, once_tile
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_columns, fold_of, lowest, running_minima
+from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, whole_row_tile
 from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, lanes_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
@@ -19,10 +19,10 @@ from kernelzoo.registry import register
 from kernelzoo.tables import of
 
 VECTORS = (32, 128)
-"""Elements of a row's whole vectors, rounded up to a power of two, between which a few threads read it by these."""
+"""The least and most elements in a row's whole vectors, padded to a power of two, for a few threads to read vectors."""
 
 SHORT, SHORT_ACROSS, LEAST = 32, 48, 8
-"""Elements of a row below which, and of a column up to which, threads read single ones; and to each at the least."""
+"""Threads read single elements of rows shorter than SHORT and columns up to SHORT_ACROSS, at least LEAST per thread."""
 
 
 @triton.jit
@@ -41,7 +41,7 @@ def rows_deferred_kernel(
     least = running_minima(
         x, start, x_n, n, cols, 0, end_of_vectors(n, EDGES), columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK
     )
-    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD)), lowest(edges))
+    least = lower(lowest(fold_columns(least, ROWS, BLOCK, FOLD)), lowest(edges))
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
@@ -51,10 +51,10 @@ def rows_ragged_kernel(
     WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr,
     ROWS: tl.constexpr, PACKS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Short rows that LANES threads share: whole vectors, and the two in which each row begins and ends.
+    """Minima of short rows, LANES threads each. They read whole vectors, and the two in which a row begins and ends.
 
-    What of these is foreign is left out. Of rows from safe on, the last vector may reach past the memory: those edges
-    are read one by one.
+    Elements of other rows in those two are masked. From row ``safe`` on, the last vector may reach past the memory, so
+    those edges are read one by one.
     """
     await_last_launch()
     n *= MULTIPLE
@@ -91,11 +91,11 @@ def rows_lanes_kernel(
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, N: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """A lane has each of LANES elements of its row. N, which is also n, need be no power of two."""
+    """Minima of short rows. A lane has every LANES-th element of its row. N equals n, not always a power of two."""
     await_last_launch()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lane = tl.arange(0, LANES)[None, :]
-    # Rows past the last are read as that one: no load is masked but the last of each row.
+    # Rows past the end repeat the last row, so only the last load of each row needs a mask.
     start = row_start(tl.minimum(row, rows - 1), inner, x_outer, x_inner, MULTIPLE)[:, None] + lane.to(tl.int64) * x_n
     elements = []
     for first in tl.static_range(0, N, LANES):
@@ -112,7 +112,7 @@ def rows_lanes_kernel(
 
 
 class ShortTile(NamedTuple):
-    """Rows of a program, threads to each, columns of a row's whole vectors, or 0 where threads read single elements."""
+    """Rows per program, threads per row, and padded elements in whole vectors, or 0 if threads read single elements."""
 
     rows: int
     threads: int
@@ -120,7 +120,7 @@ class ShortTile(NamedTuple):
 
 
 def short_tile(rows: Rows, dtype: torch.dtype, device: Device) -> ShortTile | None:
-    """The tile of short rows that are no whole vectors, or lie across memory; None of others."""
+    """Return the tile for short rows that are not whole vectors, or for short columns. Return None for other rows."""
     if not dtype.is_floating_point:
         return None
     across, single = rows.columns, WARPS * device.warp_size
@@ -130,7 +130,7 @@ def short_tile(rows: Rows, dtype: torch.dtype, device: Device) -> ShortTile | No
         return None
     edges = edges_of(rows)
     columns = power_of_two(rows.n // edges * edges) if edges else 0
-    if VECTORS[0] <= columns <= VECTORS[1]:  # one warp has them
+    if VECTORS[0] <= columns <= VECTORS[1]:  # they fit in one warp
         if rows.itemsize == 4:
             return ShortTile(1024 // columns, 8, columns)
         return ShortTile(32, 4, columns) if columns < 128 else ShortTile(2048 // columns, 16, columns)
@@ -139,7 +139,6 @@ def short_tile(rows: Rows, dtype: torch.dtype, device: Device) -> ShortTile | No
 
 
 def launch_of_short(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortTile) -> Launch:
-    """The launch over such tiles."""
     id, programs, place = "triton/min/rows_deferred", cdiv(rows.total, tile.rows), row_arguments(rows)
     kinds = (wide_type(x.dtype), identity(x.dtype))
     if not tile.columns:
@@ -152,7 +151,7 @@ def launch_of_short(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortT
 
 @register("triton", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows; the running minimum stays a whole tile, reduced across lanes once, after the loop."""
+    """Each program takes rows. The running minimum stays a whole tile, reduced across lanes once, after the loop."""
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     short = short_tile(rows, x.dtype, device)
@@ -160,11 +159,11 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
         return launch_of_short(x, out, rows, short)
     numbers = of(Numbers, device.index)
     edges = edges_of(rows)
-    tile = once_tile(numbers, rows, x.dtype, device, edges)
+    tile = whole_row_tile(numbers, rows, x.dtype, device, edges)
     if tile is None:
         tile = block_tile(numbers, rows, x.dtype)
         if tile.block * x.element_size() == numbers.tile_bytes:
-            # More programs share an SM; of half precision a thread has a vector of each block.
+            # More programs share an SM. In half precision, a thread still has a vector of each block.
             tile = tile._replace(block=tile.block // (4 if x.element_size() == 2 else 2))
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)

@@ -8,15 +8,15 @@ from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_argumen
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_of, folded, lowest, running_minima
+from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_columns, fold_of, lowest, running_minima
 from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, identity, plain, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
-WIDE_BYTES = 72 * MIB
-"""Of columns, from which programs as wide as two lines of memory do better than twice as many."""
+WIDE_TILE_BYTES = 72 * MIB
+"""Total bytes of columns from which tiles two memory lines wide are faster than twice as many narrow ones."""
 
 
 @numbers
@@ -59,10 +59,10 @@ def split_kernel(
     else:
         end = tl.minimum(begin + tl.cast(span, tl.int64) * VECTOR, end_of_vectors(n, EDGES))
         least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
-    least = lower(lowest(folded(least, ROWS, BLOCK, FOLD)), lowest(edges))
+    least = lower(lowest(fold_columns(least, ROWS, BLOCK, FOLD)), lowest(edges))
     tl.store(partials + row * parts + part, least, row < rows)
-    # The barrier puts the stores of all threads before the arrival, whose release hands them to the device. The last
-    # program to arrive acquires those of all others.
+    # The barrier orders the stores of all threads before the arrival, which releases them to the device. The last
+    # program to arrive acquires the stores of all others.
     tl.debug_barrier()
     if tl.atomic_add(arrivals + tile, 1, sem="acq_rel", scope="gpu") == parts - 1:
         tl.debug_barrier()
@@ -75,9 +75,9 @@ def split_kernel(
 
 
 def split_columns(numbers: Numbers, device: Device, x: torch.Tensor, out: torch.Tensor, across: Columns) -> Launch:
-    """The same for strips of columns."""
+    """Return the launch of ``split`` over strips of columns."""
     tile = columns.column_tile(numbers, across)
-    if across.outer * across.n * across.inner * across.itemsize >= WIDE_BYTES:
+    if across.outer * across.n * across.inner * across.itemsize >= WIDE_TILE_BYTES:
         tile = columns.column_tile(numbers, across, line=2 * LINE_BYTES)
     wanted = numbers.across_crowd * device.multiprocessors // across.strips(tile.columns)
     parts = max(1, min(wanted, MANY_PARTS, cdiv(across.n, tile.depth)))
@@ -86,9 +86,9 @@ def split_columns(numbers: Numbers, device: Device, x: torch.Tensor, out: torch.
 
 @register("triton", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, or to a strip of columns; the last to arrive joins their minima: one launch.
+    """Several programs share a row or a strip of columns. The last to arrive joins their minima: one launch.
 
-    The launch leaves its count of arrivals at zero, and so may be repeated.
+    The launch resets its count of arrivals to zero, and so may be repeated.
     """
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
@@ -98,7 +98,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = block_tile(numbers, rows, x.dtype, 1)
     vector = rows.whole_vector
     groups = cdiv(rows.total, tile.rows)
-    # Programs for all of the device, and columns enough for each.
+    # Enough programs to fill the device, and enough columns for each.
     wanted = numbers.crowd * device.multiprocessors // groups
     most = min(MANY_PARTS, cdiv(rows.n, numbers.span_elements))
     edges = edges_of(rows)
@@ -107,7 +107,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     parts = cdiv(inside, span)
     merge = numbers.few_parts if parts <= numbers.few_parts else MANY_PARTS
     if x.element_size() == 2 and tile.block < span <= 2 * tile.block:
-        tile = tile._replace(block=2 * tile.block)  # all of it under way at once
+        tile = tile._replace(block=2 * tile.block)  # one load has the whole span in flight
     partials = x.new_empty((rows.total, parts), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(groups, dtype=torch.int32)
     args = (x, out, partials, arrivals, *row_arguments(rows), parts, span // vector)

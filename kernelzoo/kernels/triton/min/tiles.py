@@ -1,4 +1,4 @@
-"""Tiles of rows by blocks of columns, their numbers, and what all forms hand to their kernels."""
+"""Tiles of rows x columns that the forms of the minimum share, and their tuning knobs."""
 
 from typing import NamedTuple
 
@@ -11,21 +11,21 @@ from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers
 
 TILE_ELEMENTS = 8192
-"""A tile of elements narrower than two bytes ends here."""
+"""The most elements in a tile along rows. It limits tiles of one-byte elements."""
 
 ACROSS_BYTES = 65536
-"""Of a tile across rows, to 512 threads."""
+"""The most bytes in a tile of columns, for 512 threads."""
 
 ONCE_BYTES = 65536
-"""Of a row, 64 to a thread, that one program reads at once where rows are few: no other hides the time of a round."""
+"""The most bytes of a row, 64 per thread, that a program reads at once if rows are few: no other hides its latency."""
 
 MANY_PARTS = 1024
-"""Programs to one row, at the most: the last to arrive reads the results of all."""
+"""The most programs per row. The last to arrive reads the results of all."""
 
 
 @numbers
 class Numbers:
-    # Three or four such programs an SM make the 40 kB and more in flight that its share of the memory's speed takes.
+    # Three or four such programs per SM have 40 kB or more in flight, as its share of the memory bandwidth needs.
     tile_bytes: int = knob(
         16384, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
     )
@@ -38,32 +38,33 @@ class Numbers:
 
 
 class Tile(NamedTuple):
-    """A tile of a program, its sides powers of two, and the threads that read it."""
+    """A program's tile of rows x block elements, both powers of two, and the number of threads that read it."""
 
     rows: int
     block: int
     threads: int
 
 
-def once_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, device: Device, edges: int) -> Tile | None:
-    """A whole row of few, or None where they are many, short or too long."""
+def whole_row_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, device: Device, edges: int) -> Tile | None:
+    """Return the tile of one whole row if rows are few, or None if they are many, short or too long."""
     if rows.x_n != 1 or rows.across or not dtype.is_floating_point:
         return None
     columns = tile_columns(rows.n, edges)
     bytes = columns * dtype.itemsize
-    # All at once: a thread has 32 registers in float32 without edges, else up to 64. Half a tile is read so anyway.
+    # All programs run at once: 32 registers per thread in float32 without edges, else up to 64. ``block_tile`` already
+    # reads up to half a tile at once.
     resident = device.threads * device.multiprocessors // (2 if edges or dtype.itemsize != 4 else 1)
     few = rows.total * (bytes // 64) <= resident
     return Tile(1, columns, bytes // 64) if few and numbers.tile_bytes // 2 < bytes <= ONCE_BYTES else None
 
 
 def block_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, most_rows: int = TILE_ELEMENTS) -> Tile:
-    """The tile of the kernels that loop over blocks of columns: whole lines of memory, along rows or across them."""
+    """Return the tile of kernels that loop over blocks of columns: whole memory lines, along rows or across columns."""
     if rows.across:
         side = LINE_BYTES // dtype.itemsize
-        # Elements that are read one by one need an address each, and registers for it.
-        wide = dtype.itemsize > 1 and rows.x_n * dtype.itemsize % 16 == 0
-        elements = min(ACROSS_BYTES // dtype.itemsize, (4 if wide else 2) * TILE_ELEMENTS)
+        # Elements that are read one by one need registers for an address each.
+        vectors = dtype.itemsize > 1 and rows.x_n * dtype.itemsize % 16 == 0
+        elements = min(ACROSS_BYTES // dtype.itemsize, (4 if vectors else 2) * TILE_ELEMENTS)
         block = min(elements // side, power_of_two(rows.n))
         return Tile(side, block, min(512, max(128, side * block // 16)))
     elements = min(numbers.tile_bytes // dtype.itemsize, TILE_ELEMENTS)

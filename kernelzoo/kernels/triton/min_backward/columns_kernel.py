@@ -1,4 +1,4 @@
-"""Strips of columns, each to a program or to several: the kernel of fused and of split across memory."""
+"""The kernel of fused and split for columns. One program takes a strip of columns, or several programs share it."""
 
 import triton
 import triton.language as tl
@@ -11,7 +11,7 @@ from kernelzoo.kernels.triton.device_functions import await_last_launch
 
 @triton.jit
 def equal_block(x, start, step, depth, mask, least, WIDE: tl.constexpr, FAR: tl.constexpr):
-    """Which elements of a block of columns, step apart from where each begins, are equal to their column's least."""
+    """Return which elements of a block of columns equal their column's minimum. step: the stride along a column."""
     down = depth * (step if FAR else step.to(tl.int32))
     return tl.load(x + start + down, mask, other=float("nan")).to(WIDE) == least
 
@@ -23,9 +23,9 @@ def columns_kernel(
     WIDE: tl.constexpr, PHASE: tl.constexpr, HOLDS: tl.constexpr, FAR: tl.constexpr, FOUR: tl.constexpr,
     ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A program has span elements of each column of a strip; if it HOLDS them, it reads them once.
+    """A program takes span elements of each column of a strip. If HOLDS, they stay in registers and are read once.
 
-    PARTS is 1 where it has whole columns, else of how many parts it reads words at once.
+    PARTS is 1 for whole columns, else the number of parts whose words a program reads at once.
     """
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
@@ -42,7 +42,7 @@ def columns_kernel(
     mine = exchange.own_words(arrivals, PHASE)
     for i in range((program // parts).to(tl.int64), tiles, groups):
         tile = tl.cast(i, tl.int64)
-        # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
+        # Always 0, but the compiler can't know. It would otherwise keep values that all tiles share in registers.
         nothing = tile >> 62
         left = (tl.minimum(length, ELEMENTS) + nothing).to(tl.int32)
         x_step = (x_n + nothing) * MULTIPLE
@@ -61,7 +61,7 @@ def columns_kernel(
             if HOLDS:
                 count = tl.sum(held.to(tl.int32), 0, keep_dims=True).to(tl.int64)
             else:
-                # Every lane counts for itself, in 32 bits, and lanes meet once, after the loop, in 64.
+                # Every lane counts in 32 bits. Lanes are added up once, after the loop, in 64 bits.
                 running = tl.zeros([ELEMENTS, COLUMNS], tl.int32)
                 for first in range(0, length, ELEMENTS):
                     mask = there & (depth < tl.minimum(length - first, ELEMENTS).to(tl.int32))
@@ -87,7 +87,7 @@ def columns_kernel(
             else:
                 blocks = tl.cdiv(length, ELEMENTS)
                 for k in range(blocks):
-                    first = (blocks - 1 - k) * ELEMENTS  # backwards: what was read last is likeliest to be in L2 still
+                    first = (blocks - 1 - k) * ELEMENTS  # backwards: what was read last is likely still in L2
                     mask = there & (depth < tl.minimum(length - first, ELEMENTS).to(tl.int32))
                     equal = equal_block(x, x_start + first * x_step, x_step, depth, mask, least, WIDE, FAR)
                     tl.store(out + (out_start + first * out_step) + down, tl.where(equal, each, rest), mask)

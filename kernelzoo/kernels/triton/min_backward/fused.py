@@ -14,9 +14,9 @@ from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import of
 
-FEW = 16
-"""Rows to a multiprocessor. Of so few, each is spread over as many threads as there is room for, eight elements to one:
-(264, 12288) bfloat16 takes 5.4 us by 1024 threads on an H200, 6.2 by 256; (1823, 781) float32 4.7 by 64, 5.0 by 32."""
+FEW_ROWS_PER_SM = 16
+"""Rows per multiprocessor up to which a row has as many threads as there is room for, each with eight elements. On an
+H200, (264, 12288) bfloat16 takes 5.4 us by 1024 threads, 6.2 by 256; (1823, 781) float32 4.7 by 64, 5.0 by 32."""
 
 
 @triton.jit
@@ -25,11 +25,11 @@ def fused_kernel(
     y_outer, y_inner, grad_outer, grad_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
-    """Program p has ROWS rows from p * ROWS on. COLS is the power of two that holds one."""
+    """Program p takes ROWS rows from p * ROWS on. COLS is the power of two that covers a row."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n *= MULTIPLE
-    if SINGLE:  # a zero of which the compiler knows no divisor: a thread has all of a row, and no vector of neighbours
+    if SINGLE:  # adds 0, which hides the stride's divisors: a thread then has whole rows, not vectors across rows
         x_n += tl.program_id(1)
         out_n += tl.program_id(1)
     row, cols = tl.program_id(0).to(tl.int64), tl.arange(0, COLS)
@@ -68,9 +68,8 @@ def fused_kernel(
 
 
 def warps_of(device: Device, rows: Rows, edges: int) -> int:
-    """Warps for one row."""
     warps = tiles.row_warps(of(tiles.Numbers, device.index), device, rows, edges)
-    if rows.planned > FEW * device.multiprocessors:
+    if rows.planned > FEW_ROWS_PER_SM * device.multiprocessors:
         return warps
     threads = min(device.threads * device.multiprocessors // max(1, rows.planned), rows.n // 8)
     return max(warps, device.warps(power_of_two(threads + 1) // 2))
@@ -78,5 +77,5 @@ def warps_of(device: Device, rows: Rows, edges: int) -> int:
 
 @register("triton", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A row, several short ones or a strip of columns to a program, which holds them: one read, one write."""
+    """A program keeps a row, several short rows or a strip of columns on chip: one read, one write."""
     return fused_launch("triton/min_backward/fused", fused_kernel, columns_kernel, (x, y, grad, out), 1, warps_of)

@@ -1,5 +1,5 @@
-"""Programs exchange counts in one co-operative launch where they can wait for each other. Elsewhere, on AMD devices and
-in the interpreter, one launch leaves them, and another adds them up and writes.
+"""Programs that share a row exchange counts in one co-operative launch, if they can wait for each other. On AMD devices
+and in the interpreter they can't: one launch stores the counts, a second adds them up and writes.
 """
 
 import torch
@@ -18,22 +18,22 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 NOTHING_TWICE = tl.constexpr(0x7FFF7FFF)
-"""Two NaN of half precision in one word, of float16 and of bfloat16, which equal nothing."""
+"""A word of two NaNs, in float16 as in bfloat16. They equal nothing."""
 
 
 @triton.jit
-def counted(
+def count_equal(
     share, least, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Each thread's count of elements equal to least. Of words, two packs at a time, one of float16: their numbers take
-    no more registers."""
+    """Return each thread's count of elements equal to least. Words are unpacked two packs at a time, or one in float16,
+    to save registers."""
     if share.dtype != tl.int32:
         result = tl.sum(tl.sum((share.to(WIDE) == least).to(tl.int32), 2), 1)
     elif (1 if tl.float16 == DTYPE else 2) < PACKS:
-        one, two = shares.in_two(share, THREADS, PACKS, VECTOR // 2)
-        result = counted(one, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
-        result += counted(two, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
+        one, two = shares.split_packs(share, THREADS, PACKS, VECTOR // 2)
+        result = count_equal(one, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
+        result += count_equal(two, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
         low, high = halves.unpack_halves(share, DTYPE)
         result = tl.sum(tl.sum((low == least).to(tl.int32) + (high == least).to(tl.int32), 2), 1)
@@ -45,11 +45,11 @@ def store_gradient(
     out, out_n, length, share, least, each, rest, FIRST: tl.constexpr,
     WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of the first length elements; of words, some packs at a time, FIRST of them before."""
+    """Store the gradient of the first length elements. Words are unpacked some packs at a time, from FIRST on."""
     if share.dtype != tl.int32:
         shares.store_numbers(out, out_n, length, tl.where(share.to(WIDE) == least, each, rest), THREADS, PACKS, VECTOR)
     elif (1 if out.dtype.element_ty == tl.float16 else 2) < PACKS:
-        one, two = shares.in_two(share, THREADS, PACKS, VECTOR // 2)
+        one, two = shares.split_packs(share, THREADS, PACKS, VECTOR // 2)
         store_gradient(out, out_n, length, one, least, each, rest, FIRST, WIDE, THREADS, PACKS // 2, VECTOR)
         first: tl.constexpr = FIRST + PACKS // 2
         store_gradient(out, out_n, length, two, least, each, rest, first, WIDE, THREADS, PACKS // 2, VECTOR)
@@ -66,12 +66,12 @@ def split_kernel(
     WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs to a thread, read twice, and HELD packs, which stay in registers."""
+    """A share is blocks of BLOCK packs per thread, read twice, and HELD packs per thread, which stay in registers."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
-    part, groups, begin, end, kept = shares.part_of(parts, span, blocks, THREADS, BLOCK, VECTOR)
-    lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
+    part, groups, begin, end, kept = shares.program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
+    lanes = tl.arange(0, PARTS)  # one per thread, so that no thread waits for another's word
     there = lanes < parts
     mine = exchange.own_words(arrivals, PHASE)
     for i in range(tl.program_id(0) // parts, rows, groups):
@@ -94,11 +94,11 @@ def split_kernel(
                 left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
                 at = x_body + start * x_n
                 block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
-                thread_counts += counted(block, least, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
+                thread_counts += count_equal(block, least, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
         at = x_body + kept * x_n
         held = load_share(x, at, x_n, length, float("nan"), NOTHING_TWICE, THREADS, HELD, VECTOR, PACKED)
         if PHASE != WRITE:
-            thread_counts += counted(held, least, DTYPE, WIDE, THREADS, HELD, VECTOR)
+            thread_counts += count_equal(held, least, DTYPE, WIDE, THREADS, HELD, VECTOR)
             if EDGES:
                 thread_counts += (edges.to(WIDE) == least).to(tl.int32)
             count = tl.sum(thread_counts.to(tl.int64), 0)
@@ -108,14 +108,14 @@ def split_kernel(
             count = tl.sum(exchange.found_word(words + lanes, there, PHASE), 0)
             each, rest = shares_of(slope, count, DTYPE)
             if PACKED:
-                held = halves.not_before(held, count, parts < 0)
+                held = halves.delay_until(held, count, parts < 0)
             here = out + out_body + kept * out_n
             store_gradient(here, out_n, length, held, least, each, rest, 0, WIDE, THREADS, HELD, VECTOR)
             if EDGES:
                 tl.store(out_edges, tl.where(edges.to(WIDE) == least, each, rest), known)
             if BLOCK:
                 for k in range(blocks):
-                    # Backwards: what was read last is likeliest to be in L2 still.
+                    # Backwards: what was read last is likely still in L2.
                     start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
                     left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
                     at = x_body + start * x_n
@@ -128,5 +128,5 @@ def split_kernel(
 
 @register("triton", "min_backward", "split")
 def split(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, which they hold on chip while they exchange counts: one launch."""
+    """Several programs share a row, and keep it on chip while they exchange counts: one launch."""
     return split_launch("triton/min_backward/split", split_kernel, columns_kernel, (x, y, grad, out), 1)

@@ -4,7 +4,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import quotient
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
-from kernelzoo.kernels.triton.passes import over_blocks
+from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -18,7 +18,7 @@ def finish_kernel(
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
-    # Backwards: what ``min_backward_counts`` read last is likeliest to be in L2 still.
+    # Backwards: what ``min_backward_counts`` read last is likely still in L2.
     program = (tl.num_programs(0) - 1 - tl.program_id(0)).to(tl.int64)
     row = (program // blocks * ROWS + tl.arange(0, ROWS))[:, None]
     first = program % blocks * BLOCK
@@ -44,5 +44,5 @@ def finish_kernel(
 
 @register("triton", "min_backward_finish", "blocks")
 def blocks(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, count: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A program to a block of a row: one read, one write."""
-    return over_blocks("triton/min_backward_finish/blocks", finish_kernel, (x, y, grad, count, out), one_block=True)
+    """Each program takes one block of a row: one read, one write."""
+    return blocks_launch("triton/min_backward_finish/blocks", finish_kernel, (x, y, grad, count, out), one_block=True)

@@ -4,7 +4,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.kernels.shared.jit import bound, row_arguments
-from kernelzoo.kernels.shared.row_tiles import held_tile
+from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, float8_bits, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -28,12 +28,12 @@ def quantize_kernel(
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         tile = tl.load(x + (x_start + here * x_n), (row < rows) & (here < n), other=0).to(tl.float32)
-        # Magnitudes compare as their bits without the sign, where NaN is the largest.
+        # Magnitudes sort as their bits without the sign. NaN is the largest.
         most = tl.maximum(most, tile.to(tl.int32, bitcast=True) & 0x7FFFFFFF)
     top = tl.max(most, 1, keep_dims=True).to(tl.float32, bitcast=True)
     by = tl.where(top < LEAST, 1, tl.div_rn(top, TOP))
     tl.store(scale + row_start(row, inner, scale_outer, scale_inner, 1), by, row < rows)
-    inverse = tl.div_rn(1.0, by)  # exact of a power of two, so that ties stay ties
+    inverse = tl.div_rn(1.0, by)  # exact if by is a power of two, so that ties stay ties
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
@@ -44,10 +44,10 @@ def quantize_kernel(
 
 @register("triton", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """A row that a program holds is read once. A longer one is read again, from cache, to scale it."""
+    """A row that fits in registers is read once. A longer row is read again, from cache, to be scaled."""
     values = values.view(torch.uint8)
     rows, (scales,) = rows_with(x, values, scale)
-    tile = held_tile(x, rows)
+    tile = register_tile(x, rows)
     constants = (TOP, LEAST, tile.rows, tile.block, tile.block >= rows.n)
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, *constants)
     return bound("triton/quantize_rows/rows", quantize_kernel, tile.programs, args, tile.warps, tensors=3)

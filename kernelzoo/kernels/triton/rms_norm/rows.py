@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.row_tiles import held_tile
+from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -39,9 +39,9 @@ def rms_norm_kernel(
 
 @register("triton", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """A row that a program holds is read once. A longer one is read again, from cache, to write."""
+    """A row that fits in registers is read once. A longer row is read again, from cache, to be scaled and written."""
     rows = rows_of(x, out)
-    tile = held_tile(x, rows)
+    tile = register_tile(x, rows)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, weight, out, *row_arguments(rows), weight.stride(0), *constants)
     return bound("triton/rms_norm/rows", rms_norm_kernel, tile.programs, args, tile.warps, tensors=3)

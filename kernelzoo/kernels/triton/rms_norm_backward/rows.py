@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.row_tiles import turns_of
+from kernelzoo.kernels.shared.row_tiles import persistent_tile
 from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, product, row_start, whole
 from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
 from kernelzoo.launch import Launch, sequence
@@ -17,7 +17,7 @@ def rows_kernel(
     MULTIPLE: tl.constexpr, grad_outer, grad_n, grad_inner, weight_n,
     EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """WHOLE: a block holds a row, and with it the program's sums for the weight, which otherwise stay in memory."""
+    """WHOLE: a block covers a row, and the program's sums for weight stay in registers, otherwise in memory."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
@@ -57,10 +57,10 @@ def rows_kernel(
 def rows(
     x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
 ) -> Launch:
-    """Programs take rows in turn, in two passes each, and keep sums for the weight, which a second launch adds up."""
+    """Programs take rows in turn, in two passes per row. A second launch adds up their sums for the weight."""
     id, tensors = "triton/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     rows, (others,) = rows_with(x, dx, grad)
-    tile = turns_of(x, rows, 2)
+    tile = persistent_tile(x, rows, 2)
     partials = x.new_empty((tile.programs, rows.n), dtype=wide_dtype(x.dtype))
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)

@@ -10,10 +10,10 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 ONLINE_ROWS = 6
-"""Rows of float64 per multiprocessor from which online takes those that no program holds."""
+"""Rows per multiprocessor from which online takes float64 rows that don't fit on chip."""
 
 LONE_ROW = 2**14
-"""Elements above which an SM holds one row."""
+"""Elements above which an SM has room for only one row."""
 
 
 @launch_table("triton", "softmax")
@@ -38,10 +38,10 @@ class Knobs(
 
 @chooser("triton", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Tiles of short rows, a program per row that fits on chip, several programs to a longer one.
+    """A program takes a tile of short rows, or a row that fits on chip. Several programs share a longer row.
 
-    Longer rows of float64 are for online if they are many, since its exponentials take longer than memory does. Across
-    rows, tiles of short columns, and for longer ones online if many, split if few.
+    Many longer rows of float64 go to online, since their exponentials take longer than memory does. Columns that fit on
+    chip are taken in tiles or strips. Longer ones go to split, or to online if they are many and strips don't suit.
     """
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
@@ -54,16 +54,16 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return "online" if many else "split"
     if rows.itemsize == 2 and rows.n > knobs.packed_limit and rows.planned >= knobs.ahead_rows * device.multiprocessors:
         return "persistent"
-    # Rows of which an SM holds one leave most of them without work in the second wave.
+    # If an SM has room for only one row, most SMs have no work in the second wave.
     waves = rows.planned / device.multiprocessors
     return "split" if device.is_nvidia and rows.n > LONE_ROW and 1 < waves <= 2 else "fused"
 
 
 @chooser("triton", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several consecutive rows to a program. A tile of them where rows are short, a guarded loop where they are not.
+    """A program takes several consecutive rows: a tile of them if rows are short, else one after the other.
 
-    Where memory is contiguous across rows (a reduction over dim 0), strips or tiles also make the loads contiguous.
+    If memory is contiguous across rows (a reduction over dim 0), strips or tiles also make the loads contiguous.
     """
     device = device_of(x)
     return _multi_row(of(Knobs, device.index), device, rows_of(x, out))
@@ -72,7 +72,7 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 def _multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
     if (strips := _strips(rows.columns, device)) and strips.elements >= rows.n:
         return "columns"
-    if multi_row_lanes.pays(rows):
+    if multi_row_lanes.is_best_for(rows):
         return "multi_row_lanes"
     return "multi_row_loop" if tiles.row_tile(knobs, device, rows, edges_of(rows)) is None else "multi_row_tile"
 
@@ -86,5 +86,5 @@ def _long_columns(knobs: Knobs, device: Device, rows: Rows, columns: Columns) ->
 
 
 def _strips(columns: Columns | None, device: Device) -> Strips | None:
-    """Strips, where they are better than tiles."""
+    """Return strips of the columns, or None if there are none or tiles are better."""
     return strips_of(columns, device) if columns is not None and columns.n > tiles.FEW_ROWS else None

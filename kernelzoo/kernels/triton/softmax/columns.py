@@ -17,14 +17,14 @@ from kernelzoo.registry import register
 
 
 @triton.jit
-def side_by_side(low, high, COLUMNS: tl.constexpr):
-    """What belongs to the lower and to the upper halves of words, as that of their columns."""
+def interleave(low, high, COLUMNS: tl.constexpr):
+    """Interleave values of words' low and high halves: return one value per column."""
     return tl.reshape(tl.join(low, high), [low.shape[0], COLUMNS])
 
 
 @triton.jit
-def of_halves(columns, COLUMNS: tl.constexpr):
-    """``side_by_side``, undone."""
+def deinterleave(columns, COLUMNS: tl.constexpr):
+    """Undo ``interleave``: return the values of low and of high halves."""
     return tl.split(tl.reshape(columns, [columns.shape[0], COLUMNS // 2, 2]))
 
 
@@ -36,9 +36,9 @@ def columns_kernel(
     FAR: tl.constexpr, EVEN: tl.constexpr, FOUR: tl.constexpr,
     ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Columns side by side, in strips of COLUMNS: a program holds span elements of each, and writes what it read.
+    """Softmax of columns in strips of COLUMNS. A program keeps span elements of each column in registers.
 
-    PACKED: two columns of half precision to a word.
+    PACKED: a word has two columns of half precision.
     """
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
@@ -56,7 +56,7 @@ def columns_kernel(
     mine = exchange.own_words(arrivals, PHASE)
     for i in range((program // parts).to(tl.int64), tiles, groups):
         tile = tl.cast(i, tl.int64)
-        # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
+        # Always 0, but the compiler can't know. It would otherwise keep values that all tiles share in registers.
         nothing = tile >> 62
         nothing = nothing if FAR else nothing.to(tl.int32)
         first = tile % strips * COLUMNS
@@ -75,7 +75,7 @@ def columns_kernel(
             held = tl.load(here) if EVEN else tl.load(here, in_rows & there, float("-inf"))
             held = held.to(WIDE)
         if PHASE != WRITE or PARTS == 1:
-            # Maxima are finite: see online_kernel.
+            # Maxima are finite: see online_state.
             if PACKED:
                 if PAIRS:
                     if tl.bfloat16 == DTYPE:
@@ -90,8 +90,8 @@ def columns_kernel(
                 low, high = halves.unpack_halves(held, DTYPE)
                 low_total = tl.sum(exponential(low - low_top), 0, keep_dims=True)
                 high_total = tl.sum(exponential(high - high_top), 0, keep_dims=True)
-                top = side_by_side(low_top, high_top, COLUMNS)
-                total = side_by_side(low_total, high_total, COLUMNS)
+                top = interleave(low_top, high_top, COLUMNS)
+                total = interleave(low_total, high_total, COLUMNS)
             else:
                 top = tl.maximum(tl.max(held, 0, keep_dims=True), LOWEST)
                 held = exponential(held - top)
@@ -109,7 +109,7 @@ def columns_kernel(
                 known = (peer < parts) & there
                 found = exchange.found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR)
                 tops, totals = exchange.unpack_pair(found)
-                # Every program merges all pairs of its columns in the same order, so that all agree to the bit.
+                # Every program merges all pairs of its columns in the same order, so all get the same bits.
                 tops = tl.where(known, tops, LOWEST)
                 all_top = tl.max(tops, 0, keep_dims=True)
                 terms = tl.where(known, totals * exponential(tops - all_top), 0.0)
@@ -122,14 +122,14 @@ def columns_kernel(
                         factor = exponential(top - all_top) * inverse
         if PHASE != LEAVE:
             if PACKED:
-                low_top, high_top = of_halves(all_top, COLUMNS)
-                low_inverse, high_inverse = of_halves(inverse, COLUMNS)
-                low, high = halves.unpack_halves(halves.not_before(held, low_inverse, parts < 0), DTYPE)
+                low_top, high_top = deinterleave(all_top, COLUMNS)
+                low_inverse, high_inverse = deinterleave(inverse, COLUMNS)
+                low, high = halves.unpack_halves(halves.delay_until(held, low_inverse, parts < 0), DTYPE)
                 low = (exponential(low - low_top) * low_inverse).to(DTYPE)
-                result = side_by_side(low, (exponential(high - high_top) * high_inverse).to(DTYPE), COLUMNS)
+                result = interleave(low, (exponential(high - high_top) * high_inverse).to(DTYPE), COLUMNS)
             else:
                 result = (held * factor).to(DTYPE)
-                if MULTIPLE == 1:  # no factor is negative, but the compiler would keep what it knows of each element
+                if MULTIPLE == 1:  # no factor is negative, but the compiler would keep each element's mask in registers
                     in_rows = depth < length + (factor < 0).to(tl.int32)
             out_step = (out_n + nothing) * MULTIPLE
             out_start = out + tile // strips * out_outer * MULTIPLE + begin * out_step
@@ -145,7 +145,7 @@ def columns_kernel(
 def launch_of_strips(
     id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips, phase: object, *shared: torch.Tensor
 ) -> Launch:
-    """The launch over strips, whole or in parts, as many at a time as the device holds. shared: pairs and arrivals."""
+    """Return the launch over strips, whole or in parts, as many as run at once. shared: (pairs, arrivals) of parts."""
     device = device_of(x)
     parts, groups = strip_parts(columns, strips, device), columns.strips(strips.columns)
     if parts > 1:
@@ -154,7 +154,7 @@ def launch_of_strips(
     far = strips.elements * max(columns.x_n, columns.out_n) >= 2**31
     even = columns.n == strips.elements * parts and columns.inner % strips.columns == 0
     pairwise = strips.packed and device.capability >= 80
-    # Whole columns leave no pairs, and a launch of x and out alone can be moved to others.
+    # Whole columns exchange no pairs. A launch of only x and out can be moved to other tensors.
     place = (x, out, *(shared or (0, 0)), *column_arguments(columns), parts, cdiv(columns.n, parts))
     kinds = (wide_type(x.dtype), torch.finfo(wide_dtype(x.dtype)).min, strips.packed, pairwise, phase)
     four = lanes * strips.columns >= 4 * strips.threads
@@ -167,7 +167,7 @@ def launch_of_strips(
 
 @register("triton", "softmax", "columns")
 def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A strip of whole columns to a program, which it holds in registers: one read, one write."""
+    """A program keeps a strip of whole columns in registers: one read, one write."""
     columns = rows_of(x, out).columns
     strips = strips_of(columns, device_of(x)) if columns is not None else None
     if columns is None or strips is None or strips.elements < columns.n:

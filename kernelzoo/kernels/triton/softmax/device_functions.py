@@ -1,7 +1,7 @@
 """Device functions of softmax: tiles of whole rows, and the running (maximum, sum) state.
 
-Where rows start and end inside a 16-byte vector, EDGES is the length of one: a row is then its whole vectors, and at
-either end an edge of fewer elements than that. Else EDGES is 0.
+If rows start or end inside a 16-byte vector, EDGES is the number of elements in a vector. A row is then its whole
+vectors, and at either end an edge of fewer elements than EDGES. Otherwise EDGES is 0.
 """
 
 import triton
@@ -11,13 +11,13 @@ from kernelzoo.kernels.shared.device_functions import TOGETHER, aligned, exponen
 from kernelzoo.kernels.triton.device_functions import edge_columns, product, whole_vectors
 
 READ: tl.constexpr = tl.constexpr("evict_last")
-"""How long the L2 cache keeps the elements of rows that a program holds: longer than the results. Read lines that stay
-make the written ones leave for memory steadily; kernels before and after are no slower for it."""
+"""The L2 policy for rows that a program keeps on chip: inputs stay in L2 longer than results. Results then leave L2 for
+memory steadily. Kernels before and after are no slower for it."""
 
 
 @triton.jit
 def softmax_of(x, AXIS: tl.constexpr):
-    """Softmax of a whole tile along an axis, in the tile's own precision."""
+    """Return softmax of a whole tile along an axis, in the tile's dtype."""
     top = zero_if_empty(tl.max(x, AXIS, keep_dims=True))
     exponentials = exponential(x - top)
     return exponentials * (1.0 / tl.sum(exponentials, AXIS, keep_dims=True))
@@ -25,7 +25,7 @@ def softmax_of(x, AXIS: tl.constexpr):
 
 @triton.jit
 def softmax_with_edges(x, edges, AXIS: tl.constexpr):
-    """Softmax of a whole tile and its rows' edges along an axis, in the tile's own precision."""
+    """Return softmax of rows along an axis, as (tile, edges), in the tile's dtype."""
     top = zero_if_empty(tl.maximum(tl.max(x, AXIS, keep_dims=True), tl.max(edges, AXIS, keep_dims=True)))
     exponentials = exponential(x - top)
     edges = exponential(edges - top)
@@ -38,10 +38,10 @@ def online_state(
     x, x_start, x_n, cols, in_rows, inside, longest, edges,
     LOWEST: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """(maximum, sum, exponentials of the edges) of each row, by blocks.
+    """Return (maximum, sum, exponentials of the edges) of each row, in one pass over blocks.
 
-    Every lane keeps a state of its own, and lanes meet after TOGETHER blocks. A maximum starts at the lowest finite
-    number, so that no difference of two is -inf - -inf.
+    Every lane keeps a state of its own. Lanes merge after every TOGETHER blocks. A maximum starts at the lowest finite
+    number, so that no difference is -inf - -inf.
     """
     row_top = tl.full([ROWS, 1], LOWEST, WIDE)
     if EDGES:
@@ -70,7 +70,7 @@ def online_state(
 
 @triton.jit
 def softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE: tl.constexpr, EDGES: tl.constexpr):
-    """Softmax of one row that is held on chip, where it may have edges."""
+    """Write softmax of one row, which stays on chip and may have edges."""
     if EDGES:
         ragged_row(x, x_start, out, out_start, n, cols, WIDE, EDGES)
     else:
@@ -82,7 +82,7 @@ def softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE: tl.conste
 
 @triton.jit
 def ragged_row(x, x_start, out, out_start, n, cols, WIDE: tl.constexpr, EDGES: tl.constexpr):
-    """Softmax of one row with edges: its whole vectors by cols, and the elements outside of them."""
+    """Write softmax of one row with edges. cols are the columns of its whole vectors."""
     before, inside = whole_vectors(x_start, n, EDGES)
     before, inside = before.to(tl.int32), inside.to(tl.int32)
     x_body = x + aligned(x_start, EDGES) + cols

@@ -1,8 +1,8 @@
-"""Short rows that begin anywhere in vectors. A few lanes of a warp to each, which read its elements side by side.
+"""Softmax of short rows that start anywhere in a vector. A few lanes of a warp take each row, as adjacent elements.
 
-Where rows of half precision follow each other without a gap, lanes have words of two numbers: of a row of even length,
-or of two rows of odd length. So many rows are a *unit*. In each *round* its lanes have words side by side; the word in
-which the first of two rows ends is known when the kernel is compiled. Elsewhere lanes have single elements.
+If rows of half precision follow each other without a gap, lanes read words of two numbers. A *unit* is one row of even
+length, or two rows of odd length. In each *round*, the lanes of a unit read adjacent words. The word in which the first
+of two rows ends is known at compile time. In other rows, lanes read single elements.
 """
 
 from typing import NamedTuple
@@ -23,13 +23,13 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
 WARPS = 4
-"""Of a program."""
+"""Warps per program."""
 
 LEAST = 4
-"""Elements to a lane at the least, and less than twice as many."""
+"""The fewest elements per lane. A lane has less than twice as many."""
 
 MOST = 128
-"""Elements of a row at the most: a lane's loads are all unrolled."""
+"""The most elements of a row, since all loads of a lane are unrolled."""
 
 
 @numbers
@@ -47,7 +47,7 @@ class Numbers:
 
 @triton.jit
 def load_words(x, start, lane, WORDS: tl.constexpr, LANES: tl.constexpr):
-    """The words of each unit, by rounds; -inf past its end."""
+    """Load the words of each unit, as a list by rounds. Words past its end are -inf."""
     place = x.to(tl.pointer_type(tl.int32), bitcast=True) + (start + lane)
     empty = empty_words(x.dtype.element_ty)
     words = []
@@ -61,15 +61,15 @@ def load_words(x, start, lane, WORDS: tl.constexpr, LANES: tl.constexpr):
 
 @triton.jit
 def store_words(out, start, lane, there, words, WORDS: tl.constexpr, LANES: tl.constexpr):
-    """Write what ``load_words`` would read."""
+    """Store the words of each unit, in the order of ``load_words``."""
     place = out.to(tl.pointer_type(tl.int32), bitcast=True) + (start + lane)
     for first in tl.static_range(0, WORDS, LANES):
         tl.store(place + first, words[first // LANES], there & (lane < WORDS - first))
 
 
 @triton.jit
-def either(one, two, lane, FIRST: tl.constexpr, LANES: tl.constexpr, LAST: tl.constexpr):
-    """One up to the unit's word LAST, two beyond it, in the round that begins with its word FIRST."""
+def pick(one, two, lane, FIRST: tl.constexpr, LANES: tl.constexpr, LAST: tl.constexpr):
+    """Return ``one`` for a unit's words up to LAST, ``two`` for later words. FIRST: the first word of the round."""
     if FIRST + LANES - 1 <= LAST:
         result = one
     elif FIRST > LAST:
@@ -84,12 +84,12 @@ def lanes_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """A lane has each of LANES elements of its row. N, which is also n, need be no power of two."""
+    """Softmax of short rows. A lane has every LANES-th element of its row. N equals n, not always a power of two."""
     await_last_launch()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lane = tl.arange(0, LANES)[None, :]
     here = lane.to(tl.int64)
-    # Rows past the last are read as that one: no load is masked but the last of each row.
+    # Rows past the end repeat the last row, so only the last load of each row needs a mask.
     x_start = row_start(tl.minimum(row, rows - 1), inner, x_outer, x_inner, MULTIPLE)[:, None] + here * x_n
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None] + here * out_n
     elements = []
@@ -119,13 +119,13 @@ def words_kernel(
     N: tl.constexpr, EACH: tl.constexpr, WORDS: tl.constexpr, MIDDLE: tl.constexpr,
     UNITS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """A unit is EACH rows of N numbers, in WORDS words; its first row ends in the lower half of word MIDDLE."""
+    """Softmax of units: EACH rows of N numbers, in WORDS words. If EACH is 2, word MIDDLE has a number of both rows."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     units = rows // EACH
     unit = tl.program_id(0).to(tl.int64) * UNITS + tl.arange(0, UNITS)
     lane = tl.arange(0, LANES)[None, :]
-    # Units past the last are read as that one.
+    # Units past the end repeat the last one.
     words = load_words(x, tl.minimum(unit, units - 1)[:, None] * WORDS, lane, WORDS, LANES)
     top = tl.full([UNITS, LANES], float("-inf"), tl.float32)
     second_top = top
@@ -133,11 +133,11 @@ def words_kernel(
     for first in tl.static_range(0, WORDS, LANES):
         low, high = unpack_halves(words[first // LANES], DTYPE)
         if first <= MIDDLE:
-            here = either(low, float("-inf"), lane, first, LANES, MIDDLE)
-            top = tl.maximum(top, tl.maximum(here, either(high, float("-inf"), lane, first, LANES, MIDDLE - 1)))
+            here = pick(low, float("-inf"), lane, first, LANES, MIDDLE)
+            top = tl.maximum(top, tl.maximum(here, pick(high, float("-inf"), lane, first, LANES, MIDDLE - 1)))
         if first + LANES > MIDDLE:
-            here = either(float("-inf"), low, lane, first, LANES, MIDDLE)
-            here = tl.maximum(here, either(float("-inf"), high, lane, first, LANES, MIDDLE - 1))
+            here = pick(float("-inf"), low, lane, first, LANES, MIDDLE)
+            here = tl.maximum(here, pick(float("-inf"), high, lane, first, LANES, MIDDLE - 1))
             second_top = tl.maximum(second_top, here)
         lows += [low]
         highs += [high]
@@ -147,21 +147,21 @@ def words_kernel(
     second_total = total
     low_weights, high_weights = [], []
     for first in tl.static_range(0, WORDS, LANES):
-        low = exponential(lows[first // LANES] - either(top, second_top, lane, first, LANES, MIDDLE))
-        high = exponential(highs[first // LANES] - either(top, second_top, lane, first, LANES, MIDDLE - 1))
+        low = exponential(lows[first // LANES] - pick(top, second_top, lane, first, LANES, MIDDLE))
+        high = exponential(highs[first // LANES] - pick(top, second_top, lane, first, LANES, MIDDLE - 1))
         if first <= MIDDLE:
-            total += either(low, 0.0, lane, first, LANES, MIDDLE) + either(high, 0.0, lane, first, LANES, MIDDLE - 1)
+            total += pick(low, 0.0, lane, first, LANES, MIDDLE) + pick(high, 0.0, lane, first, LANES, MIDDLE - 1)
         if first + LANES > MIDDLE:
-            here = either(0.0, low, lane, first, LANES, MIDDLE)
-            second_total += here + either(0.0, high, lane, first, LANES, MIDDLE - 1)
+            here = pick(0.0, low, lane, first, LANES, MIDDLE)
+            second_total += here + pick(0.0, high, lane, first, LANES, MIDDLE - 1)
         low_weights += [low]
         high_weights += [high]
     inverse = 1.0 / tl.sum(total, 1, keep_dims=True)
     second_inverse = 1.0 / tl.sum(second_total, 1, keep_dims=True)
     results = []
     for first in tl.static_range(0, WORDS, LANES):
-        low = low_weights[first // LANES] * either(inverse, second_inverse, lane, first, LANES, MIDDLE)
-        high = high_weights[first // LANES] * either(inverse, second_inverse, lane, first, LANES, MIDDLE - 1)
+        low = low_weights[first // LANES] * pick(inverse, second_inverse, lane, first, LANES, MIDDLE)
+        high = high_weights[first // LANES] * pick(inverse, second_inverse, lane, first, LANES, MIDDLE - 1)
         results += [pack_halves(low, high, DTYPE)]
     store_words(out, unit[:, None] * WORDS, lane, (unit < units)[:, None], results, WORDS, LANES)
     if rows % EACH > 0 and tl.program_id(0) == tl.num_programs(0) - 1:
@@ -172,8 +172,8 @@ def words_kernel(
 
 
 class Units(NamedTuple):
-    """Units of short rows. rows and words of each, the last word that holds a number of the first row, lanes to each,
-    units of a program, and how many there are."""
+    """Units of short rows. rows, words and lanes are those of one unit. middle: the last word with a number of the
+    unit's first row. side: units per program. many: the number of units."""
 
     rows: int
     words: int
@@ -184,12 +184,12 @@ class Units(NamedTuple):
 
 
 def lanes_of(n: int, least: int) -> int:
-    """Lanes to a row, a power of two, of so many elements each at the least."""
+    """Return the lanes per row: a power of two that gives each lane at least so many elements."""
     return max(1, power_of_two(cdiv(n, least) + 1) // 2)
 
 
 def units_of(rows: Rows, numbers: Numbers, warp_size: int) -> Units | None:
-    """Units of rows; None where these are not one piece of memory on 16 bytes, of half precision."""
+    """Return units of rows, or None if rows aren't half precision in one contiguous, 16-byte-aligned piece."""
     each = 1 + rows.n % 2
     if rows.dtype not in ("float16", "bfloat16") or not (rows.one_piece and rows.aligned) or rows.total < each:
         return None
@@ -200,14 +200,14 @@ def units_of(rows: Rows, numbers: Numbers, warp_size: int) -> Units | None:
     return Units(each, words, middle, lanes, WARPS * warp_size // lanes, rows.total // each)
 
 
-def pays(rows: Rows) -> bool:
-    """Whether rows are no whole vectors, and short."""
+def is_best_for(rows: Rows) -> bool:
+    """Whether rows are short and not whole vectors."""
     return not rows.across and rows.itemsize <= 4 and rows.n % rows.whole_vector > 0 and rows.n <= MOST
 
 
 @register("triton", "softmax", "multi_row_lanes")
 def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A few lanes of a warp to each short row, or two: they read neighbours, and meet by shuffles."""
+    """A few lanes of a warp take each short row, or two. They read adjacent elements, and reduce by shuffles."""
     id, rows, device = "triton/softmax/multi_row_lanes", rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")

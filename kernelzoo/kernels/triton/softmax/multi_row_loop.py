@@ -40,7 +40,7 @@ def row_loop_kernel(
 
 @register("triton", "softmax", "multi_row_loop")
 def multi_row_loop(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several consecutive rows to a program, one after the other, each held on chip."""
+    """A program takes several consecutive rows, one after the other, and keeps each on chip."""
     rows, device = rows_of(x, out), device_of(x)
     edges = edges_of(rows)
     side = of(Numbers, device.index).rows_per_program

@@ -6,7 +6,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.softmax.device_functions import READ, softmax_of, softmax_with_edges
-from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_tile, single, tile_warps
+from kernelzoo.kernels.triton.softmax.tiles import Numbers, reads_single_elements, row_tile, tile_warps
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.registry import register
@@ -21,7 +21,7 @@ def row_tile_kernel(
 ):  # fmt: skip
     await_last_launch()
     n *= MULTIPLE
-    if SINGLE:  # a zero of which the compiler knows no divisor: a thread has all of a row, and no vector of neighbours
+    if SINGLE:  # adds 0, which hides the stride's divisors: a thread then has whole rows, not vectors across rows
         x_n += tl.program_id(1)
         out_n += tl.program_id(1)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -51,9 +51,9 @@ def row_tile_kernel(
 
 @register("triton", "softmax", "multi_row_tile")
 def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A tile of consecutive short rows to a program, which one warp holds.
+    """A program keeps a tile of consecutive short rows in the registers of one warp.
 
-    Where memory is contiguous across rows (a reduction over dim 0), the tile also makes the loads contiguous.
+    If memory is contiguous across rows (a reduction over dim 0), the tile also makes the loads contiguous.
     """
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Numbers, device.index)
@@ -64,5 +64,5 @@ def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise UnsupportedProblemError("triton/softmax/multi_row_tile", words)
     side, columns = tile
     warps = tile_warps(knobs, device, rows, side * columns) if rows.across else 1
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, side, columns, single(rows))
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, side, columns, reads_single_elements(rows))
     return bound("triton/softmax/multi_row_tile", row_tile_kernel, cdiv(rows.total, side), args, warps)

@@ -47,7 +47,7 @@ def online_kernel(
         tl.store(out + (out_start + edge), (edges * inverse).to(out.dtype.element_ty), known)
     blocks = tl.cdiv(longest, BLOCK)
     for i in range(blocks):
-        here = (blocks - 1 - i) * BLOCK + cols  # backwards: what was read last is likeliest to be in a cache still
+        here = (blocks - 1 - i) * BLOCK + cols  # backwards: what was read last is likely still in a cache
         mask = in_rows & (here < inside)
         tile = tl.load(x + (x_body + here * x_n), mask, other=float("-inf"))
         result = exponential(tile.to(WIDE) - row_top) * inverse
@@ -55,9 +55,9 @@ def online_kernel(
 
 
 def column_tile(device: Device, rows: Rows, least: int = 0) -> tuple[int, int, int]:
-    """(ROWS, BLOCK, warps) of a tile: part of a row, or of a line's worth of columns.
+    """Return (ROWS, BLOCK, warps) of a tile: a block of one row, or of one memory line of columns.
 
-    least: elements of a tile of short rows, which are up to 16.
+    least: the fewest elements in a tile of short rows, which has at most 16 rows.
     """
     elements = of(Numbers, device.index).online_bytes // rows.wide_bytes
     side = LINE_BYTES // rows.itemsize if rows.across else 1
@@ -68,7 +68,7 @@ def column_tile(device: Device, rows: Rows, least: int = 0) -> tuple[int, int, i
 
 @register("triton", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over column blocks that keeps a running (max, sum) state in each lane, then a pass that writes.
+    """One pass over column blocks keeps a running (max, sum) state in each lane. A second pass reads again and writes.
 
     After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
     """

@@ -1,4 +1,4 @@
-"""How many programs share a row, by an estimate of the time that each choice takes, and their launches."""
+"""The number of programs that share a row, by an estimate of the time of each choice, and their launches."""
 
 import math
 from collections.abc import Iterable
@@ -35,8 +35,8 @@ class Numbers:
 
 
 class SplitTiling(NamedTuple):
-    """A program of split_kernel. Its threads, how many such programs share an SM, registers of a thread, packs of 16
-    bytes that a thread holds, and packs in a block of what it can't hold and reads twice."""
+    """A program of split_kernel. programs: how many share an SM. registers: the limit per thread. held: packs of 16
+    bytes that a thread keeps in registers. block: packs per thread in a block of the rest, which is read twice."""
 
     threads: int
     programs: int
@@ -46,14 +46,14 @@ class SplitTiling(NamedTuple):
 
 
 def split_tilings(rows: Rows, words: bool, device: Device) -> tuple[SplitTiling, ...]:
-    """Programs of four warps, 64 registers of a row to a thread; of more warps for rows of many programs.
+    """Return tilings: of four warps with 64 registers of a row per thread, and of more warps for rows of many programs.
 
-    Few warps wait for each other for less time, each with many loads in flight. The registers that suffice on an H200
-    spill a few on some other architectures, which get more.
+    Fewer warps wait less for each other, and each has many loads in flight. The register limit of an H200 would spill a
+    few registers on some other architectures, which have a higher limit.
     """
     held, block = (16, 8) if words else (16, 4) if rows.itemsize == 4 else (8, 2)
     if device.arch in ("sm_90", "sm_100"):
-        # Of float64 a thread does not hold all that its registers can.
+        # In float64, a thread keeps less than fits in its registers.
         block = 4 if rows.itemsize == 8 else block
         return tuple(SplitTiling(128 * k, 4 // k, 128, held, block) for k in (1, 2, 4))
     return SplitTiling(128, 3, 168, held, block), SplitTiling(512, 1, 128, held // 2, block)
@@ -68,22 +68,22 @@ def split_parts(
     multiprocessors: int,
     moved: int = 2,
 ) -> tuple[SplitTiling, int]:
-    """The tiling and programs to one row, by an estimate of the microseconds that each choice takes.
+    """Return the tiling and the programs per row with the least estimated time, in microseconds.
 
-    Rows are taken in rounds. A round takes the time to move its bytes, at the speed of a chip of which a fifth of the
-    programs may be idle; longer if it doesn't fit on chip, and part of it is read twice, with a time to turn back; a
-    time for its end; and that for which programs wait for each other, which is hidden if there are others. Programs of
-    more warps take a little longer. moved: tensors of as many elements as the rows have, moved once each.
+    Rows are taken in rounds. A round takes the time to move its bytes: at full speed if at most a fifth of the programs
+    are idle. A share that doesn't fit on chip is partly read twice, with a delay to turn back. Each round adds a time
+    for its end, and the wait for other programs, which other rows in progress hide. Programs of more warps take a
+    little longer. moved: the number of tensors as large as the rows, each moved once.
 
-    The first of the best of all choices. Those are left out that can't be it, since there are hundreds.
+    Of equally good choices, the first is returned. Choices that can't be best are skipped, since there are hundreds.
     """
     elements_per_us = knobs.bytes_per_us / (moved * itemsize)
     end, reread = (4, 1.0) if itemsize == 8 else (1, 0.9)  # a round of float64 ends with its long exponentials
     once, exchange = rows * n / elements_per_us, knobs.exchange_us
     best, least = (tilings[0], 1), math.inf
 
-    def weigh(tiling: SplitTiling, groups: int, choices: Iterable[int]) -> None:
-        """Take the best of some choices of parts, all of which leave so many rows at a time."""
+    def try_parts(tiling: SplitTiling, groups: int, choices: Iterable[int]) -> None:
+        """Update the best choice by some numbers of parts, all with so many rows at a time."""
         nonlocal best, least
         full, held = 0.8 * tiling.programs * multiprocessors, tiling.held * tiling.threads * (16 // itemsize)
         rounds, each = slower * cdiv(rows, groups), end + exchange / groups
@@ -100,10 +100,10 @@ def split_parts(
         slower = 1 if tiling.threads == 128 else 1.05
         most = min(tiling.threads, resident, cdiv(n, 64))  # each of a program's threads awaits one pair
         guess = min(cdiv(n, held), most)
-        weigh(tiling, min(rows, resident // guess), (guess,))
+        try_parts(tiling, min(rows, resident // guess), (guess,))
         if best == (tiling, guess):
-            least *= 1 + 1e-9  # one before it that is as good comes first
-        # Fewer parts read too much twice: all bytes, and the ends of the fewest rounds, take longer than the guess.
+            least *= 1 + 1e-9  # an earlier choice that is as good wins
+        # Fewer parts read too much twice: even in the fewest rounds, all bytes take longer than the guess.
         groups = min(rows, resident)
         spare = (least * (1 + 1e-6) / slower - cdiv(rows, groups) * (end + exchange / groups)) / once - 1
         parts = max(1, int(n / held * (1 - spare / reread))) if spare >= 0 else most + 1
@@ -111,18 +111,18 @@ def split_parts(
         while parts <= most:
             groups = min(rows, resident // parts)
             if slower * (moved_us + cdiv(rows, groups) * (end + exchange / groups)) > least * (1 + 1e-6):
-                break  # and more parts have more rounds
+                break  # more parts have more rounds, and so are no better
             last = min(resident // groups, most)
-            # As long as programs are idle, more are better; as good is the first with a share as large.
+            # While programs are idle, more parts are better. The fewest parts with the same share are as good.
             idle = min(int(0.8 * resident / groups), last)
-            weigh(tiling, groups, range(max(parts, cdiv(n, cdiv(n, idle))) if idle > parts else parts, last + 1))
+            try_parts(tiling, groups, range(max(parts, cdiv(n, cdiv(n, idle))) if idle > parts else parts, last + 1))
             parts = last + 1
     return best
 
 
 class RowPlan(NamedTuple):
-    """How programs share rows: programs and warps of a launch, registers of a thread, programs to a row. place: parts,
-    span and blocks. sizes: VECTOR, THREADS, HELD, BLOCK and PARTS."""
+    """How programs share rows. programs: of the launch. warps: per program. registers: the limit per thread. parts:
+    programs per row. place: parts, span and blocks. sizes: VECTOR, THREADS, HELD, BLOCK and PARTS."""
 
     programs: int
     warps: int
@@ -133,16 +133,16 @@ class RowPlan(NamedTuple):
 
 
 def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 1, gradient: bool = False) -> RowPlan:
-    """How programs share rows of so many inputs, which they hold as words of two halves or as numbers."""
+    """Return how programs share rows of so many inputs, kept in registers as words of two halves or as numbers."""
     vector = rows.whole_vector
     inside = rows.n // edges * edges if edges else rows.n
     tilings = split_tilings(rows, words, device)
-    if inputs > 1:  # half as much of each input as of a softmax's one, in the same registers
+    if inputs > 1:  # half as much of each input, in as many registers as softmax's one input
         tilings = tuple(t._replace(held=t.held // 2, block=min(2, t.block // 2)) for t in tilings)
     problem = rows.planned, inside, rows.itemsize, tilings, device.multiprocessors
     tiling, most = split_parts(of(Numbers, device.index), *problem, 1 + inputs)
     resident, held = tiling.programs * device.multiprocessors, tiling.held * tiling.threads * vector
-    # Of a gradient, programs that hold all of their part pay for a few more of them.
+    # In a gradient, up to a quarter more programs are worth it if their parts then fit in registers.
     if gradient and (least := cdiv(inside, held)) <= min(1.25 * most, tiling.threads, resident):
         most = max(most, least)
     plan = split(rows.total, inside, most, vector, resident)
@@ -155,7 +155,7 @@ def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 
 def launch_in_parts(
     id: str, x: torch.Tensor, kernel: Any, plan: RowPlan, args: tuple[Any, ...], tensors: int = 2
 ) -> Launch:
-    """The launch, or the two, of programs that share rows. args: the kernel's, as far as PHASE."""
+    """Return the launch, or sequence of two, of programs that share rows. args: the kernel's arguments before PHASE."""
 
     def part(phase: object) -> Launch:
         waits: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
 REDUCTION_BYTES = 4096
-"""Of shared memory that reductions take beside the rows that wait there."""
+"""Bytes of shared memory for reductions, beside the rows that are prefetched there."""
 
 
 @numbers
@@ -43,7 +43,7 @@ def persistent_kernel(
 
 @register("triton", "softmax", "persistent")
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A grid that fills the device once and strides over the rows, the next rows' loads in flight.
+    """A grid fills the device once and strides over the rows. Loads of the next rows are in flight meanwhile.
 
     After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form.
     """
@@ -51,7 +51,7 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     edges = edges_of(rows)
     columns = row_columns(rows, edges, "triton/softmax/persistent")
     warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, columns)
-    # All rows under way but the one in registers lie in shared memory: the longest are fewer.
+    # All rows in flight but the one in registers are in shared memory, so long rows have fewer stages.
     stages = of(Numbers, device.index).stages or (4 if device.shared_per_block > 200 * 1024 else 2)
     stages = min(stages, 1 + (device.shared_per_block - REDUCTION_BYTES) // (columns * rows.itemsize))
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns, stages)

@@ -1,5 +1,5 @@
-"""Programs exchange (maximum, sum) states in one co-operative launch where they can wait for each other. Elsewhere, on
-AMD devices and in the interpreter, one launch leaves the pairs, and another merges them and writes.
+"""Programs that share a row exchange (maximum, sum) states in one co-operative launch, if they can wait for each other.
+On AMD devices and in the interpreter they can't: one launch stores the pairs, a second merges them and writes.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ from kernelzoo.tables import of
 def load_logits(
     x, start, x_n, length, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr
 ):
-    """``load_share``, -inf elsewhere."""
+    """Load a share by ``load_share``, padded with -inf."""
     empty = halves.empty_words(x.dtype.element_ty)
     return shares.load_share(x, start, x_n, length, float("-inf"), empty, THREADS, PACKS, VECTOR, PACKED)
 
@@ -38,9 +38,9 @@ def sum_of_words(
     words, top, DTYPE: tl.constexpr, EXACT: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr,
     VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Each thread's sum of exponentials below top, two packs at a time: their numbers take no more registers."""
+    """Return each thread's sum of exp(x - top) over words, unpacked two packs at a time to save registers."""
     if PACKS > 2:
-        one, two = shares.in_two(words, THREADS, PACKS, VECTOR)
+        one, two = shares.split_packs(words, THREADS, PACKS, VECTOR)
         result = sum_of_words(one, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
         result += sum_of_words(two, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
     else:
@@ -61,9 +61,9 @@ def store_words(
     out, length, words, top, inverse, FIRST: tl.constexpr,
     DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Write words' exponentials below top, times inverse, two packs at a time; FIRST says how many are written."""
+    """Store exp(x - top) * inverse of words, two packs at a time, as a share's packs from FIRST on."""
     if PACKS > 2:
-        one, two = shares.in_two(words, THREADS, PACKS, VECTOR // 2)
+        one, two = shares.split_packs(words, THREADS, PACKS, VECTOR // 2)
         store_words(out, length, one, top, inverse, FIRST, DTYPE, THREADS, PACKS // 2, VECTOR)
         store_words(out, length, two, top, inverse, FIRST + PACKS // 2, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
@@ -78,7 +78,7 @@ def store_share(
     out, out_n, length, share, top, inverse, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Write the exponentials of a share as it was loaded, below top, times inverse."""
+    """Store exp(x - top) * inverse of a share as it was loaded: words or numbers."""
     if share.dtype == tl.int32:
         store_words(out, length // 8 * 8, share, top, inverse, 0, DTYPE, THREADS, PACKS, VECTOR)
     else:
@@ -87,9 +87,9 @@ def store_share(
 
 @triton.jit
 def largest_of_words(top, share, never, DTYPE: tl.constexpr, PAIRS: tl.constexpr):
-    """Each thread's maximum with words taken in, and the words.
+    """Return (each thread's maximum of top and its words, the words).
 
-    PAIRS: the device finds the larger of two halves, and the larger of the other two, in one instruction.
+    PAIRS: one instruction of the device finds the larger low half and the larger high half of two words.
     """
     if PAIRS:
         if tl.bfloat16 == DTYPE:
@@ -101,7 +101,7 @@ def largest_of_words(top, share, never, DTYPE: tl.constexpr, PAIRS: tl.constexpr
     else:
         low, high = halves.unpack_halves(share, DTYPE)
         new = tl.maximum(top, tl.max(tl.max(tl.maximum(low, high), 2), 1))
-        share = halves.not_before(share, new[:, None, None], never)
+        share = halves.delay_until(share, new[:, None, None], never)
     return new, share
 
 
@@ -110,8 +110,8 @@ def online_update(
     top, total, share, never, DTYPE: tl.constexpr, WIDE: tl.constexpr, PAIRS: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Each thread's (max, sum) state with a share taken in, and what is kept of the share. Words stay as they are, of
-    numbers their exponentials below the thread's maximum."""
+    """Return each thread's (max, sum) state updated by a share, and the share as it is kept. Words are kept unchanged,
+    numbers as exp(x - the thread's max)."""
     if share.dtype == tl.int32:
         new, share = largest_of_words(top, share, never, DTYPE, PAIRS)
         terms = sum_of_words(share, new, DTYPE, False, THREADS, PACKS, VECTOR // 2)
@@ -129,13 +129,13 @@ def part_state(
     WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr,
     EXACT: tl.constexpr, VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """(maximum of each thread, what is held of the share, maximum and sum of a program's part of a row).
+    """Return (each thread's maximum, the share in registers, maximum and sum of a program's part of a row).
 
-    EXACT: the part's maximum comes first, and exponentials below it add up without rounding, and so to the same bits
-    wherever vectors begin.
+    EXACT: the part's maximum is found first. Then exp(x - max) is added without rounding, so the bits of the sum don't
+    depend on where vectors begin.
     """
     DTYPE: tl.constexpr = x.dtype.element_ty
-    top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_kernel
+    top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_state
     total = tl.zeros_like(top)
     if BLOCK:
         for k in range(blocks):
@@ -168,7 +168,7 @@ def write_part(
     EXPONENTIALS: tl.constexpr, WIDE: tl.constexpr, PACKED: tl.constexpr,
     VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write a program's part of a row, its edges aside. EXPONENTIALS: those below each thread's top are held."""
+    """Write a program's part of a row without its edges. EXPONENTIALS: held is exp(x - each thread's top), not x."""
     DTYPE: tl.constexpr = out.dtype.element_ty
     here = out + out_body + kept * out_n
     length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
@@ -177,11 +177,11 @@ def write_part(
         shares.store_numbers(here, out_n, length, held * factor[:, None, None], THREADS, HELD, VECTOR)
     else:
         if PACKED:
-            held = halves.not_before(held, inverse, never)
+            held = halves.delay_until(held, inverse, never)
         store_share(here, out_n, length, held, row_top, inverse, DTYPE, WIDE, THREADS, HELD, VECTOR)
     if BLOCK:
         for k in range(blocks):
-            # Backwards: what was read last is likeliest to be in L2 still.
+            # Backwards: what was read last is likely still in L2.
             start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
             left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
             block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
@@ -197,18 +197,18 @@ def split_kernel(
     PACKED: tl.constexpr, PAIRS: tl.constexpr, EXACT: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs to a thread, read twice, and HELD packs, which stay in registers.
+    """A share is blocks of BLOCK packs per thread, read twice, and HELD packs per thread, which stay in registers.
 
-    EXACT: parts are cut at the same elements of every row, have edges of their own, and are all held.
+    EXACT: parts are cut at the same elements of every row, have edges of their own, and fit in registers.
     """
     await_last_launch()
-    WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits to a pair
+    WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits per pair
     n = tl.cast(n, tl.int64) * MULTIPLE
     never = parts < 0
-    part, groups, begin, end, kept = shares.part_of(parts, span, blocks, THREADS, BLOCK, VECTOR)
+    part, groups, begin, end, kept = shares.program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
     cut = begin if EXACT else 0
     kept -= cut
-    lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
+    lanes = tl.arange(0, PARTS)  # one per thread, so that no thread waits for another's word
     there = lanes < parts
     mine = exchange.own_words(arrivals, PHASE)
     for i in range(tl.program_id(0) // parts, rows, groups):
@@ -245,7 +245,7 @@ def split_kernel(
                 totals = exchange.found_word(words + parts + lanes, there, PHASE).to(tl.float64, bitcast=True)
             else:
                 tops, totals = exchange.unpack_pair(found)
-            # Every program merges all pairs of its rows in the same order, so that all agree to the bit.
+            # Every program merges all pairs of its rows in the same order, so all get the same bits.
             tops = tl.where(there, tops, LOWEST)
             row_top = tl.max(tops, 0)
             inverse = 1.0 / tl.sum(tl.where(there, totals * exponential(tops - row_top), 0.0), 0)
@@ -262,16 +262,16 @@ def split_kernel(
 def split_plan(
     x: torch.Tensor, out: torch.Tensor, rows: Rows, implementation: str, exact: bool = False
 ) -> tuple[RowPlan, tuple[Any, ...]]:
-    """How programs share rows of x, and the kernel's arguments as far as EXACT.
+    """Return (how programs share rows of x, the kernel's arguments before EXACT).
 
-    Raises UnsupportedProblemError for columns, whose packs a thread can't hold.
+    Raises UnsupportedProblemError for columns: a thread has packs of elements that are adjacent in memory.
     """
     device = device_of(x)
     if rows.across:
         raise UnsupportedProblemError(implementation, "neighbours of a row must be nearest in memory, not its next row")
     edges, wide = edges_of(rows), wide_dtype(x.dtype)
     inside = rows.n // edges * edges if edges else rows.n
-    # Of few halves, numbers are held, whose exponentials are computed once.
+    # If there are few halves, they are kept as numbers, so that exponentials are computed once.
     most = of(Numbers, device.index).wide_elements * device.multiprocessors
     words = exact or (packed(rows) and rows.planned * inside > most)
     plan = row_plan(rows, 0 if exact else edges, words, device)
@@ -283,13 +283,13 @@ def split_plan(
 
 @register("triton", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, which they hold on chip while they exchange (max, sum) states: one launch."""
+    """Several programs share a row, and keep it on chip while they exchange (max, sum) states: one launch."""
     id, rows = "triton/softmax/split", rows_of(x, out)
     if rows.columns is not None:
         return split_columns(x, out, rows.columns)
     exact = rows.single and packed(rows.by_vectors)
     plan, args = split_plan(x, out, replace(rows.by_vectors, planned=MANY) if exact else rows, id, exact)
-    if exact and plan.place[2]:  # blocks, whose maxima come too late
+    if exact and plan.place[2]:  # it has blocks, but EXACT needs all data in registers
         exact = False
         plan, args = split_plan(x, out, rows, id)
     return launch_in_parts(id, x, split_kernel, plan, (*args, exact))

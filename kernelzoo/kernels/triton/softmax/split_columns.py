@@ -1,4 +1,4 @@
-"""Columns that several programs share: strips that they hold while they exchange pairs, or tiles read twice."""
+"""Columns that several programs share: strips kept in registers while pairs are exchanged, or tiles read twice."""
 
 import torch
 import triton
@@ -18,8 +18,8 @@ from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_of
 ID = "triton/softmax/split"
 
 TILE_BYTES, THREADS, PROGRAMS, MANY_PARTS, LEAST_PART = 32768, 256, 2, 512, 64
-"""Of a tile as it is computed, its threads, how many such programs share an SM, programs to a tile's rows at the most,
-and elements of a row that are worth one."""
+"""Bytes of a tile as it is computed, threads per tile, how many such programs share an SM, the most programs per tile
+of rows, and the fewest elements of a row that are worth a program."""
 
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks"])
@@ -28,7 +28,7 @@ def split_across_kernel(
     MULTIPLE: tl.constexpr, parts, span, blocks, WIDE: tl.constexpr, LOWEST: tl.constexpr, PHASE: tl.constexpr,
     VECTOR: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A launch that leaves pairs, or one that reads them and writes: rows side by side, in tiles of ROWS."""
+    """Softmax of columns in tiles of ROWS. One launch stores pairs (PHASE LEAVE), the next merges them and writes."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
@@ -46,7 +46,7 @@ def split_across_kernel(
         tops = pairs + row * (2 * parts)
         totals = tops + parts
         if PHASE == LEAVE:
-            top = tl.full([ROWS, 1], LOWEST, WIDE)  # finite: see online_kernel
+            top = tl.full([ROWS, 1], LOWEST, WIDE)  # finite: see online_state
             total = tl.zeros_like(top)
             lost = tl.zeros_like(top)
             for k in range(blocks):
@@ -66,7 +66,7 @@ def split_across_kernel(
             row_top = tl.max(row_tops, 1, keep_dims=True)
             inverse = 1.0 / tl.sum(product(row_totals, exponential(row_tops - row_top)), 1, keep_dims=True)
             for k in range(blocks):
-                here = begin + (blocks - 1 - k) * COLS + cols  # backwards: what was read last is likeliest in L2 still
+                here = begin + (blocks - 1 - k) * COLS + cols  # backwards: what was read last is likely still in L2
                 mask = in_rows & (here < end)
                 tile = tl.load(x + (x_start + here * x_n), mask, other=float("-inf")).to(WIDE)
                 result = (exponential(tile - row_top) * inverse).to(out.dtype.element_ty)
@@ -74,7 +74,7 @@ def split_across_kernel(
 
 
 def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launch:
-    """The launch, or the two, over strips where programs can hold their parts of them, else over tiles."""
+    """Return the launch, or sequence of two: over strips if their parts fit in registers, else over tiles."""
     strips = strips_of(columns, device_of(x))
     if strips is not None and strips.elements < columns.n:
         return strips_in_parts(x, out, columns, strips)
@@ -82,7 +82,7 @@ def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launc
 
 
 def strips_in_parts(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips) -> Launch:
-    """The launch, or the two, of these strips, of which programs hold parts of columns."""
+    """Return the launch, or sequence of two, over strips in parts, which programs keep in registers."""
     device = device_of(x)
     place = (2, columns.strips(strips.columns), strip_parts(columns, strips, device), strips.columns)
     shared = x.new_full(place, -1, dtype=torch.int64), x.new_zeros(1, dtype=torch.int64)
@@ -90,7 +90,7 @@ def strips_in_parts(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips
 
 
 def tiles_in_parts(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:
-    """The two launches of tiles, of which programs have parts of rows; as many programs as the device holds."""
+    """Return the two launches over tiles of rows in parts, for as many programs as run at once."""
     device, wide, side = device_of(x), wide_dtype(x.dtype), LINE_BYTES // rows.itemsize
     tiles, columns = cdiv(rows.total, side), TILE_BYTES // wide.itemsize // side
     resident = PROGRAMS * device.multiprocessors

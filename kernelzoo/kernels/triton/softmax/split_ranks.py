@@ -1,8 +1,8 @@
-"""Several programs to a row's shard, on each of several ranks: the exchange of ``split``, and one between ranks.
+"""Softmax of rows in shards on several ranks: an exchange of pairs within each rank as in ``split``, and one between.
 
-Programs of a rank merge their pairs as ``split``'s do. One of them puts the shard's pair into every rank's memory,
-and all wait for those of the others, in their own. All programs of a rank run at once (a co-operative launch) and take
-rows in order, so that the first row which any rank lacks is under way on all.
+Programs of a rank merge their pairs as in ``split``. One of them writes the shard's pair into every rank's memory. All
+wait in their own rank's memory for the pairs of the other ranks. All programs of a rank run at once (a co-operative
+launch) and take rows in order. So all ranks are working on the first row that any rank waits for.
 
 It is no form by itself, since it needs the memory of other ranks: ``kernelzoo.distributed`` binds it.
 """
@@ -16,7 +16,7 @@ from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.exchange import EXCHANGE, awaited, leave_word, own_words, pack_pair, unpack_pair
 from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.kernels.triton.device_functions import INTERPRETED, aligned, await_last_launch, row_start
-from kernelzoo.kernels.triton.shares import part_edges, part_of
+from kernelzoo.kernels.triton.shares import part_edges, program_part
 from kernelzoo.kernels.triton.softmax.split import part_state, split_plan, write_part
 from kernelzoo.launch import Launch
 from kernelzoo.layout import power_of_two, rows_of
@@ -26,8 +26,8 @@ ID = "triton/softmax/split_ranks"
 
 @triton.jit
 def awaited_from_ranks(words, there, limit):
-    """The 64-bit words that other devices write, each once not all of its bits are set any more. After limit
-    nanoseconds it is taken as it is; 0 where there is none."""
+    """Wait for 64-bit words that other devices write, and return them. A word has come once a bit of it is 0. After
+    limit nanoseconds it is returned as it is. The result is 0 where ``there`` is false."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -58,7 +58,7 @@ def awaited_from_ranks(words, there, limit):
 
 @triton.jit
 def fence_of_ranks():
-    """What this program's threads wrote so far, every device sees that sees what one of them writes from here on."""
+    """Fence this program's writes: a device that sees a later write of any of its threads sees all earlier ones."""
     if not INTERPRETED:
         tl.debug_barrier()
         tl.inline_asm_elementwise("fence.acq_rel.sys; mov.b32 $0, 0;", "=r", [], tl.int32, is_pure=False, pack=1)
@@ -72,27 +72,27 @@ def ranks_kernel(
     words, peers, epoch, failed, late, limit, rank, RANKS: tl.constexpr, LANES: tl.constexpr,
     VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A shard's rows, by programs that exchange states with each other and with other ranks. words: (2, rows, RANKS) in
-    this rank's memory; peers: the addresses of all ranks' words; epoch: launches on them; failed, late: set where a
-    rank was later than limit, here and for the host."""
+    """Softmax of a shard's rows. Programs exchange states with each other and with other ranks. words: (2, rows, RANKS)
+    in this rank's memory. peers: the addresses of all ranks' words. epoch: the number of launches on the words. failed
+    and late: set if a rank was later than limit, for this device and for the host."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     never = parts < 0
-    part, groups, begin, end, kept = part_of(parts, span, blocks, THREADS, BLOCK, VECTOR)
+    part, groups, begin, end, kept = program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
     first = tl.program_id(0) // parts
     lanes = tl.arange(0, PARTS)
     there = lanes < parts
     rank_lanes = tl.arange(0, LANES)
     in_ranks = rank_lanes < RANKS
     mine = own_words(arrivals, EXCHANGE)
-    now = tl.load(epoch) % 2  # ranks' words alternate as those of parts do
+    now = tl.load(epoch) % 2  # two sets of words alternate, as those of parts do
     theirs = tl.load(peers + rank_lanes, in_ranks, other=0).to(tl.pointer_type(tl.int64))
     if part == 0:
         for i in range(first, rows, groups):
             row = tl.cast(i, tl.int64)
             clear = words + ((1 - now) * rows + row) * RANKS + rank_lanes
             tl.store(clear, tl.full([LANES], -1, tl.int64), in_ranks)
-        # Who has a pair of this launch may write the next one's words: they are clear.
+        # A rank that has a pair of this launch may write words of the next launch: they are cleared.
         fence_of_ranks()
     for i in range(first, rows, groups):
         row = tl.cast(i, tl.int64)
@@ -123,8 +123,8 @@ def ranks_kernel(
         missing = tl.max(((found == -1) & in_ranks).to(tl.int32), 0) > 0
         tl.store(failed, 1, missing)
         tl.store(late, 1, missing)
-        # Every program of every rank merges all pairs of a row in the same order, so that all agree to the bit. A word
-        # that has not come is a NaN.
+        # Every program of every rank merges all pairs of a row in the same order, so all get the same bits. A word that
+        # has not come is a NaN.
         tops, totals = unpack_pair(found)
         tops = tl.where(in_ranks, tops, LOWEST)
         row_top = tl.max(tops, 0)
@@ -151,11 +151,11 @@ def split_ranks(
     ranks: int,
     limit: int,
 ) -> Launch:
-    """Bind a shard, in canonical form.
+    """Return the launch over a shard, in canonical form.
 
-    words: (2, rows, ranks) int64, all bits set before the first launch, at the addresses ``peers`` of every rank.
-    state: two int64, 0: launches on the words, and whether one failed. late: an int64 that the host can read. limit:
-    nanoseconds.
+    words: (2, rows, ranks) int64, all bits set before the first launch. peers: the addresses of all ranks' words.
+    state: two int64, initially 0: the number of launches on the words, and whether one failed. late: an int64 that the
+    host can read. limit: nanoseconds.
     Raises UnsupportedProblemError.
     """
     if not device_of(x).is_nvidia or x.itemsize > 4:

@@ -1,4 +1,4 @@
-"""Launch numbers of rows, and of tiles of them, that programs hold on chip: what several forms ask."""
+"""Tile sizes and warps for rows, or tiles of rows, that programs keep on chip. Several forms share them."""
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
@@ -8,10 +8,10 @@ from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
 
 FEW_ROWS = 64
-"""Elements of columns up to which tiles of rows are as good as strips."""
+"""Elements per column up to which tiles of columns are as good as strips."""
 
 SINGLE_LEAST, SINGLE_LONGEST = {2: 2, 4: 5, 8: 5}, 64
-"""Elements of rows across memory, by the bytes of one, from and up to which threads read single ones."""
+"""Elements per column between which threads read single elements: the least by an element's bytes, and the most."""
 
 
 @numbers
@@ -55,12 +55,12 @@ class Numbers:
 
 
 def tile_columns(n: int, edges: int) -> int:
-    """The power of two that holds the whole vectors of a row, or all of it without edges."""
+    """Return the power of two that covers a row's whole vectors, or the whole row if it has no edges."""
     return power_of_two(n // edges * edges if edges else n)
 
 
 def row_columns(rows: Rows, edges: int, id: str) -> int:
-    """Columns of a tile that holds a whole row, its edges aside. Raises UnsupportedProblemError if none can."""
+    """Return the columns of a tile that covers a row without its edges. Raises UnsupportedProblemError if none fits."""
     capacity = ON_CHIP_BYTES // rows.wide_bytes
     if rows.n > capacity:
         raise UnsupportedProblemError(id, f"a row must fit on chip, {capacity} of {rows.dtype}; got {rows.n}")
@@ -68,11 +68,11 @@ def row_columns(rows: Rows, edges: int, id: str) -> int:
 
 
 def row_warps(knobs: Numbers, device: Device, rows: Rows, edges: int) -> int:
-    """Warps for one row: no more than the row itself can feed, however wide its tile is."""
+    """Return the warps for one row: no more than its elements need, however element_bytes its padded tile is."""
     n = rows.n
     if rows.itemsize == 2 and n <= knobs.packed_limit:
         threads = max(32, min(256, n // knobs.half_elements))
-    elif rows.itemsize == 8:  # at least so many: of its exponentials' registers, too, each thread has a part
+    elif rows.itemsize == 8:  # rounded up: the exponentials' registers are spread over threads, too
         threads = max(32, min(1024, power_of_two(cdiv(n, knobs.double_elements))))
     else:
         threads = 1024 if n >= knobs.full_row and not edges else max(32, n // knobs.row_elements)
@@ -80,23 +80,23 @@ def row_warps(knobs: Numbers, device: Device, rows: Rows, edges: int) -> int:
 
 
 def row_options(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[int, dict[str, int]]:
-    """Warps for one row, and what the compiler is told of their registers."""
+    """Return the warps for one row, and the compiler's register limit."""
     if rows.dtype == "float64" and edges and tile_columns(rows.n, edges) == 8192 and device.arch in ("sm_80", "sm_90"):
-        # With its edges such a row takes 44 registers of 1024 threads, one program to a multiprocessor; so it has two,
-        # where no register is spilled for that.
+        # With edges, such a row would take 44 registers of 1024 threads, one program per multiprocessor. With 512
+        # threads there are two, and no register is spilled.
         return device.warps(512), {"maxnreg": 64}
     return row_warps(knobs, device, rows, edges), {}
 
 
 def tile_warps(knobs: Numbers, device: Device, rows: Rows, elements: int) -> int:
-    """Warps for a tile of so many elements."""
+    """Return the warps for a tile of so many elements."""
     return device.warps(elements * rows.wide_bytes // knobs.thread_bytes)
 
 
 def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[int, int] | None:
-    """(ROWS, COLS) of a tile of whole rows, or None if no tile holds several."""
+    """Return (ROWS, COLS) of a tile of whole rows, or None if no tile has room for several."""
     columns = tile_columns(rows.n, edges)
-    wide = rows.wide_bytes
+    element_bytes = rows.wide_bytes
     if not rows.across:
         elements = knobs.warp_elements // max(1, rows.itemsize // 2)  # wider elements take more registers of the warp
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
@@ -105,15 +105,15 @@ def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[in
         if edges and rows.itemsize == 2 and columns == 64:
             elements //= 2  # the edges of eight rows take as many registers as their middle
         return max(1, min(elements // columns, even)), columns
-    # A line of memory at a time while the tile is small, then what fits on chip (a quarter of it: each element of
-    # such a tile may need an address, two registers more), down to a sector.
-    side = max(LINE_BYTES // rows.itemsize, knobs.tile_bytes // wide // columns)
-    side = min(side, ON_CHIP_BYTES // 4 // wide // columns)
+    # Columns: at least a memory line wide while the tile is small, then what fits in a quarter of the chip, down to a
+    # sector. A quarter, since each element of such a tile may need two more registers for an address.
+    side = max(LINE_BYTES // rows.itemsize, knobs.tile_bytes // element_bytes // columns)
+    side = min(side, ON_CHIP_BYTES // 4 // element_bytes // columns)
     even = power_of_two(1 + rows.total // (2 * device.multiprocessors))
     side = min(side, max(LINE_BYTES // rows.itemsize, even))
     return (side, columns) if side >= SECTOR_BYTES // rows.itemsize else None
 
 
-def single(rows: Rows) -> bool:
-    """Whether threads read single elements of rows across memory, and have all of each."""
+def reads_single_elements(rows: Rows) -> bool:
+    """Whether each thread reads whole columns, element by element."""
     return rows.across and SINGLE_LEAST[rows.itemsize] <= rows.n <= SINGLE_LONGEST

@@ -1,4 +1,4 @@
-"""Strips of columns, each to a program or to several: the kernel of fused and of split across memory."""
+"""The kernel of fused and split for columns. One program takes a strip of columns, or several programs share it."""
 
 import triton
 import triton.language as tl
@@ -10,7 +10,7 @@ from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_la
 
 @triton.jit
 def column_block(x, start, step, depth, mask, FAR: tl.constexpr):
-    """A block of columns, whose elements are step apart, from where each begins; 0 elsewhere."""
+    """Load a block of columns, whose elements are step apart, from start on. Masked elements are 0."""
     down = depth * (step if FAR else step.to(tl.int32))
     return tl.load(x + start + down, mask, other=0)
 
@@ -22,9 +22,9 @@ def columns_kernel(
     WIDE: tl.constexpr, PHASE: tl.constexpr, HOLDS: tl.constexpr, FAR: tl.constexpr, FOUR: tl.constexpr,
     ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A program has span elements of each column of a strip; if it HOLDS them, it reads them once.
+    """A program takes span elements of each column of a strip. If HOLDS, they stay in registers and are read once.
 
-    PARTS is 1 where it has whole columns, else of how many parts it reads words at once.
+    PARTS is 1 for whole columns, else the number of parts whose words a program reads at once.
     """
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
@@ -41,7 +41,7 @@ def columns_kernel(
     mine = exchange.own_words(arrivals, PHASE)
     for i in range((program // parts).to(tl.int64), tiles, groups):
         tile = tl.cast(i, tl.int64)
-        # 0, but not for all that the compiler knows: it would keep in registers what is the same for all tiles.
+        # Always 0, but the compiler can't know. It would otherwise keep values that all tiles share in registers.
         nothing = tile >> 62
         left = (tl.minimum(length, ELEMENTS) + nothing).to(tl.int32)
         grad_step = (grad_n + nothing) * MULTIPLE
@@ -75,7 +75,7 @@ def columns_kernel(
                 next = (1 - 2 * mine) * tiles * (COLUMNS * parts)
                 exchange.leave_word(words, part * COLUMNS, next, exchange.pack_number(total), PHASE, there)
             if PHASE != LEAVE:
-                # Every program adds up all sums of its columns in the same order, so that all agree to the bit.
+                # Every program adds up all sums of its columns in the same order, so all get the same bits.
                 total = tl.zeros([1, COLUMNS], WIDE)
                 for group in range(0, parts, PARTS):
                     peer = group + tl.arange(0, PARTS)[:, None]
@@ -85,15 +85,15 @@ def columns_kernel(
         if PHASE != LEAVE:
             if HOLDS:
                 result = (weights.to(WIDE) * (held.to(WIDE) - total)).to(DTYPE)
-                # Nor need it keep the mask of each element: this is 0 too. Of a sum it would be another for each
-                # column, and each element be stored by itself.
+                # tile >> 61 is 0 too, so that each element's mask isn't kept in registers. A 0 made of a sum would
+                # differ by column for the compiler, and each element would be stored by itself.
                 mask = there & (depth < left + (tile >> 61).to(tl.int32))
                 down = depth * (out_step if FAR else out_step.to(tl.int32))
                 tl.store(out + out_start + down, result, mask)
             else:
                 blocks = tl.cdiv(length, ELEMENTS)
                 for k in range(blocks):
-                    first = (blocks - 1 - k) * ELEMENTS  # backwards: what was read last is likeliest to be in L2 still
+                    first = (blocks - 1 - k) * ELEMENTS  # backwards: what was read last is likely still in L2
                     mask = there & (depth < tl.minimum(length - first, ELEMENTS).to(tl.int32))
                     one = column_block(grad, grad_start + first * grad_step, grad_step, depth, mask, FAR).to(WIDE)
                     two = column_block(y, y_start + first * y_step, y_step, depth, mask, FAR).to(WIDE)

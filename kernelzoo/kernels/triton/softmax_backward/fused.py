@@ -12,11 +12,11 @@ from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.registry import register
 
 ROW_ELEMENTS, DOUBLE_ELEMENTS = 16, 8
-"""Of each input, to a thread of a program that holds one row, and of float64: half of what a softmax's threads hold of
-their one."""
+"""Elements of each input per thread of a program with one row, and the same for float64. A thread of softmax has twice
+as many of its one input."""
 
 FULL_ROW_BYTES = 32768
-"""Rows longer than that, as computed and without edges, take the most threads that a program may have."""
+"""Bytes of a row, as computed, above which a row without edges takes the most threads that a program may have."""
 
 
 @triton.jit
@@ -25,12 +25,12 @@ def fused_kernel(
     MULTIPLE: tl.constexpr, y_outer, y_n, y_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
-    """Program p has ROWS rows from p * ROWS on. COLS is the power of two that holds one; a masked element counts as 0
-    in both inputs, and so adds nothing."""
+    """Program p takes ROWS rows from p * ROWS on. COLS is the power of two that covers a row. A masked element is 0 in
+    both inputs, and so adds nothing."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n *= MULTIPLE
-    if SINGLE:  # a zero of which the compiler knows no divisor: a thread has all of a row, and no vector of neighbours
+    if SINGLE:  # adds 0, which hides the stride's divisors: a thread then has whole rows, not vectors across rows
         grad_n += tl.program_id(1)
         y_n += tl.program_id(1)
         out_n += tl.program_id(1)
@@ -70,7 +70,7 @@ def fused_kernel(
 
 
 def row_warps(device: Device, rows: Rows, edges: int) -> int:
-    """Warps for one row: no more than the row itself can feed, however wide its tile is."""
+    """Return the warps for one row: no more than its elements need, however wide its padded tile is."""
     threads = rows.n // (DOUBLE_ELEMENTS if rows.itemsize == 8 else ROW_ELEMENTS)
     if rows.n * rows.wide_bytes > FULL_ROW_BYTES and not edges:
         threads = 1024
@@ -79,5 +79,5 @@ def row_warps(device: Device, rows: Rows, edges: int) -> int:
 
 @register("triton", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A row, several short ones or a strip of columns to a program: both inputs are read once."""
+    """A program keeps a row, several short rows or a strip of columns on chip: both inputs are read once."""
     return fused_launch("triton/softmax_backward/fused", fused_kernel, columns_kernel, (grad, y, out), 2, row_warps)

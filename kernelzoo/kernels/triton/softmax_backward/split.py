@@ -1,5 +1,5 @@
-"""Programs exchange sums in one co-operative launch where they can wait for each other. Elsewhere, on AMD devices and
-in the interpreter, one launch leaves them, and another adds them up and writes.
+"""Programs that share a row exchange sums in one co-operative launch, if they can wait for each other. On AMD devices
+and in the interpreter they can't: one launch stores the sums, a second adds them up and writes.
 """
 
 import torch
@@ -21,12 +21,12 @@ from kernelzoo.registry import register
 def product_sums(
     grad, y, DTYPE: tl.constexpr, WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):
-    """Each thread's sum of products; of words, two packs at a time: their numbers take no more registers."""
+    """Return each thread's sum of grad * y. Words are unpacked two packs at a time, to save registers."""
     if grad.dtype != tl.int32:
         result = tl.sum(tl.sum(grad.to(WIDE) * y.to(WIDE), 2), 1)
     elif PACKS > 2:
-        grad_one, grad_two = shares.in_two(grad, THREADS, PACKS, VECTOR // 2)
-        y_one, y_two = shares.in_two(y, THREADS, PACKS, VECTOR // 2)
+        grad_one, grad_two = shares.split_packs(grad, THREADS, PACKS, VECTOR // 2)
+        y_one, y_two = shares.split_packs(y, THREADS, PACKS, VECTOR // 2)
         result = product_sums(grad_one, y_one, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
         result += product_sums(grad_two, y_two, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
     else:
@@ -41,12 +41,12 @@ def store_gradient(
     out, out_n, length, grad, y, total, FIRST: tl.constexpr,
     WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of the first length elements; of words, two packs at a time, of which FIRST were before."""
+    """Store the gradient of the first length elements. Words are unpacked two packs at a time, from FIRST on."""
     if grad.dtype != tl.int32:
         shares.store_numbers(out, out_n, length, y.to(WIDE) * (grad.to(WIDE) - total), THREADS, PACKS, VECTOR)
     elif PACKS > 2:
-        grad_one, grad_two = shares.in_two(grad, THREADS, PACKS, VECTOR // 2)
-        y_one, y_two = shares.in_two(y, THREADS, PACKS, VECTOR // 2)
+        grad_one, grad_two = shares.split_packs(grad, THREADS, PACKS, VECTOR // 2)
+        y_one, y_two = shares.split_packs(y, THREADS, PACKS, VECTOR // 2)
         store_gradient(out, out_n, length, grad_one, y_one, total, FIRST, WIDE, THREADS, PACKS // 2, VECTOR)
         rest: tl.constexpr = FIRST + PACKS // 2
         store_gradient(out, out_n, length, grad_two, y_two, total, rest, WIDE, THREADS, PACKS // 2, VECTOR)
@@ -64,12 +64,12 @@ def split_kernel(
     WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs to a thread, read twice, and HELD packs, which stay in registers."""
+    """A share is blocks of BLOCK packs per thread, read twice, and HELD packs per thread, which stay in registers."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
-    part, groups, begin, end, kept = shares.part_of(parts, span, blocks, THREADS, BLOCK, VECTOR)
-    lanes = tl.arange(0, PARTS)  # a thread each, so that none waits for what another has seen
+    part, groups, begin, end, kept = shares.program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
+    lanes = tl.arange(0, PARTS)  # one per thread, so that no thread waits for another's word
     there = lanes < parts
     mine = exchange.own_words(arrivals, PHASE)
     for i in range(tl.program_id(0) // parts, rows, groups):
@@ -106,11 +106,11 @@ def split_kernel(
             exchange.leave_word(words, part, (1 - 2 * mine) * rows * parts, word, PHASE)
         if PHASE != LEAVE:
             found = exchange.found_word(words + lanes, there, PHASE)
-            # Every program adds up all sums of its rows in the same order, so that all agree to the bit.
+            # Every program adds up all sums of its rows in the same order, so all get the same bits.
             total = tl.sum(tl.where(there, exchange.unpack_number(found, WIDE), 0.0), 0)
             if PACKED:
-                held = halves.not_before(held, total, parts < 0)
-                weights = halves.not_before(weights, total, parts < 0)
+                held = halves.delay_until(held, total, parts < 0)
+                weights = halves.delay_until(weights, total, parts < 0)
             store_gradient(
                 out + out_body + kept * out_n, out_n, length, held, weights, total, 0, WIDE, THREADS, HELD, VECTOR
             )
@@ -118,7 +118,7 @@ def split_kernel(
                 tl.store(out_edges, (y_edges.to(WIDE) * (grad_edges.to(WIDE) - total)).to(DTYPE), known)
             if BLOCK:
                 for k in range(blocks):
-                    # Backwards: what was read last is likeliest to be in L2 still.
+                    # Backwards: what was read last is likely still in L2.
                     start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
                     left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
                     at = grad_body + start * grad_n
@@ -132,5 +132,5 @@ def split_kernel(
 
 @register("triton", "softmax_backward", "split")
 def split(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs to one row, which they hold on chip while they exchange sums: one launch."""
+    """Several programs share a row, and keep it on chip while they exchange sums: one launch."""
     return split_launch("triton/softmax_backward/split", split_kernel, columns_kernel, (grad, y, out), 2)

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
-from kernelzoo.kernels.triton.passes import over_blocks
+from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -17,7 +17,7 @@ def finish_kernel(
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
-    # Backwards: what ``vecdot`` read last is likeliest to be in L2 still.
+    # Backwards: what ``vecdot`` read last is likely still in L2.
     program = (tl.num_programs(0) - 1 - tl.program_id(0)).to(tl.int64)
     row = (program // blocks * ROWS + tl.arange(0, ROWS))[:, None]
     first = program % blocks * BLOCK
@@ -44,7 +44,7 @@ def finish_kernel(
 
 @register("triton", "softmax_backward_finish", "blocks")
 def blocks(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A program to a block of a row: one read of both inputs, one write."""
-    return over_blocks(
+    """Each program takes one block of a row: one read of both inputs, one write."""
+    return blocks_launch(
         "triton/softmax_backward_finish/blocks", finish_kernel, (grad, y, total, out), whole=2, one_block=True
     )

@@ -4,14 +4,14 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential, quotient
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
-from kernelzoo.kernels.triton.passes import over_blocks
+from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @triton.jit
-def result(element, top, total):
-    """``exp(min(element - top, 0)) / total``, a NaN kept."""
+def softmax_element(element, top, total):
+    """Return exp(min(element - top, 0)) / total. A NaN stays NaN."""
     depth = element - top
     return quotient(exponential(tl.where(depth > 0, 0.0, depth)), total)
 
@@ -25,7 +25,7 @@ def finish_kernel(
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
-    # Backwards: what ``softmax_pairs`` read last is likeliest to be in L2 still.
+    # Backwards: what ``softmax_pairs`` read last is likely still in L2.
     program = (tl.num_programs(0) - 1 - tl.program_id(0)).to(tl.int64)
     row = (program // blocks * ROWS + tl.arange(0, ROWS))[:, None]
     first = program % blocks * BLOCK
@@ -39,15 +39,15 @@ def finish_kernel(
     if EDGES:
         known = known & (first == 0)
         edges = tl.load(x + (x_start + edge), known, other=0.0).to(WIDE)
-        tl.store(out + (out_start + edge), result(edges, top, sums).to(DTYPE), known)
+        tl.store(out + (out_start + edge), softmax_element(edges, top, sums).to(DTYPE), known)
     x_start = aligned(x_start, EDGES)
     out_start = aligned(out_start, EDGES)
     mask = in_rows & (here < inside)
     tile = tl.load(x + (x_start + here * x_n), mask, other=0.0).to(WIDE)
-    tl.store(out + (out_start + here * out_n), result(tile, top, sums).to(DTYPE), mask)
+    tl.store(out + (out_start + here * out_n), softmax_element(tile, top, sums).to(DTYPE), mask)
 
 
 @register("triton", "softmax_finish", "blocks")
 def blocks(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A program to a block of a row: one read, one write."""
-    return over_blocks("triton/softmax_finish/blocks", finish_kernel, (x, maximum, total, out), one_block=True)
+    """Each program takes one block of a row: one read, one write."""
+    return blocks_launch("triton/softmax_finish/blocks", finish_kernel, (x, maximum, total, out), one_block=True)

@@ -10,7 +10,7 @@ from kernelzoo.layout import cdiv, power_of_two, rows_with
 from kernelzoo.registry import register
 
 TILE, PARTS = 1024, 64
-"""Pairs of a tile, and parts of a row among them, at the most."""
+"""The most pairs in a tile, and the most parts of a row in it."""
 
 
 @triton.jit
@@ -36,12 +36,12 @@ def merge_kernel(
         there = in_rows & (part < n)
         one = tl.load(maximum + part * m_n, there, other=float("-inf"))
         sums = tl.load(total + part * t_n, there, other=0.0)
-        # By the exponential of half the distance, twice: of the whole it may be no normal number where the term is one.
+        # Multiply twice by exp(distance / 2): exp(distance) may be subnormal where the term is a normal number.
         half = exponential((one - top) * 0.5)
-        # A part of -inf alone counts as nothing, and as no NaN where all are.
+        # A part of only -inf adds 0, and not NaN if all parts are such.
         terms = tl.where(one == float("-inf"), sums * 0.0, product(sums * half, half))
         term = tl.sum(terms, 1, keep_dims=True)
-        # What each addition of a block rounds off is added up beside it (D. E. Knuth's two-sum).
+        # The rounding error of each addition of a block is added to lost (D. E. Knuth's two-sum).
         new = whole + term
         back = new - whole
         lost += (whole - (new - back)) + (term - back)
@@ -54,7 +54,7 @@ def merge_kernel(
 
 @register("triton", "softmax_merge", "rows")
 def rows(maximum: torch.Tensor, total: torch.Tensor, largest: torch.Tensor, sum: torch.Tensor) -> Launch:
-    """The largest maximum of each row, then the sum of its terms: blocks of parts in order."""
+    """One pass finds the largest maximum of each row, a second the sum of its terms, over blocks of parts in order."""
     where, (t, most) = rows_with(maximum, sum, total, largest)
     parts = min(PARTS, power_of_two(where.n))
     side = min(power_of_two(where.planned), TILE // parts)

@@ -4,7 +4,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import wide_dtype
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
-from kernelzoo.kernels.triton.passes import over_blocks
+from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.kernels.triton.softmax.device_functions import online_state
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -28,7 +28,7 @@ def pairs_kernel(
     top, sums, _ = online_state(
         x, x_start, x_n, cols, in_rows, inside, longest, edges, LOWEST, WIDE, EDGES, ROWS, BLOCK
     )
-    # Of a row of -inf alone the sum is 0; a NaN that the maximum dropped is in the sum.
+    # The sum of a row of only -inf is 0. The maximum drops a NaN, but the sum is NaN.
     top = tl.where(sums == 0, float("-inf"), tl.where(sums == sums, top, float("nan")))
     tl.store(maximum + row_start(row, inner, m_outer, m_inner, 1), top, in_rows)
     tl.store(total + row_start(row, inner, out_outer, out_inner, 1), sums, in_rows)
@@ -36,9 +36,9 @@ def pairs_kernel(
 
 @register("triton", "softmax_pairs", "online")
 def online(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor) -> Launch:
-    """One pass over column blocks that keeps a running (max, sum) state in each lane; one read of a row.
+    """One pass over column blocks keeps a running (max, sum) state in each lane: one read.
 
     After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
     """
     lowest = torch.finfo(wide_dtype(x.dtype)).min
-    return over_blocks("triton/softmax_pairs/online", pairs_kernel, (x, maximum, total), kinds=(lowest,))
+    return blocks_launch("triton/softmax_pairs/online", pairs_kernel, (x, maximum, total), kinds=(lowest,))

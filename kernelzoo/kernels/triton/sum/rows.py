@@ -27,7 +27,7 @@ def sum_kernel(
 
 @register("triton", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A thread's elements of a block are added up, then blocks with what that rounds off, and lanes after the loop."""
+    """A thread adds up its elements of a block, then blocks with compensation for rounding. Lanes are added last."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     tile = pack_tile(x, rows)

@@ -5,7 +5,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, part_of
+from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, program_part
 from kernelzoo.kernels.triton.packs import row_sum
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, rows_of
@@ -19,7 +19,7 @@ def parts_kernel(
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
-    row, begin, end, place = part_of(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    row, begin, end, place = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     result = row_sum(x, x_start, x_n, begin, end, row < rows, WIDE, ROWS, BLOCK, LANES, VECTOR)
     tl.store(sums + place, result, row < rows)
@@ -34,7 +34,7 @@ def sum_of_parts_kernel(x, out, sums, parts, inner, out_outer, out_inner, PARTS:
 
 
 def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan) -> tuple[torch.Tensor, Launch]:
-    """(sums of the parts of rows, the launch that leaves them there)."""
+    """Return (workspace for sums of parts of rows, the launch that stores them there)."""
     dtype = torch.promote_types(x.dtype, out.dtype)
     sums = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(dtype))
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, wide_type(dtype), *plan.tile.constants)
@@ -43,7 +43,7 @@ def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Pl
 
 @register("triton", "sum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part as a program of ``rows`` takes a row, and the parts' sums in a tree."""
+    """Each part is summed as ``rows`` sums a row. A second launch adds the parts' sums in a tree."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     plan = plan_of(x, rows)

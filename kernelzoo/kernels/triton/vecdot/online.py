@@ -4,7 +4,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import TOGETHER
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
-from kernelzoo.kernels.triton.passes import over_blocks
+from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -15,7 +15,7 @@ def dot_kernel(
     y_outer, y_n, y_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Every lane keeps a sum, and lanes meet after TOGETHER blocks."""
+    """Every lane keeps a sum. Lanes are added up after every TOGETHER blocks."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
@@ -46,5 +46,5 @@ def dot_kernel(
 
 @register("triton", "vecdot", "online")
 def online(x: torch.Tensor, y: torch.Tensor, total: torch.Tensor) -> Launch:
-    """One pass over column blocks that keeps a running sum in each lane; one read of both rows."""
-    return over_blocks("triton/vecdot/online", dot_kernel, (x, y, total), whole=2)
+    """One pass over column blocks keeps a running sum in each lane: one read of both inputs."""
+    return blocks_launch("triton/vecdot/online", dot_kernel, (x, y, total), whole=2)
