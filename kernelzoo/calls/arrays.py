@@ -1,7 +1,7 @@
 """Calls on arrays of NumPy, CuPy, Numba, JAX, and any library with DLPack or ``__cuda_array_interface__``.
 
-A kernel reads the array's own memory, which may be read-only, on the library's stream. An array with negative strides,
-foreign byte order or unaligned elements is copied first, since no tensor can represent it. The result is an array of
+A kernel reads an array in place, on the library's stream. The array may be read-only. An array with negative strides,
+foreign byte order or unaligned elements is copied first, because no tensor can represent it. The result is an array of
 the same library. Torch does not record these calls, so they have no gradient.
 """
 
@@ -27,11 +27,11 @@ class Library:
     """Conversion of a library's arrays to tensors and back. This base class serves any library with DLPack."""
 
     def tensor(self, x: Any) -> torch.Tensor:
-        """Return a tensor of the same memory, ready on the current stream."""
+        """Return a tensor that shares the array's memory, and is ready on the current stream."""
         return from_dlpack(x)
 
     def copy_if_unsupported(self, x: Any) -> torch.Tensor | None:
-        """Return a copy of an array whose layout no tensor can have; None if a tensor can."""
+        """Return a copy as a tensor if no tensor can have the array's layout; else None."""
         if _has_negative_stride(x) and self.device(x) != "cpu":
             raise ValueError("it has a negative stride; pass a contiguous copy")
         if self.device(x) != "cpu":
@@ -45,27 +45,26 @@ class Library:
         return NumPy().copy_if_unsupported(read)
 
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
-        """Return an array of the tensor's memory, of the library of ``like``."""
+        """Return an array that shares the tensor's memory, of the same library as ``like``."""
         namespace = getattr(like, "__array_namespace__", None)
         return tensor if namespace is None else namespace().from_dlpack(tensor)
 
     def device(self, x: Any) -> str:
-        """The array's device type, as torch names it."""
+        """Return the array's device type, as torch names it."""
         kind, _ = x.__dlpack_device__()
         return {1: "cpu", 2: "cuda", 10: "cuda", 13: "cuda"}.get(int(kind), f"DLPack's device {int(kind)}")
 
     def stream(self, x: Any) -> int | None:
-        """Return the stream to work on. None means torch's current stream, where DLPack makes the array ready."""
+        """Return the handle of the stream to run on. None: torch's current one, where DLPack makes the array ready."""
         return None
 
     def writable(self, x: Any) -> bool:
-        """Whether the array may be written."""
         module = type(x).__module__.partition(".")[0]
         return module not in ("jax", "jaxlib")
 
 
 class NumPy(Library):
-    """NumPy arrays, on the host. Their bfloat16 and float8 are dtypes of ml_dtypes, which torch does not know."""
+    """NumPy arrays, on the host. Their bfloat16 and float8 dtypes come from ml_dtypes. Torch does not know these."""
 
     def tensor(self, x: Any) -> torch.Tensor:
         if x.dtype.name == "bfloat16":
@@ -97,7 +96,7 @@ class NumPy(Library):
 
 
 class CuPy(Library):
-    """CuPy arrays, on CuPy's current stream. A repeated call makes no tensor."""
+    """CuPy arrays, on CuPy's current stream. A repeated call skips the conversion to tensors."""
 
     def __init__(self) -> None:
         import cupy
@@ -151,7 +150,7 @@ class Interface(Library):
 
 
 class Numba(Interface):
-    """Numba's device arrays, on the stream that an array is bound to, or Numba's default stream."""
+    """Numba's device arrays, on the stream to which an array is bound, else on Numba's default stream."""
 
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
         from numba import cuda
@@ -163,7 +162,7 @@ class Numba(Interface):
 
 
 class _Writable:
-    """An array's interface, marked as writable, which torch requires. No kernel writes into an input."""
+    """An array's interface, marked as writable because torch requires that. No kernel writes into an input."""
 
     def __init__(self, x: Any, name: str = "__cuda_array_interface__") -> None:
         self._x = x  # keeps the memory alive
@@ -172,7 +171,7 @@ class _Writable:
 
 
 def _float8() -> Any:
-    """Return NumPy's float8_e4m3fn dtype. Raises InputTypeError without ml_dtypes, which defines it."""
+    """Return NumPy's float8_e4m3fn dtype. Raises InputTypeError if ml_dtypes, which defines it, is not installed."""
     try:
         import ml_dtypes
     except ImportError:
@@ -192,7 +191,7 @@ _libraries: dict[type, Library] = {}
 
 
 def library_of(x: Any, name: str) -> Library:
-    """The library of an array. Raises InputTypeError for anything else."""
+    """Return the library of an array. Raises InputTypeError for anything else."""
     kind = type(x)
     found = _libraries.get(kind)
     if found is None:
@@ -227,7 +226,7 @@ def _library_of(x: Any, name: str) -> Library:
 
 
 def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
-    """Return an array as a tensor, and whether that is a copy."""
+    """Return an array as a tensor, and whether the tensor is a copy."""
     try:
         copy = library.copy_if_unsupported(x)
         return (library.tensor(x), False) if copy is None else (copy, True)
@@ -241,7 +240,7 @@ def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
 
 @contextmanager
 def _on_stream(stream: int | None, x: Any) -> Iterator[None]:
-    """Make torch use that stream of x's library within this context. None changes nothing."""
+    """Make torch use a stream within this context, on x's device. ``stream``: its handle, or None to change nothing."""
     if stream is None:
         yield
         return
@@ -259,7 +258,7 @@ def _on_stream(stream: int | None, x: Any) -> Iterator[None]:
 
 
 def device_type(x: Any) -> str:
-    """The device type of a tensor or array, such as ``"cuda"``; "" for a torch.fx proxy. Raises InputTypeError."""
+    """Return a tensor's or array's device type, such as ``"cuda"``; "" for a torch.fx proxy. Raises InputTypeError."""
     if isinstance(x, torch.Tensor):
         return x.device.type
     if isinstance(x, torch.fx.Proxy):
@@ -275,7 +274,7 @@ def device_type(x: Any) -> str:
 
 
 def convert_dtype(x: Any, dtype: Any) -> Any:
-    """Convert a tensor or array to a dtype, which is torch's or its library's. Raises InputTypeError."""
+    """Convert a tensor or array to a dtype of torch or of the array's library. Raises InputTypeError."""
     if isinstance(x, torch.Tensor):
         if not isinstance(dtype, torch.dtype):
             raise InputTypeError(f"dtype is a torch.dtype for a tensor, got {dtype!r}")
@@ -293,7 +292,7 @@ def convert_dtype(x: Any, dtype: Any) -> Any:
 
 
 def run(call: Call, inputs: Tensors, out: Any) -> Any:
-    """Run a call on arrays of one library; returns its arrays, or ``out``.
+    """Run a call on arrays of one library; returns arrays of that library, or ``out``.
 
     Raises InputTypeError, OutputError, DeviceError, and what a call on tensors raises.
     """
@@ -354,7 +353,7 @@ def run(call: Call, inputs: Tensors, out: Any) -> Any:
 
 
 def _outs(op: Operation, out: Any, library: Library, first: Any) -> Any:
-    """The caller's output arrays as tensors."""
+    """Return the caller's output arrays as tensors. Raises OutputError."""
     several = isinstance(out, list | tuple) and len(op.outputs) > 1
     tensors = []
     for name, array in zip(op.outputs, out if several else (out,), strict=False):

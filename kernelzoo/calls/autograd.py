@@ -1,7 +1,7 @@
 """The derivatives of an operation, for autograd, ``torch.func`` and forward mode.
 
-An operation's class names its gradient: another operation, whose kernels then run, or ``"reference"``. That means
-torch's derivative of the reference, which consists of torch's operations. Forward mode and ``vmap`` use the same rules.
+An operation's class names its gradient. It is either another operation, whose kernels compute it, or ``"reference"``.
+In that case, and always in forward mode, torch differentiates the operation's reference, which is written in torch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def unpack_single(results: Sequence[Any]) -> Any:
 
 
 class Rule(NamedTuple):
-    """The gradient rule of an operation: which operation computes it, and which tensors to save for it."""
+    """The gradient rule of an operation: the operation that computes the gradient, and the tensors to save for it."""
 
     op: Operation | None
     """The operation that computes the gradient; None for the derivative of the reference."""
@@ -56,7 +56,7 @@ def rule_of(op: Operation) -> Rule:
 
 
 def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor | None, ...]:
-    """Return the gradient of each input, from the saved tensors and the outputs' gradients, differentiable again."""
+    """Return the gradient of each input, or None, from the saved tensors and the outputs' gradients ``grads``."""
     rule, _, names = rule_of(call.op)
     for name, x in zip((*names, "grad"), (*saved, grads[0]), strict=True):
         if x is not None:  # None is the gradient of an output that nobody uses
@@ -84,7 +84,7 @@ def _by_rule(call: Call, rule: Operation, inputs: Tensors, dim: Dims) -> Tensors
 
 
 def _gradient_over_axes(call: Call, rule: Operation, tensors: dict[str, torch.Tensor]) -> Tensors:
-    """Return the gradient of a reduction over several axes or with ``keepdim``, with reduced axes merged into one."""
+    """Return the gradient of a reduction over several axes or with ``keepdim``. Reduced axes are merged into one."""
     rows = {name for name, declared in rule.inputs.items() if declared.names == ROW}
     shape = next(tensor.shape for name, tensor in tensors.items() if name in rows)
     dims = axes_of(call.dim, len(shape))
@@ -100,7 +100,7 @@ def _gradient_over_axes(call: Call, rule: Operation, tensors: dict[str, torch.Te
 
 
 def _torch_vjp(call: Call, inputs: Tensors, grads: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
-    """Return the gradient of each input by torch's vector-Jacobian product of the reference; None for integers."""
+    """Return the gradient of each input, for which torch differentiates the reference; None for an integer input."""
     places = [i for i, x in enumerate(inputs) if x.is_floating_point()]
     function = _float_results_function(call, inputs, places)
     given = tuple(g for g in grads if g is not None and g.is_floating_point())
@@ -115,7 +115,7 @@ def _torch_vjp(call: Call, inputs: Tensors, grads: Sequence[torch.Tensor | None]
 
 
 def _float_results_function(call: Call, inputs: Tensors, places: Sequence[int]) -> Callable[..., Tensors]:
-    """Return a function from the inputs at ``places`` to the floating-point results."""
+    """Return the reference as a function of the inputs with indices ``places``, for its floating-point results."""
 
     def function(*given: torch.Tensor) -> Tensors:
         whole = dict(zip(places, given, strict=True))
@@ -126,7 +126,7 @@ def _float_results_function(call: Call, inputs: Tensors, places: Sequence[int]) 
 
 
 def run_reference(call: Call, *inputs: torch.Tensor) -> Any:
-    """Run the operation's reference with torch's operations and rounding; returns the results in the output dtypes."""
+    """Run the operation's reference, with half precision as float32; returns the results in the output dtypes."""
     op = call.op
     dims = axes_of(call.dim, inputs[0].ndim) if op.by_rows else ()
     args = Arguments(inputs, dims, call.keepdim, op.scalars_of(call.scalars))
@@ -137,7 +137,7 @@ def run_reference(call: Call, *inputs: torch.Tensor) -> Any:
 
 
 def tangents(call: Call, inputs: Tensors, given: Sequence[torch.Tensor | None]) -> Any:
-    """Return the tangents of the outputs: the reference's vector-Jacobian product is linear, and is transposed."""
+    """Return the outputs' tangents from the inputs' tangents ``given``, by differentiating the reference twice."""
     moved = {i: t for i, t in enumerate(given) if t is not None}
     function = _float_results_function(call, inputs, list(moved))
     results, pull, *_ = torch.func.vjp(function, *(inputs[i] for i in moved))
@@ -152,7 +152,8 @@ def tangents(call: Call, inputs: Tensors, given: Sequence[torch.Tensor | None]) 
 
 
 def batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Tensors) -> tuple[Any, Any]:
-    """Run a call on a batch; returns its results and the batch axis of each. By rows, the batch is an axis of rows."""
+    """Run a call on a batch; returns the results, and the batch axis of each.
+    The call runs once if the batch can be one more axis of rows. Otherwise it runs once per element of the batch."""
     op = call.op
     ndim = inputs[0].ndim - (in_dims[0] is not None)
     if op.by_rows and all(names in (ROW, ("outer", "inner")) for names in op.axes) and ndim:
@@ -170,7 +171,7 @@ def batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Tensor
 
 
 def _batch_item(x: torch.Tensor, at: int, i: int) -> torch.Tensor:
-    """Return one element of a batch, or zeros for an empty batch, from which the result shapes follow."""
+    """Return element ``i`` of a batch. For an empty batch return zeros, so that the results have the right shapes."""
     return x.select(at, i) if x.size(at) else x.sum(at, dtype=x.dtype)
 
 
@@ -212,7 +213,7 @@ def call_differentiable(call: Call, *inputs: torch.Tensor) -> Any:
 
 @functools.cache
 def fast_apply(kind: type[torch.autograd.Function], op: Operation) -> Callable[..., Any]:
-    """Return ``apply`` of the class named after the operation, without torch's slow check for ``torch.func``."""
+    """Return ``apply`` of a class named after the operation. It skips torch's slow check for ``torch.func``."""
     found: Callable[..., Any] = super(torch.autograd.Function, function_class(kind, op)).apply
     return found
 
@@ -228,7 +229,7 @@ def camel_case_name(op: Operation) -> str:
 
 
 class CachedDifferentiable:
-    """A cached launch for one input that requires a gradient. Only the addresses are unknown."""
+    """A cached launch for one input that requires a gradient. Only addresses may differ from call to call."""
 
     def __init__(self, call: Call, at: Callable[[int, int], bool | None], result: tuple[Any, ...]) -> None:
         rule = rule_of(call.op)
@@ -239,10 +240,10 @@ class CachedDifferentiable:
         self.plain = plain and bool(call.backend.variants(rule.op.name if rule.op is not None else ""))
         names = [*rule.names, "grad"]
         self.order = [names.index(name) for name in rule.op.inputs] if self.plain and rule.op is not None else []
-        """Indices of the gradient's inputs in the saved tensors followed by the output's gradient."""
+        """For each input of the gradient's operation: its index in (*saved tensors, gradient of the output)."""
 
     def function(self) -> Callable[[torch.Tensor], Any]:
-        """Return the call as a function, without a Python frame before torch's own."""
+        """Return the call as a function. It adds no Python frame before torch's own."""
         return functools.partial(fast_apply(DirectDifferentiable, self.call.op), self)
 
 
@@ -274,7 +275,7 @@ class DirectDifferentiable(torch.autograd.Function):
 
 
 def save_for_gradient(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:
-    """Save the tensors that the gradient of a call needs."""
+    """Save in ``ctx`` the tensors from which the gradient of a call is computed."""
     _, saved, names = rule_of(call.op)
     ctx.call = call
     ctx.save_for_backward(*[inputs[i] for i in saved], *as_tuple(results)[: len(names) - len(saved)])

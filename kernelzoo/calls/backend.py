@@ -1,4 +1,4 @@
-"""One call of a backend: checks, bind and launch, and the fast path of a repeated call."""
+"""Backends: how a call is checked, bound and launched, and the fast path of a repeated call."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ else:
 class Backend(Operations):
     """The operations in one kernel language; ``kernelzoo.get(name)`` makes it.
 
-    Every method takes a dense torch tensor of any rank and strides on one of :attr:`devices`, and never changes it. It
-    runs on the caller's current stream without synchronising, and returns a contiguous tensor (or ``out``).
-    ``variant`` names the algorithm; ``"auto"`` chooses one for the problem and takes every legal input. An array of
-    NumPy, CuPy, Numba or JAX, or of any library with DLPack, is read in place. The result is then of that library.
-    ``axis`` is another name of ``dim``, ``keepdims`` of ``keepdim``. A backend is pickled by its name.
+    Each operation is a method. Its inputs are dense torch tensors of any rank and strides, on one of :attr:`devices`.
+    The call never changes its inputs, and runs on the caller's current stream without synchronising. It returns a
+    contiguous tensor, or ``out``. ``variant`` names the algorithm; ``"auto"`` selects one and takes every legal input.
+    Arrays of NumPy, CuPy, Numba, JAX or any library with DLPack are read in place, and the result is such an array.
+    ``axis`` means the same as ``dim``, and ``keepdims`` the same as ``keepdim``. A backend is pickled by its name.
 
-    Errors: UnknownNameError (variant), InputTypeError, AxisError, DeviceError, GradientError, OutputError,
-    UnsupportedProblemError (a named variant, or ``batch_invariant``).
+    Raises UnknownNameError for an unknown variant. Raises UnsupportedProblemError if a named variant refuses the
+    problem or ``batch_invariant``. Also: InputTypeError, AxisError, DeviceError, GradientError, OutputError.
 
     >>> import torch, kernelzoo
     >>> backend = kernelzoo.get("torch")
@@ -83,7 +83,7 @@ class Backend(Operations):
         return pickled(self.name, self._binds)
 
     def variants(self, op: str) -> tuple[str, ...]:
-        """Names of the variants of one operation, sorted. Raises UnknownNameError."""
+        """Return the names of an operation's variants, sorted. Raises UnknownNameError."""
         registry.known_op(op)
         return tuple(sorted(variant for known, variant in list(self._binds) if known == op))
 
@@ -98,7 +98,7 @@ class Backend(Operations):
         out: Any,
         seen: bool = False,
     ) -> Any:
-        """Run an operation; returns its output, or a tuple. ``seen``: torch has dispatched the call already."""
+        """Run an operation; returns its output, or a tuple. ``seen``: whether torch has dispatched the call."""
         if self._is_compiling():
             return self._dispatch(Call(self, op, dim, keepdim, scalars, variant), inputs, out)
         watched = not seen and (self._is_watched() or self._is_overridden(inputs))
@@ -176,7 +176,8 @@ class Backend(Operations):
         return launch, outs
 
     def _found(self, op: Operation, variant: str) -> tuple[str, Bind, str]:
-        """Return variant (the only one for ``auto``), bind, and id if batch-invariant. Raises UnknownNameError."""
+        """Return a variant's name, bind, and id ("" unless the call is batch-invariant). Raises UnknownNameError.
+        For ``auto``, it is the only variant, if there is just one."""
         known = self.variants(op.name)
         name = variant.removesuffix(registry.BATCH_INVARIANT) if isinstance(variant, str) else variant
         found = known[0] if name == "auto" and len(known) == 1 else name
@@ -187,9 +188,9 @@ class Backend(Operations):
 
 @unscripted
 def get(name: str) -> Backend:
-    """Return the backend of that name, loaded on first use and cached. Several threads may call it.
+    """Return the backend of that name. It is loaded on first use, and cached. Several threads may call this.
 
-    Raises UnknownNameError, or BackendUnavailableError with the reason and the remedy if it can't run here.
+    Raises UnknownNameError, or BackendUnavailableError with reason and remedy if the backend can't run here.
 
     >>> import kernelzoo
     >>> kernelzoo.get("torch").name
@@ -203,7 +204,7 @@ def get(name: str) -> Backend:
 
 
 def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
-    """Store a backend in a table, except while torch.compile traces, whose code assumes the old table."""
+    """Return a backend, and store it in a table. Skips that while torch.compile traces, which assumes the old table."""
     import torch
 
     if not torch.compiler.is_dynamo_compiling():
@@ -213,7 +214,7 @@ def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
 
 @constant
 def _load(name: str) -> bool:
-    """Put a backend into ``_loaded``; returns True, since torch.compile accepts no object as a constant."""
+    """Load a backend into ``_loaded``. Returns True, because torch.compile accepts no object as a constant."""
     if name not in vars(_loaded):
         with uninterrupted():  # an import that was interrupted can't be repeated
             language = registry.language(name)
@@ -223,7 +224,7 @@ def _load(name: str) -> bool:
 
 @unscripted
 def best(op: str, x: torch.Tensor) -> Backend:
-    """The best backend for an operation on the device of a tensor or array. Raises InputTypeError, DeviceError."""
+    """Return the best backend for an operation on a tensor's or array's device. Raises InputTypeError, DeviceError."""
     try:
         device = "cuda" if x.is_cuda is True else "cpu" if x.is_cpu is True else ""  # faster than the device's text
     except AttributeError:
@@ -258,11 +259,11 @@ def _best_name(op: str, device: str) -> str:
 
 
 functions: dict[str, Callable[..., Any]] = {}
-"""The public function of each operation by name, which calls the best backend."""
+"""By name of an operation: its public function, which calls the best backend."""
 
 
 def _declared(op: Operation) -> None:
-    """Add an operation's method to backends, and make its function. Raises RegistrationError if its name is taken."""
+    """Add an operation's method, and make its public function. Raises RegistrationError if the name is taken."""
     taken = vars(Backend).get(op.name)
     if taken is not None and not isinstance(taken, LazyMethod) and op.name not in functions:
         raise RegistrationError(f"an operation can't be called {op.name!r}, as a backend has an attribute of that name")
@@ -271,7 +272,7 @@ def _declared(op: Operation) -> None:
 
 
 def function(name: str) -> Callable[..., Any]:
-    """The public function of an operation; see :data:`functions`. Raises KeyError."""
+    """Return the public function of an operation; see :data:`functions`. Raises KeyError."""
     operations.OPERATIONS[name]
     return functions[name]
 
@@ -283,7 +284,7 @@ _best: dict[tuple[str, str], Backend] = {}
 
 
 def _forget(name: str) -> None:
-    """Forget the cached launches of a backend, one of whose implementations was replaced."""
+    """Empty the launch cache of a backend, after one of its implementations was replaced."""
     _best.clear()
     backend = _backends.get(name)
     if backend is not None:

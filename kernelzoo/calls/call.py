@@ -24,10 +24,11 @@ class Call(NamedTuple):
     variant: str
 
     def __call__(self, *inputs: Any, out: Any = None, seen: bool = False) -> Any:
-        """Make the call as a user does; returns a tensor or a tuple. ``seen``: torch has dispatched it already."""
+        """Make the call as a user does; returns a tensor or a tuple. ``seen``: whether torch has dispatched it."""
         return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
 
     def chooser(self, rule: Operation | None) -> str:
-        """Return the variant for its gradient: batch-invariant if the call is, unless the gradient sums over rows."""
+        """Return the variant of the gradient's operation ``rule``: ``auto``, batch-invariant if this call is.
+        If ``rule`` is None or sums over rows, it is always plain ``auto``."""
         invariant = rule is not None and rule.separable and self.variant.endswith(BATCH_INVARIANT)
         return "auto" + BATCH_INVARIANT * invariant

@@ -1,4 +1,4 @@
-"""A cache of a backend's launches, keyed by all that they depend on except addresses. A repeated call binds nothing."""
+"""A cache of a backend's launches, so that a repeated call binds nothing. A key leaves out only addresses."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ MAX_LAUNCHES = 4096
 """The most launches that a backend caches. One more empties the cache."""
 
 MAX_WORKSPACE_BYTES = 2**26
-"""The most bytes of workspace in the cache. More empties it, too. One launch uses a few KB."""
+"""The most bytes of workspace in the cache. More empties the cache, too. One launch uses a few KB."""
 
 
 @dataclass(slots=True, eq=False)
 class CachedLaunch:
-    """A launch that takes any addresses, and the arguments of the call that it is for."""
+    """A launch that takes any addresses, with the arguments of the call for which it was bound."""
 
     dim: Dims
     keepdim: bool
     scalars: Mapping[str, Any]
     variant: str
     guard: Callable[..., bool]
-    """Whether tensors have the dtypes, devices, shapes and strides of that call."""
+    """A function: whether tensors have the dtypes, devices, shapes and strides of that call."""
     offsets: list[int]
     """Addresses of the tensors modulo 16."""
     spans: list[int]
-    """Bytes from the first element of each tensor to the end of its last."""
+    """For each tensor: the bytes from the start of its first element to the end of its last one."""
     device: int | None
     """Index of the GPU; None on the host."""
     run: Run
     results: tuple[Result, ...]
     """The outputs to allocate; empty if the caller passes them."""
     places: list[bool | None]
-    """The overlaps of the call's tensors, see ``compare_memory``; empty unless the caller passes outputs."""
+    """What ``compare_memory`` returned for the call's tensors; empty unless the caller passes outputs."""
     differentiable: Callable[..., Any] | None
-    """The call for inputs that require a gradient; None if no input does."""
+    """The function to call if gradients are enabled; None if no input requires one."""
     checks: Sequence[tuple[int, Callable[[Tensor], None]]] = ()
     """Indices of inputs, and a function for each that raises an error for a wrong value."""
     following: CachedLaunch | None = None
-    """The launch that followed this one last time."""
+    """The launch that came after this one the last time."""
 
     def takes(
         self, tensors: Sequence[Any], dim: Dims, keepdim: bool, scalars: Mapping[str, Any], variant: str
     ) -> list[int]:
-        """Return the addresses of a call's tensors if the call is like the bound one; else an empty list."""
+        """Return the addresses of a call's tensors if this launch fits the call; else an empty list."""
         if variant != self.variant or dim is not self.dim or keepdim is not self.keepdim:
             return []
         if len(tensors) != len(self.spans) or (scalars is not self.scalars and scalars != self.scalars):
@@ -106,14 +106,14 @@ class LaunchCache:
         """Keys of calls whose inputs are copied first. The launches on the copies can be cached."""
         self._launches: dict[Key | None, CachedLaunch] = {}
         self.expected: dict[Operation, CachedLaunch] = {}
-        """The launch that followed the previous one last time, as in a model's layers. Finding it needs no key."""
+        """Per operation: the launch to try first, without a key. It came next the last time, as in a model's layers."""
         self._previous: dict[Operation, CachedLaunch] = {}
-        """The launch of the previous call."""
+        """Per operation: the launch of the previous call."""
         self._workspace_bytes = 0
         self._on_host, self._tensor = on_host, torch.Tensor
 
     def find(self, call: Call, inputs: Any, outs: Any) -> tuple[CachedLaunch | None, list[int]]:
-        """Return the launch cached for a call, or None, and the tensors' addresses. ``outs``: the caller's outputs."""
+        """Return a call's cached launch, or None, and the tensors' addresses: [] if the launch can't run on them."""
         cached = self._launches.get(self.key(call, inputs, outs))
         if cached is None:
             return None, []
@@ -153,7 +153,7 @@ class LaunchCache:
         return key
 
     def keep(self, key: Key, call: Call, inputs: Tensors, given: Tensors, launch: Launch | None, outs: Tensors) -> None:
-        """Cache the launch of a call, if it can run on other addresses. ``given``: outputs of the caller."""
+        """Cache the launch of a call if it can run on other addresses. ``given``: the caller's outputs."""
         if not isinstance(launch, RebindableLaunch):
             if isinstance(launch, ContiguousFallback) and not given and len(self.copied) < MAX_LAUNCHES:
                 self.copied.add(key)
@@ -182,12 +182,12 @@ class LaunchCache:
         self.expect(call.op, cached)
 
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
-        """Cache the launch of a call on arrays; x is the first one as a tensor."""
+        """Cache the launch of a call on arrays. ``x``: the first array as a tensor."""
         if isinstance(launch, RebindableLaunch) and (run := self._rebindable(launch, self.arrays.get(key))) is not None:
             self.arrays[key] = CachedArrays(run, x.get_device(), results)
 
     def _rebindable(self, launch: RebindableLaunch, before: CachedLaunch | CachedArrays | None) -> Run | None:
-        """Return the launch as a function of addresses; None for a large workspace. ``before``: the replaced entry."""
+        """Return a function that launches on addresses; None if its workspace is large. ``before``: the old entry."""
         own = sum(tensor.nbytes for tensor in launch.workspace)
         if own > MAX_WORKSPACE_BYTES:
             return None
@@ -203,7 +203,6 @@ class LaunchCache:
         return found
 
     def forget(self) -> None:
-        """Empty the cache."""
         self._workspace_bytes = 0
         tables: tuple[Any, ...] = (self._launches, self.arrays, self.copied, self.expected, self._previous)
         for table in tables:
@@ -211,7 +210,7 @@ class LaunchCache:
 
 
 def _differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, ...]) -> Callable[..., Any]:
-    """Return the call for inputs that require a gradient."""
+    """Return the function to call if gradients are enabled and an input requires one."""
     from kernelzoo.calls.autograd import CachedDifferentiable, call_differentiable
 
     straight = call.op.gradient and len(call.op.inputs) == 1 == len(results) and not call.scalars
@@ -219,7 +218,7 @@ def _differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, 
 
 
 def compare_memory(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
-    """Compare each tensor with each earlier one: True if the same address, False if disjoint, None if overlapping."""
+    """Compare each tensor with each earlier one: True at the same address, False if disjoint, None if they overlap."""
     found: list[bool | None] = []
     for i, at in enumerate(addresses):
         for j in range(i):

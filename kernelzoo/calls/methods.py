@@ -25,7 +25,7 @@ class _Dim:
 
 
 _DIM = _Dim()
-"""The default of ``axis``. None has a meaning of its own in NumPy."""
+"""The default of ``axis``. It can't be None, because that means all axes in NumPy."""
 
 
 _NOT_PASSED: Any = object()
@@ -38,13 +38,13 @@ lookup: list[Callable[[str], Any]] = []
 
 
 def is_plain(op: Operation) -> bool:
-    """Whether a call takes one tensor ``x`` and a dim, for which there is a fast path."""
+    """Whether a call takes just a tensor ``x`` and a dim. Such calls have a fast path."""
     return op.by_rows and list(op.inputs) == ["x"] and not op.scalars and len(op.outputs) == 1
 
 
 def signature_of(op: Operation) -> inspect.Signature:
-    """An operation's signature: inputs, ``dim``, ``keepdim``; by keyword ``axis``, ``keepdims``, scalars, ``dtype``,
-    ``batch_invariant``, ``variant``, ``out``."""
+    """Return an operation's signature: inputs, ``dim``, ``keepdim``.
+    By keyword only: ``axis``, ``keepdims``, scalars, ``dtype``, ``batch_invariant``, ``variant``, ``out``."""
     placed = partial(inspect.Parameter, kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
     named = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
     parameters = [placed(name) for name in op.inputs]
@@ -57,7 +57,7 @@ def signature_of(op: Operation) -> inspect.Signature:
 
 
 def constant(function: FunctionT) -> FunctionT:
-    """Do what ``torch.compiler.assume_constant_result`` does, without the second that importing the compiler takes."""
+    """Do what ``torch.compiler.assume_constant_result`` does, without importing the compiler (a second)."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 
@@ -178,7 +178,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
 
 
 class LazyMethod:
-    """A placeholder method: the first access imports its operation. ``__getattr__`` would slow down every attribute."""
+    """A placeholder until the first access imports its operation. ``__getattr__`` would slow down every attribute."""
 
     def __init__(self, op: str) -> None:
         self.op = op
@@ -233,7 +233,7 @@ def unpickled_function(module: str, name: str) -> Any:
 
 
 def pickled(backend: str, binds: Mapping[tuple[str, str], Any]) -> tuple[Callable[..., Any], tuple[str, list[str]]]:
-    """The pickled form of a backend: its name, and the user modules that declare or register its operations."""
+    """Return what to pickle of a backend: its name, and the user modules that declare or register its operations."""
     modules = {bind.__module__ for bind in binds.values()} | {OPERATIONS[op].module for op, _ in binds}
     return unpickled_backend, (backend, sorted(name for name in modules if not name.startswith(f"{_PACKAGE}.")))
 

@@ -44,8 +44,9 @@ _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
 
 def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
-    """Run a call that torch must see; returns NotImplemented if it need not. Torch must see gradients, tangents,
-    traces, modes, profiles, batches and wrappers.
+    """Run a call that torch must see; for any other, return NotImplemented.
+
+    Torch must see calls on wrappers, and calls under autograd, forward mode, tracing, a mode, a profiler or ``vmap``.
 
     Raises GradientError, InputTypeError, OutputError.
     """
@@ -97,7 +98,7 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
 
 
 def _call_on_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> Any:
-    """Run a call on arrays, or on a proxy of ``torch.fx.symbolic_trace``."""
+    """Run a call on arrays or on a proxy of ``torch.fx.symbolic_trace``."""
     if any(isinstance(x, torch.fx.Proxy) for x in inputs):
         results = overload(call.op)(*_flat(call, inputs))
         return results if out is None else out.copy_(results)
@@ -155,7 +156,7 @@ def _copy_into_out(out: Any, results: Any) -> Any:
 
 
 def _is_recorded() -> bool:
-    """Whether ``make_fx`` or ``torch.export`` traces, even before torch dispatches."""
+    """Whether ``make_fx`` or ``torch.export`` is tracing, also before torch dispatches the call."""
     tracer = sys.modules.get("torch.fx.experimental.proxy_tensor")
     return tracer is not None and tracer.get_proxy_mode() is not None
 
@@ -180,7 +181,7 @@ def _dispatched(call: Call, tensors: list[torch.Tensor]) -> Any:
 
 
 def _schema(op: Operation) -> str:
-    """The schema of torch's operation: all arguments by position."""
+    """Return the schema of torch's operation, in which all arguments are positional."""
     arguments = [f"Tensor {name}" for name in op.inputs]
     if op.by_rows:
         arguments.append("int[] dim" if op.several_axes else "int dim")
@@ -202,7 +203,7 @@ def _flat(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
 
 
 def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tensor, ...]]:
-    """The call and inputs of a flat argument list; the inverse of :func:`_flat`."""
+    """Return the call and the inputs of a flat argument list; the inverse of :func:`_flat`."""
     (get,), count = lookup, len(op.inputs)
     dim, *rest = flat[count:]
     told = op, tuple(dim) if op.by_rows and op.several_axes else dim, *rest
@@ -215,7 +216,8 @@ def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tens
 
 @functools.lru_cache(1024, typed=True)
 def _split_flat(op: Operation, *rest: Any) -> tuple[str, Dims, bool, dict[str, Any], str]:
-    """Split a flat list into backend, axes, keepdim, scalars and variant. Cached, since calls compare identities."""
+    """Return backend, axes, keepdim, scalars and variant from a flat argument list without inputs.
+    It is cached, because the launch cache compares these objects by identity."""
     left = list(rest)
     dim: Any = left.pop(0) if op.by_rows else -1
     keepdim = left.pop(0) if op.reduces else False
@@ -287,7 +289,7 @@ def overload(op: Operation) -> Any:
 
 @constant
 def _defined(name: str) -> bool:
-    """Define torch's operation; returns True, since torch.compile accepts no operation as a constant."""
+    """Define torch's operation. Returns True, because torch.compile accepts no operation as a constant."""
     with _lock:
         if name not in _overloads:
             _overloads[name] = _define(OPERATIONS[name])
@@ -299,7 +301,7 @@ def _defined(name: str) -> bool:
 
 @functools.cache
 def _shard(op: Operation) -> None:
-    """Register the sharding with DTensor: rows may be split among devices, and nothing is communicated."""
+    """Tell DTensor how to shard the operation: rows may be split among devices, without communication."""
     from torch.distributed.tensor import Partial, Replicate, Shard
     from torch.distributed.tensor.experimental import register_sharding
 
@@ -315,7 +317,7 @@ def _shard(op: Operation) -> None:
         found = []
         for place in places:
             placed = [_shard_axis(names, place, dims, keepdim and i >= count) for i, names in enumerate(op.axes)]
-            # An output without axes of rows is a sum over all rows, of which each device has a partial sum.
+            # An output without row axes is a sum over all rows, so each device computes a partial sum.
             whole: list[Any] = [Replicate() if place is None or i < count else Partial() for i in range(len(placed))]
             made = [whole[i] if at is None else Shard(at) for i, at in enumerate(placed)]
             found.append((made[count:], [*made[:count], *told]))

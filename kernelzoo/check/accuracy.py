@@ -5,13 +5,13 @@ of precision and the smallest normal number 2^e, it is 2^(max(floor(log2 |y|), e
 number, and at zero, it is the smallest subnormal number. The error is ``|result - y| / ulp``, at most 0.5 if correctly
 rounded. A wrong NaN, a missing NaN and a wrong infinity count as infinitely far off.
 
-**The exact value** comes from the operation (:meth:`kernelzoo.operations.Operation.exact`). It is float64 for the three
-narrower dtypes, to about 2^-50 or a millionth of a float32 ulp. For float64 it is a pair of float64, to 2^-60 or a
-hundredth of a ulp. An operation without such pairs is not measured in float64. Errors in ulp are those of the first
-output. Other outputs, and those of operations that round nothing, count as right or wrong.
+**The exact value** comes from the operation (:meth:`kernelzoo.operations.Operation.exact`). For the three narrower
+dtypes it is a float64, with a relative error of about 2^-50: a millionth of a float32 ulp. For float64 it is the sum of
+two float64, with a relative error of 2^-60: a hundredth of an ulp. Without such a sum, an operation is not measured in
+float64. Errors are counted in ulp if the operation rounds, for its first output. Any other output is right or wrong.
 
-**Subnormal results** may flush to zero, which is up to 2^(p-1) ulp. So ``worst``, the mean and the percentile cover
-elements whose exact value is normal. The others have a worst error of their own.
+**Subnormal results** may flush to zero, an error of up to 2^(p-1) ulp. So ``worst``, the mean and the percentile cover
+only elements whose exact value is normal. The others have a separate worst error.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kernelzoo.operations.exact import scaled
 
 
 def torch_id(op: str) -> str:
-    """The id of torch's function, measured with every operation that rounds; "" if there is none."""
+    """Return the id of torch's function for an operation; "" if there is none, or if the operation rounds nothing."""
     operation = operations.OPERATIONS[op]
     return f"torch.{operation.in_torch}" if operation.rounds and operation.in_torch else ""
 
@@ -46,7 +46,7 @@ def is_torchs(id: str) -> bool:
 
 
 def dtypes(op: str) -> tuple[str, ...]:
-    """Dtypes in which the errors can be measured. An operation that rounds must give its exact result."""
+    """Return the dtypes in which errors can be measured. An operation that rounds must define its exact result."""
     operation = operations.OPERATIONS[op]
     return operation.exact_dtypes if operation.rounds else operation.dtypes
 
@@ -66,7 +66,7 @@ _HIGHEST = 1024
 
 @dataclass
 class Tally:
-    """Running totals of one implementation and dtype."""
+    """The errors of one implementation and dtype, summed up over problems."""
 
     id: str
     op: str
@@ -79,18 +79,18 @@ class Tally:
     """The number of elements beyond the allowed error, or with a wrong NaN, infinity or exact value."""
     worst: float = 0.0
     worst_at: dict[str, Any] = field(default_factory=dict)
-    """The problem with the worst error, and the allowed error of that element in ulp."""
+    """The problem with the worst error, and the allowed error of the worst element in ulp."""
     worst_subnormal: float = 0.0
     total: float = 0.0
     normal: int = 0
-    """The number of elements that count in the mean and the percentile."""
+    """The number of elements whose exact value is normal. The mean and the percentile cover these."""
     histogram: Any = None
     same_bits: bool = True
     seconds: float = 0.0
     unavailable: str = ""
 
     def row(self) -> dict[str, Any]:
-        """The totals as a row of the record. For an operation that rounds nothing, errors in ulp are None."""
+        """Return the totals as a row of the record. If the operation rounds nothing, errors in ulp are None."""
         errors: dict[str, Any] = dict.fromkeys(_ERRORS)
         if operations.OPERATIONS[self.op].rounds and self.normal:
             errors |= {"worst_ulp": self.worst, **self.worst_at, "mean_ulp": self.total / self.normal}
@@ -105,7 +105,7 @@ class Tally:
         }
 
     def _percentile(self, share: float) -> float:
-        """The upper edge of the percentile's bin."""
+        """Return an error in ulp that at most 1 - ``share`` of the elements exceed, rounded up to a bin."""
         counts = self.histogram.cumsum(0)
         return float((counts < share * counts[-1]).sum() + 1) / _BINS
 
@@ -120,9 +120,9 @@ def measure(
     *,
     progress: Callable[[str], None] = lambda id: None,
 ) -> list[dict[str, Any]]:
-    """Measure implementations of one operation and dtype on the same values; returns their rows, see :meth:`Tally.row`.
+    """Measure implementations of one operation and dtype on the same values; returns a :meth:`Tally.row` for each.
 
-    Each problem runs twice, over different old output contents. ``progress`` gets the next id.
+    Each problem runs twice, each time on outputs filled with another pattern. ``progress`` gets the next id.
     """
     operation = operations.OPERATIONS[op]
     if dtype not in dtypes(op):
@@ -178,7 +178,7 @@ def _bound(truth: Truth, id: str, outs: Sequence[torch.Tensor]) -> Launch:
 
 
 class Truth:
-    """The right results of one problem: a first output that rounds to a fraction of a ulp, others as bounds."""
+    """The right results of one problem. A first output that rounds is given nearly exactly, any other by bounds."""
 
     def __init__(self, operation: operations.Operation, args: Arguments, problem: Problem) -> None:
         self.operation, self.args, self.problem = operation, args, problem
@@ -265,7 +265,7 @@ class Rounded:
         tally.worst_subnormal = max(tally.worst_subnormal, float(ulps.where(subnormal, 0.0).max()))
 
     def _allowed(self) -> torch.Tensor:
-        """The allowed error of each element, in ulp."""
+        """Return the allowed error of each element, in ulp."""
         allowed = self._operation.allowance(self._args, self._exact())
         if self._scale is not None:
             allowed = scaled(allowed, -self._scale)

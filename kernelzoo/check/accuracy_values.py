@@ -22,7 +22,7 @@ _AT_ONCE = 2**22
 """The most elements of a problem: 32 MB in float64. There are about thirty such tensors at once."""
 
 _FEW = 33
-"""Size of a named axis that is not the first or last of the first input."""
+"""Size of a named axis, unless it is the first or last axis of the first input."""
 
 Family: TypeAlias = "Callable[[torch.Tensor, fuzz_values.Fill], torch.Tensor]"
 """A function that makes float64 rows from standard normal values (rows, length) and the ``Fill`` that drew them."""
@@ -41,15 +41,15 @@ def _one_above(x: torch.Tensor, above: torch.Tensor | float) -> torch.Tensor:
 FAMILIES: dict[str, Family] = {
     "normal": lambda x, fill: x,
     "wide": lambda x, fill: fill.uniform(double=True).mul_(100).sub_(50),
-    # Values a few ulp apart, and equal values. Errors of sums of equal terms add up. A quotient of one and a length
-    # falls between two numbers of a half precision.
+    # Values a few ulp apart, and equal values. In a sum of equal terms, rounding errors add up. The result 1 / length
+    # lies between two numbers of half precision.
     "near-equal": lambda x, fill: x.mul(fill.info.eps).add_(1).mul_(x[:, :1] + 3),
     "equal": lambda x, fill: x[:, :1].expand(x.shape),
     "equal below one": lambda x, fill: _one_above(x[:, :1].expand(x.shape), x[:, :1].abs() + 0.5),
     "dominant": lambda x, fill: _one_above(x, 30.0),
     "offset": lambda x, fill: x + 10000.0,
     "negative offset": lambda x, fill: x - 10000.0,
-    # Down to where an exponential underflows.
+    # Values down to where an exponential underflows.
     "subnormal": lambda x, fill: _one_above(
         fill.uniform(double=True).mul_(math.log(fill.info.tiny * fill.info.eps) - 2), 2.0
     ),
@@ -64,7 +64,7 @@ FAMILIES: dict[str, Family] = {
 """Families of values for the first input of an operation that rounds, by name."""
 
 SAMPLE = "sample"
-"""The name for inputs from the operation's own sampling, where it has no family of values."""
+"""The family of inputs that the operation itself samples, if no other family applies."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _families(op: operations.Operation, dtype: str) -> tuple[str, ...]:
 
 
 def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
-    """Problems with about that many values in total, shared evenly among families and lengths."""
+    """Yield problems with about ``values`` elements in total, the same number for each family and length."""
     operation = operations.OPERATIONS[op]
     if not operation.by_rows:
         yield from _by_axes(operation, values, seed)
@@ -118,7 +118,7 @@ def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
 
 
 def _by_axes(operation: operations.Operation, values: int, seed: int) -> Iterator[Problem]:
-    """Problems for each length of the first input's last axis. The first axis gets the rest, others a few elements."""
+    """Yield a problem for each length of the first input's last axis. Its first axis is long, all others are short."""
     axes = operation.axes[0]
     lengths = [int(axes[-1])] if axes[-1].isdigit() else [length for length in LENGTHS if length <= 4097]
     for number, length in enumerate(lengths):
@@ -135,7 +135,7 @@ def _by_axes(operation: operations.Operation, values: int, seed: int) -> Iterato
 
 
 def draw(problem: Problem, op: str, dtype: str, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """The inputs of a problem, the same for the same seed of the generator."""
+    """Draw the inputs of a problem. The same seed of the generator gives the same inputs."""
     operation = operations.OPERATIONS[op]
     if problem.family == SAMPLE or len(operation.inputs) > 1:
         sizes = dict(problem.sizes)
@@ -147,7 +147,7 @@ def draw(problem: Problem, op: str, dtype: str, generator: torch.Generator) -> t
 
 
 def _first(problem: Problem, op: operations.Operation, dtype: str, generator: torch.Generator) -> torch.Tensor:
-    """The first input of an operation by rows."""
+    """Draw the first input of an operation by rows."""
     kind = getattr(torch, dtype)
     if not op.rounds:
         x = fuzz_values.draw(problem.family, problem.shape, dtype, generator)

@@ -17,7 +17,7 @@ Inputs: TypeAlias = "tuple[torch.Tensor, ...]"
 
 @dataclass(frozen=True)
 class Draw:
-    """The operation, dtype, device and generator for which the inputs of a case are drawn."""
+    """All that determines how the inputs of a case are drawn."""
 
     operation: operations.Operation
     dtype: str
@@ -30,7 +30,7 @@ class Draw:
     def sample(
         self, shape: tuple[int, ...], dim: operations.Dims = -1, sizes: Mapping[str, int] | None = None
     ) -> Inputs:
-        """Inputs of the operation's own sampling, on the generator's device."""
+        """Draw inputs by the operation's own sampling, on the generator's device."""
         drawn = self.operation.sample
         return drawn(shape, self.dtype, dim, generator=self.generator, sizes=sizes, scalars=self.scalars)
 
@@ -38,7 +38,7 @@ class Draw:
         return tuple(x.to(self.device) for x in inputs)
 
     def with_companions(self, x: torch.Tensor, dim: int = -1) -> Inputs:
-        """The given first input on the case's device, and companion inputs drawn for it."""
+        """Return all inputs on the case's device: ``x`` as the first, and companion inputs that match it."""
         others = replace(self, dtype=operations.dtype_name(x.dtype)).sample(tuple(x.shape), dim)[1:]
         return self.operation.completed(self.to_device([x, *others]), dim, generator=self.generator)
 
@@ -51,25 +51,25 @@ Make: TypeAlias = Callable[[Draw], Inputs]
 class Case:
     """One problem: how to make its inputs on a device from a seeded generator, and the call's arguments.
 
-    ``inputs`` raises NoRoomError where the machine has no room for them.
+    ``inputs`` raises NoRoomError if they do not fit into the machine's memory.
     """
 
     op: str
     name: str
-    """It begins with the dtype of the first input."""
+    """The case's name, which begins with the dtype of the first input."""
     make: Make
     dim: operations.Dims = -1
     keepdim: bool = False
     core: bool = False
     """Whether it is one of the few cases for implementations that are slow to bind."""
     elements: int = 0
-    """Elements of the first input, for suites that leave out large cases."""
+    """The number of elements of the first input. A suite may leave out cases with many."""
     place: Callable[[torch.Tensor], torch.Tensor] | None = None
-    """A function that makes each output's memory, given the right result. None makes new contiguous tensors."""
+    """A function that allocates an output like a given right result. None: outputs are new contiguous tensors."""
     scalars: tuple[tuple[str, Any], ...] = ()
     """Scalars that are not at their default, by name."""
     beyond: bool = False
-    """Whether the operation's author does not expect such values. The case is then reported separately."""
+    """Whether the operation's author did not expect such values. If so, the case is reported separately."""
 
     @property
     def dtype(self) -> str:
@@ -83,7 +83,7 @@ class Case:
         return self.name
 
     def with_drawn_scalars(self) -> Case:
-        """The case with the default or another declared value of each scalar, as its name decides."""
+        """Return the case with a declared value of each scalar, drawn with the case's name as the seed."""
         if self.scalars:
             return self
         choose = random.Random(self.name).choice
@@ -93,15 +93,15 @@ class Case:
 
 
 def by(shape: tuple[int, ...]) -> str:
-    """A shape as text, such as ``"3x129"``."""
+    """Return a shape as text, such as ``"3x129"``."""
     return "x".join(map(str, shape)) or "scalar"
 
 
 def far(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return memory, and in it a copy of the values with ``stride`` elements between steps of the first axis.
+    """Copy rows into new memory, ``stride`` elements apart. Returns the memory, and the copy in it.
 
-    Decoys lie where a 32-bit offset would wrap to. All other memory, which includes ``beyond`` elements at the end,
-    stays untouched. Raises NoRoomError.
+    Wherever a wrapped 32-bit offset would point, the memory has wrong values. All other memory is never touched,
+    ``beyond`` elements at its end included. Raises NoRoomError.
     """
     count, width = values.size(0), values[0].numel()
     below = 2**31  # room for offsets that wrap to negative
@@ -118,5 +118,5 @@ def far(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tenso
 
 
 def plain(shape: tuple[int, ...], dim: int = -1, sizes: Mapping[str, int] | None = None) -> Make:
-    """Return a function that makes inputs by the operation's own sampling."""
+    """Return a function that draws inputs of a shape by the operation's own sampling."""
     return lambda draw: draw.to_device(draw.sample(shape, dim, sizes))

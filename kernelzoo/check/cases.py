@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 def cases(op: str) -> tuple[Case, ...]:
-    """All the cases of one operation, smallest first."""
+    """Return all cases of one operation, smallest first."""
     operation = operations.OPERATIONS[op]
     if operation.by_rows:
         found = [*_shapes(op), *_layouts(op), *_special(op), *_far_apart(op), *others(operation)]
@@ -34,29 +34,29 @@ def cases(op: str) -> tuple[Case, ...]:
 
 
 def _samples(op: str) -> Iterator[Case]:
-    """Cases with the inputs that the operation itself declares, and default scalars."""
+    """Yield cases with the inputs that the operation itself declares, and with default scalars."""
     for own in operations.OPERATIONS[op].samples():
         yield Case(op, own.name, partial(_declared_inputs, own), elements=math.prod(own.shape))
 
 
-# Odd and prime lengths, one column, and one element around each power of two and block size in use.
+# Odd and prime lengths, and each power of two and block size in use, with one element more and less.
 _WIDTHS = (1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 781)
 _LONG = (1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 4097, 5003, 8191, 8192, 8193)
 _LONGER = (12672, 16383, 16384, 16385, 32767, 32768, 32769, 50257, 65535, 65536, 65537, 131072, 151936, 262144, 1048577)
 _LONGEST = 2**23
 _TAILS = (2, 17, 129, 781)
-"""Lengths for every dtype that end within a tile, a vector or a word."""
+"""Lengths that end within a tile, a vector or a word. They are core cases of every dtype."""
 _MANY = ((37, 129), (133, 65), (265, 33), (1823, 781), (4097, 3), (65537, 2), (1048576, 64), (16, 262144), (5, 3000017))
 
 
-# Long axes other than the last: odd and aligned widths, few and many columns, one matrix and several. The first of
-# each is in every floating dtype, the others in float32 and bfloat16.
+# Long axes other than the last: odd and aligned widths, few and many columns, one matrix and several. All are in
+# float32 and bfloat16, but only the first few in the other floating dtypes.
 _COLUMNS = (
     *(((9001, 64), 0), ((3, 2049, 37), 1), ((20011, 33), 0), ((1100, 600), 0), ((100, 4099), 0), ((1030, 517), 0)),
     *(((5, 1025, 96), 1), ((2, 4099, 40), 1)),
 )
 RULED = len(FLOATS) + 2
-"""The number of rows with one special value of a float each, plus two plain ones."""
+"""The number of rows in a case of special values: one for each special value of a float, and two plain ones."""
 _SPECIAL_COLUMNS = ((130, RULED), (2049, 37), (2049, 64), (20011, 37))
 
 
@@ -86,7 +86,7 @@ def _floats(op: str) -> tuple[str, ...]:
 
 
 def _main_dtypes(op: str) -> tuple[str, ...]:
-    """The dtypes in which all layouts are tried."""
+    """Return the dtypes in which all layouts are tried."""
     dtypes = operations.OPERATIONS[op].dtypes
     return tuple(dtype for dtype in ("float32", "bfloat16", "float64") if dtype in dtypes) or dtypes[:1]
 
@@ -95,7 +95,7 @@ _CORE_LAYOUTS = ("dim0", "middle", "columns-stepped", "rows-expanded", "scalar")
 
 
 def _layouts(op: str) -> Iterator[Case]:
-    """Cases with views of a larger tensor."""
+    """Yield cases of layouts: views of a larger tensor, long columns, a lazily negated view, no rows or columns."""
     views: tuple[tuple[str, tuple[int, ...], Callable[[torch.Tensor], torch.Tensor], int], ...] = (
         ("scalar", (), lambda x: x, -1),
         ("vector", (300,), lambda x: x, 0),
@@ -147,7 +147,7 @@ def _layouts(op: str) -> Iterator[Case]:
 
 
 def _viewed(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tensor], dim: int, draw: Draw) -> Inputs:
-    # If the view can be written, values are drawn in its shape, so that each of its rows has a peak.
+    # If the view can be written, draw its values in its own shape, so that each row has a decisive element.
     memory = draw.sample(base)[0]
     x = view(memory)
     if x.numel() == memory.numel() and not overlaps_itself(x):
@@ -164,7 +164,7 @@ def _negated(draw: Draw) -> Inputs:
 
 
 def _reductions(op: str) -> Iterator[Case]:
-    """Cases of reductions over several axes, with and without keepdim, and over other layouts of integer tensors."""
+    """Yield cases of reductions over several axes, with and without keepdim, and of more layouts of integer tensors."""
     shape = (3, 6, 5, 7)
     for dims in ((), (0,), (1, 2), (0, 3), (0, 2), (1, 3), (-1, -2, -3), (0, 1, 2, 3), (0, 1, 3)):
         for keepdim in (False, True):
@@ -210,7 +210,7 @@ def _special_columns(shape: tuple[int, int], draw: Draw) -> Inputs:
 
 
 def _special_rows(width: int, draw: Draw) -> Inputs:
-    """One row for each special value, between plain rows that must not be affected."""
+    """Draw one row for each special value, between plain rows whose results must not change."""
     return draw.with_companions(_rows_with_specials(width, draw))
 
 
@@ -223,7 +223,7 @@ def _rows_with_specials(width: int, draw: Draw) -> torch.Tensor:
 
 
 def _mostly_minus_inf(draw: Draw) -> Inputs:
-    """Rows of -inf except for one end, which is far below zero. So however a row is split, some parts are all -inf."""
+    """Draw rows of -inf, except far below zero at one end. However a row is split, some parts are all -inf."""
     x = draw.sample((2, 2556))[0].sub_(1000)
     x[0, :-512], x[1, 512:] = -math.inf, -math.inf
     return draw.with_companions(draw.operation.clamp_to_domain(0, x, x.size(1)))
@@ -244,9 +244,9 @@ def _extremes(draw: Draw) -> Inputs:
 
 
 def _far_apart(op: str) -> Iterator[Case]:
-    """Cases with a few short rows that span more than 2^31 elements, in x and in ``out``.
+    """Yield cases with few short rows that are far apart: x or ``out`` spans more than 2^31 elements.
 
-    The host commits little memory, since most is never touched. A GPU needs 6 GB for int8 and 9 GB for float16.
+    The host commits little memory, because most of it is never touched. A GPU needs 6 GB for int8 and 9 GB for float16.
     """
     dtype = operations.OPERATIONS[op].narrowest
     # 2^30 fits in 32 bits, its multiples do not, and 2^31 does not. Some strides are multiples of 16 bytes, one is not.

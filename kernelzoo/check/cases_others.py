@@ -15,7 +15,7 @@ from kernelzoo.operations.arguments import NARROW
 
 
 def others(operation: operations.Operation) -> Iterator[Case]:
-    """Cases of companion inputs and scalars: special values, stepped layouts, and scalar values."""
+    """Yield cases of companion inputs and scalars: special values, stepped layouts, and scalar values."""
     op, shape = operation.name, (5, 300)
     for dtype in [d for d in ("float32", "bfloat16") if d in operation.dtypes] or operation.dtypes[:1]:
         for number, (name, declared) in enumerate(operation.inputs.items()):
@@ -44,21 +44,21 @@ def _stepped_other(number: int, shape: tuple[int, ...], draw: Draw) -> Inputs:
 # Sizes of axes: one, odd sizes, and sizes around the blocks in use.
 _SIZES = (1, 3, 16, 17, 33, 64, 65, 127, 130, 2, 31, 256, 100, 5)
 _CORE = (1, 3)
-"""Indices in _SIZES of the first axis, for core cases."""
+"""Indices in ``axis_sizes`` of the sizes for core cases."""
 _SPECIAL = 4
-"""The index in _SIZES for special values and scalars."""
+"""Index in ``axis_sizes`` of the sizes for special values and scalars."""
 _TIES = (2, 4, 8)
-"""The indices in _SIZES for equal elements."""
+"""Indices in ``axis_sizes`` of the sizes for equal elements."""
 
 TIES = "ties"
-"""The name for equal elements, in place of a special value's name."""
+"""A name in place of a special value's: the input then repeats a few elements."""
 
 _Special = tuple[int, str]
 """The index of an input, and the name of a special value for it."""
 
 
 def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
-    """Small sizes of all named axes to try, as their bounds allow."""
+    """Return small sizes to try for all named axes, within their bounds."""
     if "sizes" in operation.hooks:
         return tuple(operation.hooks["sizes"])
     axes = operation.free_axes
@@ -69,7 +69,7 @@ def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
 
 
 def by_axes(operation: operations.Operation) -> Iterator[Case]:
-    """Cases of an operation with named axes: sizes, scalars, and equal elements and special values in each input."""
+    """Yield cases of an operation with named axes: sizes, scalars, and special values or equal elements in an input."""
     op, turns, meant = operation.name, axis_sizes(operation), "sizes" in operation.hooks
     larger = tuple(operation.hooks.get("workloads", ()))
     for dtype in operation.dtypes:
@@ -121,6 +121,6 @@ def _special_sized(shape: tuple[int, ...], sizes: dict[str, int] | None, special
 
 
 def _sample_few(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """A tensor of the shape of ``x`` that repeats at most three of its elements."""
+    """Return a tensor of x's shape that repeats at most three of x's elements."""
     flat = x.reshape(-1)
     return flat[torch.randint(min(3, flat.numel()), x.shape, generator=generator)] if flat.numel() else x

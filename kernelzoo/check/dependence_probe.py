@@ -25,9 +25,9 @@ def probe_all_elements(
     outs: Sequence[torch.Tensor],
     generator: torch.Generator | None = None,
 ) -> None:
-    """Check that long rows are read whole: make one element decisive, launch, and repeat at many places.
+    """Check that a launch reads all of each long row. Make one element decisive, launch, repeat with others.
 
-    An operation that rounds sums all elements, so it needs fewer probes. Raises ContractError. Inputs are restored.
+    An operation that rounds depends on every element, so it needs fewer probes. Raises ContractError. Restores inputs.
     """
     x = args.x
     declared = next(iter(operation.inputs.values()))

@@ -33,12 +33,12 @@ class Conformance:
     backends: ClassVar[tuple[str, ...] | None] = None
     """Names of the backends to check; None for all registered ones."""
     core_only: ClassVar[tuple[str, ...]] = ()
-    """Ids that take seconds to bind each problem. They run the core cases only, as do those in the ``SLOW_TO_BIND`` of
-    a backend's package."""
+    """Ids of implementations that take seconds to bind each problem. They run only the core cases.
+    So do the variants in ``SLOW_TO_BIND`` of a backend's package."""
 
     @staticmethod
     def device(backend: str) -> str:
-        """The device of the inputs: the last type that the backend takes here, so a GPU if there is one."""
+        """Return the device of the inputs: the last type that the backend takes here. That is a GPU if there is one."""
         return get(backend).devices[-1]
 
     @classmethod
@@ -48,7 +48,7 @@ class Conformance:
 
     @classmethod
     def takes(cls, implementation: registry.Implementation, case: Case) -> bool:
-        """Whether an implementation runs a case. Override it to run a sample."""
+        """Whether an implementation runs a case. Override this to run only some cases."""
         return True
 
     @classmethod
@@ -98,9 +98,9 @@ class Conformance:
             pytest.skip(str(refusal))
 
     def test_takes_a_case(self, implementation: registry.Implementation) -> None:
-        """Each variant must take at least one case, and ``auto`` every one: otherwise nothing is checked.
+        """Check that each variant takes at least one case, and ``auto`` every case. Otherwise nothing is checked.
 
-        In an emulator the smallest case is enough, since large ones take a minute.
+        In an emulator one case is enough, because large ones take a minute.
         """
         backend = get(implementation.backend)
         device = self.device(implementation.backend)
@@ -128,7 +128,7 @@ class Conformance:
         pytest.fail("; ".join(refusals))
 
     def test_strided_out(self, implementation: registry.Implementation) -> None:
-        """``out`` may be any view that holds each element once. The memory between its elements must not change."""
+        """Check that ``out`` may be any view with distinct elements. The memory between them must not change."""
         if self.takes_core_only(implementation):
             pytest.skip("slow to bind; covered by the core cases")
         device, operation = self.device(implementation.backend), implementation.operation
@@ -155,7 +155,7 @@ class Conformance:
                 assert bool((frame == torch.full_like(frame, 7)).all()), name
 
     def test_wrong_device(self, implementation: registry.Implementation) -> None:
-        """Inputs on another device raise DeviceError. Inputs on meta with a real ``out`` raise OutputError."""
+        """Check that inputs on another device raise DeviceError, and inputs on meta with a real ``out`` OutputError."""
         backend, operation = get(implementation.backend), implementation.operation
         device = self.device(implementation.backend)
         inputs = _example(operation, (2, 3), -1, _main(operation)).inputs(device)
@@ -170,12 +170,12 @@ class Conformance:
 
 
 def _main(operation: Operation) -> str:
-    """The dtype that most variants take."""
+    """Return the dtype that most variants take."""
     return "float32" if "float32" in operation.dtypes else operation.dtypes[0]
 
 
 def _examples(operation: Operation) -> Iterator[list[Case]]:
-    """Lists of cases along the last axis, the first, and in another dtype. Each variant takes one of the cases."""
+    """Yield lists of cases: along the last axis, along the first, and in another dtype."""
     main = _main(operation)
     other = "float16" if "float16" in operation.dtypes else operation.dtypes[-1]
     shapes = ((100, 33), (64, 256), (16, 4096), (4, 65536)) if operation.by_rows else ((16, 64), (100, 33), (128, 256))
@@ -186,7 +186,7 @@ def _examples(operation: Operation) -> Iterator[list[Case]]:
 
 
 def _example(operation: Operation, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
-    """A plain case. Named axes take the sizes of the shape in turn."""
+    """Return a plain case. Named axes take the sizes in ``shape`` in turn."""
     if operation.by_rows:
         return Case(operation.name, dtype, plain(shape, dim), dim)
     sizes = operation.fitted(dict(zip(operation.free_axes, itertools.cycle(shape), strict=False)))

@@ -33,7 +33,7 @@ def slow_to_bind(id: str) -> bool:
 
 
 def largest(implementation: Implementation) -> int:
-    """The most elements of an input to try: few in an interpreter or a simulator, many on a GPU."""
+    """Return the largest number of elements to try in an input: small in an emulator, large on a GPU."""
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**27
@@ -41,7 +41,7 @@ def largest(implementation: Implementation) -> int:
 
 
 def compiled_elements(backend: str) -> int:
-    """The most elements for an emulator that runs compiled code: ``compiled_elements`` of the package, else 0."""
+    """Return the most elements for an emulator of compiled code, as the backend's package says; 0 for any other."""
     package = packages().get(backend)
     return getattr(importlib.import_module(package), "compiled_elements", 0) if package is not None else 0
 
@@ -78,8 +78,8 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
             raise ContractError("the result shares memory with the input", "wrong kind of result")
     if not any(out.numel() for out in first):
         return
-    # A launch runs again and again, over poisoned outputs. A fixed poison would hide where it is the right result. So
-    # the bits of every element are made to differ from the first result.
+    # Launch twice over poisoned outputs. A fixed poison would hide an unwritten element whose right result it equals.
+    # So the poison of every element differs in its bits from the first result.
     outs = tuple(case.place(out) if case.place else torch.empty_like(out) for out in first)
     launch = implementation.launch_checked(args, outs)
     right = [bits(out) for out in first]
@@ -112,7 +112,7 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
 
 
 def _check_result(implementation: Implementation, case: Case, args: Arguments, first: Inputs) -> Expected:
-    """Check a result; returns the bounds. Raises ContractError, UndecidableError, or NoRoomError for the bounds."""
+    """Check a result; returns its bounds. Raises ContractError, UndecidableError, or NoRoomError for the bounds."""
     try:
         expected = implementation.operation.expect(args)
         if words := _undecidable(case, args, expected):
@@ -127,7 +127,7 @@ def _check_result(implementation: Implementation, case: Case, args: Arguments, f
 
 
 _decided: WeakKeyDictionary[Operation, dict[tuple[str, str], str]] = WeakKeyDictionary()
-"""The answers of ``_undecidable``, by operation, and by the name and device of a case."""
+"""What ``_undecidable`` returned, by operation, and by the name and device of a case."""
 
 
 def _undecidable(case: Case, args: Arguments, expected: Expected) -> str:
@@ -146,7 +146,7 @@ def outputs(implementation: Implementation, case: Case, inputs: Inputs, out: obj
 
 
 def call_case(implementation: Implementation, case: Any, inputs: Sequence[Any], changed: Mapping[str, Any]) -> Any:
-    """Make the call of a case, with the arguments in ``changed`` in place of its own; returns its result."""
+    """Make the call of a case; returns the result. Arguments in ``changed`` replace those of the case."""
     operation = implementation.operation
     named: dict[str, Any] = {"variant": implementation.variant, **dict(case.scalars)}
     named |= {"dim": case.dim} if operation.by_rows else {}
@@ -161,7 +161,7 @@ def _same(a: Inputs, b: Inputs) -> bool:
 
 
 def _check_last_row_alone(implementation: Implementation, case: Case, inputs: Inputs, first: Inputs) -> None:
-    """Check that the last row alone gives the same bits. Only for two axes, with rows along the last."""
+    """Check that a matrix's last row gives the same bits without the other rows, if ``dim`` is the last axis."""
     if inputs[0].ndim != 2 or not inputs[0].numel() or case.dim not in (-1, 1):
         return
     axes = implementation.operation.axes
@@ -174,7 +174,7 @@ def _check_last_row_alone(implementation: Implementation, case: Case, inputs: In
 
 
 def _poison(outs: Inputs, first: Inputs, repeats: bool = True) -> Inputs:
-    """Fill outputs with bits that differ from the first result, or NaN if bits need not repeat; returns the fill."""
+    """Fill outputs with bits that differ from ``first``; returns the fill. Unless ``repeats``, it is NaN for floats."""
     bitwise = [repeats or not x.is_floating_point() or x.itemsize == 1 for x in first]
     found = tuple(poison_like(x) if b else torch.full_like(x, torch.nan) for x, b in zip(first, bitwise, strict=True))
     for out, poison in zip(outs, found, strict=True):
@@ -183,7 +183,7 @@ def _poison(outs: Inputs, first: Inputs, repeats: bool = True) -> Inputs:
 
 
 def _check_in_place(implementation: Implementation, case: Case, inputs: Inputs, first: Inputs) -> None:
-    """Check that an in-place output gives the same bits."""
+    """Check that a call with an input as ``out`` gives the same bits, if the operation allows that."""
     names = list(implementation.operation.inputs)
     if case.place or len(first) > 1 or not implementation.operation.outputs:
         return
@@ -214,7 +214,7 @@ def _run(launch: Launch) -> None:
 
 
 def _find_cause(error: ContractError, implementation: Implementation, args: Arguments, result: Inputs) -> ContractError:
-    """The likely cause of a wrong result: elements that no launch writes, or a returned result; else the error."""
+    """Return the likely cause of a wrong result: unwritten elements or a launch's returned value; else the error."""
     if error.place is None:
         return error
     outs = tuple(torch.empty_like(out) for out in result)
@@ -241,7 +241,7 @@ def _find_cause(error: ContractError, implementation: Implementation, args: Argu
 
 
 def _unwritten(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractError:
-    """The error for elements that still have their old contents."""
+    """Return the error for unwritten elements. ``kept``: whether each element still has its old value."""
     place = unraveled(int(kept.flatten().view(torch.uint8).argmax()), shape)
     return ContractError(
         f"{words}{int(kept.sum())} of {kept.numel()} elements of out were not written; first at {place}",

@@ -15,9 +15,9 @@ Write: TypeAlias = "Callable[[torch.Tensor], object]"
 
 
 def special_rows(dtype: str) -> dict[str, Write]:
-    """Functions by name that each write a special value of a dtype into a plain row.
+    """Return functions by name, each of which writes a special value of a dtype into a plain row.
 
-    The rules that kernels break most often come first. If a value may be at any place, the row's values decide it.
+    The rules that kernels break most often come first. If a value may be anywhere, the row's old values select where.
     """
     if dtype == "bool":
         return _BOOLS
@@ -31,7 +31,7 @@ def _info(row: torch.Tensor) -> Any:
 
 
 def _among(row: torch.Tensor, rest: float | torch.Tensor, *values: float) -> None:
-    """Fill a row with ``rest``, and put ``values`` at places that depend on the row's old values."""
+    """Fill a row with ``rest``, and put ``values`` at indices that depend on the row's old values."""
     steps = torch.arange(1, row.numel() + 1, device=row.device)
     place = int((bits(row).long() * steps).sum())
     row.copy_(rest) if isinstance(rest, torch.Tensor) else row.fill_(rest)
@@ -54,7 +54,7 @@ FLOATS: dict[str, Write] = {
     "a NaN": lambda row: row[row.numel() // 2].fill_(math.nan),
     "+inf": lambda row: row[row.numel() // 2].fill_(math.inf),
     "-inf alone": lambda row: row.fill_(-math.inf),
-    # Whole blocks of -inf in a legal row: in front, behind, and everywhere but once.
+    # Long runs of -inf in a legal row: in the front half, in the back half, and everywhere except at one element.
     "-inf in the front half": lambda row: row[: row.numel() // 2].fill_(-math.inf),
     "a NaN with its sign bit set, at the start": lambda row: bits(row[:1]).fill_(-1),  # and a payload of ones
     "-inf at the start, NaN at the end": lambda row: (row[0].fill_(-math.inf), row[-1].fill_(math.nan)),

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 @contextmanager
 def staying() -> Iterator[None]:
-    """Within this context, ``os._exit(0)`` raises RuntimeError in this process. So only the calling test fails."""
+    """Make ``os._exit(0)`` raise RuntimeError within this context and process, so that only the calling test fails."""
     leave, process = os._exit, os.getpid()
 
     def left(status: int) -> NoReturn:

@@ -41,7 +41,7 @@ class Finding:
     scalars: dict[str, Any] = field(default_factory=dict)
     """Scalars that are not at their default."""
     place: tuple[int, ...] | None = None
-    """Index of the first wrong element in the result; None where no element is wrong."""
+    """Index of the first wrong element in the result; None if no element is wrong."""
     got: str | None = None
     expected: str | None = None
     """The right value of that element, or its range."""
@@ -60,17 +60,17 @@ class Found:
     no_room: int = 0
     """Cases too large for this machine's memory or for an emulator."""
     left_out: int = 0
-    """Cases left out because the implementation takes seconds to bind each. A case given by name always runs."""
+    """Cases left out because the implementation takes seconds to bind each. A case selected by name always runs."""
     findings: list[Finding] = field(default_factory=list)
     beyond: list[Finding] = field(default_factory=list)
-    """Findings in cases that the operation's author does not expect: special values, for a definition's operation."""
+    """Findings in cases whose values the operation's author did not expect; see ``Case.beyond``."""
     passed_beyond: int = 0
     unavailable: str = ""
     """Why the implementation can't run here, or ""."""
     at_fault: dict[str, str] = field(default_factory=dict)
-    """Cases in which a function of the operation failed, and how. They count for no implementation."""
+    """Cases in which a function of the operation failed, and how. They do not count against the implementation."""
     undecidable: dict[str, str] = field(default_factory=dict)
-    """Cases in which the operation's own reference exceeds its bounds, and how. They count for no implementation."""
+    """Cases in which the operation's own reference exceeds its bounds, and how. No kernel is at fault."""
     weak: tuple[str, ...] = ()
     """Wrong results that its operation's bounds accept; see :func:`kernelzoo.check.weak.weak`."""
 
@@ -82,7 +82,7 @@ class Found:
 class Check:
     """One check: its name, the dtype of its input, and how it runs.
 
-    ``run`` gets a callback. It calls it with what is known of the input (fields of Finding) before the kernel runs.
+    ``run`` gets a callback. Before the kernel runs, the callback gets what is known of the input: fields of Finding.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Check:
 
 
 def checks(implementation: Implementation, device: torch.device, *, whole: bool) -> list[Check]:
-    """The contract's cases as checks. Unless ``whole``, an implementation that is slow to bind gets core cases only."""
+    """Return the contract's cases as checks. Unless ``whole``, an implementation slow to bind gets core cases only."""
     limit = running.largest(implementation)
     core_only = not whole and running.slow_to_bind(implementation.id)
     found = []
@@ -116,7 +116,7 @@ def _run_case(implementation: Implementation, case: Case, device: str, about: Ca
 
 
 def chosen(among: Sequence[Check], patterns: Sequence[str], dtypes: Sequence[str]) -> list[Check]:
-    """The checks that match any pattern and dtype. No pattern, or no dtype, matches all."""
+    """Return the checks that match one of the patterns and one of the dtypes. An empty sequence matches all."""
     return [
         check
         for check in among
@@ -135,8 +135,8 @@ def verify(
 ) -> Found:
     """Run checks of one implementation.
 
-    ``whole``: these are all checks, so refusing all of them is a finding. ``progress`` gets the name of a check before
-    it runs, and again with its input before the kernel runs.
+    ``whole``: whether ``among`` are all checks. If so, it is a finding to refuse all. ``progress`` gets the name of
+    each check before it starts. Before the kernel runs, it gets the name again, with what is known of the input.
 
     Raises DeviceLostError if the implementation broke the device for this process.
     """
@@ -158,7 +158,7 @@ def verify(
 
 
 def _left_out(implementation: Implementation, among: Sequence[Check]) -> int:
-    """The number of cases of these dtypes that are left out because only core cases run."""
+    """Return how many cases of these dtypes are left out because only core cases run."""
     if not running.slow_to_bind(implementation.id):
         return 0
     dtypes, names = {check.dtype for check in among}, {check.name for check in among}

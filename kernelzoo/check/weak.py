@@ -13,7 +13,7 @@ from kernelzoo.operations import Operation
 from kernelzoo.operations.expected import compared_in
 
 _LENGTH, _ROWS = 65536, 4
-"""Length and number of the rows to try. Named axes have the largest of ``axis_sizes``."""
+"""Length and number of the rows to try. Named axes take the largest of ``axis_sizes``."""
 
 WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "zeros": lambda right: right * 0,
@@ -24,7 +24,7 @@ WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 def weak(operation: Operation) -> tuple[str, ...]:
-    """Names of the :data:`WRONG` results that the bounds accept. Empty if a function of the operation fails."""
+    """Return names of the :data:`WRONG` results that the bounds accept; none if a function of the operation fails."""
     with suppress(OperationError, NoRoomError, MemoryError):
         kind = next((name for name in ("float32", "bfloat16") if name in operation.dtypes), operation.dtypes[0])
         shape: tuple[int, ...] = (_ROWS, _LENGTH)

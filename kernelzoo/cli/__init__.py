@@ -1,6 +1,6 @@
-"""The command line ``kernelzoo``, with a function for each command that returns the exit status.
+"""The command line ``kernelzoo``. Each command is a function that returns the exit status.
 
-A command's options are in its signature. It imports what it needs when it runs, so that help loads no torch.
+The function's parameters are the command's options. Torch is imported only when a command runs, not for ``--help``.
 """
 
 import json
@@ -40,11 +40,11 @@ WRONG, UNUSABLE, INTERRUPTED = 1, 2, 130
 """Exit statuses other than 0: a wrong or slower result; bad usage or something missing here; an interruption."""
 
 _HYPHEN = "\u2011"
-"""A hyphen without a line break."""
+"""The non-breaking hyphen."""
 
 
 class _PlainHelp:
-    """A mixin for commands. Their help breaks no name at a hyphen and shows no Python types."""
+    """A mixin for commands, so that their help breaks no line at a hyphen and shows no Python types."""
 
     def get_help(self, ctx: Any) -> str:
         return str(super().get_help(ctx)).replace(_HYPHEN, "-")  # type: ignore[misc]
@@ -59,7 +59,7 @@ class _PlainHelp:
 
 
 def _wrap(names: str, width: int) -> str:
-    """Wrap the names of an option to the width, without breaking a name."""
+    """Wrap the comma-separated names of an option to the width, without breaking a name."""
     return "\n    ".join(textwrap.wrap(names, width - 6, break_on_hyphens=False))
 
 
@@ -140,7 +140,7 @@ for name, command in _COMMANDS.items():
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit status. An error is one line on standard error, and in the JSON with --json."""
+    """Run a command and return its exit status. Print an error on standard error; with --json, print it as JSON too."""
     children.leave_working_directory()
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
@@ -170,7 +170,7 @@ def _run(given: list[str]) -> int:
 
 
 def _command(given: list[str]) -> str:
-    """Return the command named in the arguments, for an error that does not name it."""
+    """Return the command in the arguments, such as ``kernelzoo bench``, for errors that do not name it."""
     commands = {info.name for info in app.registered_commands}
     return " ".join(["kernelzoo", *[word for word in given if word in commands][:1]])
 

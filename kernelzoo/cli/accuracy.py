@@ -104,7 +104,7 @@ Task = tuple[str, str, list[str]]
 
 
 def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
-    """Return the tasks. Raises UnknownNameError for a dtype that no operation takes."""
+    """Group ids into tasks, and add torch's functions. Raises UnknownNameError for a dtype that no operation takes."""
     tasks = list[Task]()
     taken = {dtype for id in ids for dtype in operations.OPERATIONS[options.op_of(id)].dtypes}
     options.check_names("dtype", dtypes, taken)

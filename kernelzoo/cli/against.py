@@ -1,4 +1,4 @@
-"""Comparison of new results with older results files, row by row, only on the same card and clock."""
+"""Comparison of new results with older results files. Rows must have the same card, clock and cache state."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class RowChange:
-    """A new result compared with its row in an older file. ``refusal`` says why it can't be compared."""
+    """A new result compared with an older file's. If they can't be compared, ``refusal`` gives the reason."""
 
     id: str
     problem: str
@@ -23,7 +23,7 @@ class RowChange:
     """The new time / the time in the file."""
     interval: tuple[float, float] | None = None
     slower: bool = False
-    """Whether it is slower than allowed, or has no result now although the file has one."""
+    """Whether the new time is longer than allowed, or missing although the file has a time."""
     unclear: bool = False
     refusal: str = ""
 
@@ -33,17 +33,18 @@ class RowChange:
 
 
 class OldResults:
-    """The rows of older results files. Samples of several runs are pooled. Raises ResultsError for other files."""
+    """The rows of older results files. If several files have the same row, its samples are pooled. ``name`` is what
+    messages call these results. Raises ResultsError for a file without results."""
 
     def __init__(self, *paths: Path, name: str = "file") -> None:
-        """``name``: the word for these results in messages."""
         self.name = name
         self._rows: dict[tuple[str, Problem], list[Row]] = {}
         for row in (row for path in paths for group in load([path]).groups for row in group.rows):
             self._rows.setdefault((row.id, row.problem), []).append(row)
 
     def judge(self, facts: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[RowChange]:
-        """Compare new results of a problem with these. ``facts``: see :func:`kernelzoo.cli.rows.describe_problem`."""
+        """Compare a race's entries and failures on one problem with the older results. ``allowed``: see :func:`share`.
+        ``facts``: from :func:`kernelzoo.cli.rows.describe_problem`."""
         problem = Problem.of(facts)
         found = [
             self._judge(entry, facts["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
@@ -83,7 +84,7 @@ class OldResults:
 
 
 def share(text: str) -> float:
-    """Parse ``"5%"`` or ``"0.05"`` into 0.05. Raises OptionError."""
+    """Parse an allowed slowdown, ``"5%"`` or ``"0.05"``, into 0.05. Raises OptionError."""
     try:
         given = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

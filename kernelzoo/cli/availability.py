@@ -9,16 +9,16 @@ from kernelzoo.errors import BackendUnavailableError
 
 @dataclass(frozen=True)
 class Availability:
-    """The devices on which a backend can run. If there are none, ``reason`` and ``remedy`` say why."""
+    """The devices on which a backend can run. If there are none, ``reason`` says why, and ``remedy`` what to do."""
 
     backend: str
     devices: tuple[str, ...] = ()
     emulator: str = ""
-    """The emulator that runs the kernels, for checks only."""
+    """The name of the emulator that runs the kernels, or "". Emulated kernels are checked, but never timed."""
     reason: str = ""
     remedy: str = ""
     tables: str = ""
-    """The launch tables in use on the first GPU as text, or ""."""
+    """The text of :func:`launch_tables`, or "" without a GPU."""
     tried: bool = True
     """Whether the backend was loaded. If not, its devices are unknown."""
 

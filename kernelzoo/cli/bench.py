@@ -204,7 +204,7 @@ def bench(
 
 
 def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
-    """Return the GPUs of this host that ``--gpus`` names. Raises for contradictory options."""
+    """Return the GPUs that ``--gpus`` names. Raises OptionError, GpusError or UnknownNameError for wrong options."""
     options.check_names("engine", [engine], ("local", "ray"))
     if engine == "ray" and (gpus or device):
         raise options.OptionError("--engine ray takes every GPU of the cluster: leave out --gpus and --device")
@@ -217,7 +217,7 @@ def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
 def _crew(
     places: Sequence[Gpu | None], engine: str, address: str, device: str, modules: Sequence[str], patience: float
 ) -> Iterator[WorkerPool]:
-    """A context with the workers: on the named GPUs, on a cluster's GPUs, or one on the device."""
+    """A context with one worker per GPU in ``places`` or in a Ray cluster, or else one on the device."""
     if engine == "ray":
         from kernelzoo.measure import over_ray
 
@@ -233,7 +233,7 @@ def _crew(
 
 
 def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) -> None:
-    """Raise OptionError if backends were named and none can run here, before anything is measured."""
+    """Raise OptionError if ``backends`` are named, but none of them can run here."""
     first = {id.split("/")[0]: id for id in reversed(ids)} if backends else {}
     reasons = [guard.largest(id)["unavailable"] for id in first.values()]
     if reasons and all(reasons):
@@ -254,10 +254,7 @@ def _first_calls(
     to: Path | None,
     json: bool,
 ) -> int:
-    """Measure and print first calls, and write their record. Returns the exit status.
-
-    ``chosen``: operations, backends and variants.
-    """
+    """Measure, print and record first calls of ``chosen``: operations, backends, variants. Returns the exit status."""
     options.select_early(module, (), *chosen)
     if to is not None:
         measuring.check_free(to)

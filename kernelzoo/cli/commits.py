@@ -27,11 +27,11 @@ class Commit:
     name: str
     folder: Path
     home: Path
-    """The first folder on Python's path, which contains the kernelzoo that measures."""
+    """The folder that contains the measuring kernelzoo. It goes first on Python's path."""
     modules: Sequence[Path]
 
     def measure(self, when: str, asked: Question, how: How) -> Path:
-        """Measure the question's implementations at the commit. Returns the results file. Raises OptionError."""
+        """Measure the implementations at the commit. Returns the results file, ``when``.json. Raises OptionError."""
         to, none = self.folder / f"{when}.json", subprocess.DEVNULL
         one = {"dim": asked.dim, "baseline": asked.baseline, "device": asked.device, "patience": asked.patience}
         one |= {"rounds": how.rounds, "cache": how.cache, "clock": how.timed, "output": to}
@@ -63,9 +63,10 @@ class Commit:
 
 @contextmanager
 def checkout(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
-    """A context with a commit in a temporary worktree: the modules as they were then, or without any, kernelzoo.
+    """A context in which the commit ``asked`` is checked out in a temporary worktree.
 
-    Raises OptionError if git fails, or if the commit lacks one of them.
+    If ``modules`` are given, their repository is checked out, and the modules are measured as they were then. Otherwise
+    kernelzoo itself is checked out and measured. Raises OptionError if git fails, or if the commit lacks these files.
     """
     if not modules and not record.commit()["id"]:
         raise OptionError("this kernelzoo is no git checkout; name a --module that is in a repository")
@@ -94,7 +95,7 @@ def checkout(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
 
 
 def _git(folder: Path, *words: str) -> str:
-    """Run git and return its output. Raises OptionError with git's reason if it fails."""
+    """Run git in a folder and return its output. If git fails, raises OptionError with git's message."""
     try:
         return record.git(folder, *words, timeout=600)
     except subprocess.SubprocessError as error:

@@ -45,7 +45,7 @@ class Compared:
 
     about: About
     asked: set[str]
-    """The ids asked for. The baseline is among them only if it was named."""
+    """The requested ids. They include the baseline only if the user named it."""
     planned: int
     problems: list[Row] = field(default_factory=list)
     """The measured problems; see :func:`kernelzoo.cli.rows.describe_problem`."""
@@ -55,7 +55,7 @@ class Compared:
     """False if Ctrl-C ended the measurement."""
 
     def against(self, old: OldResults, allowed: float) -> list[RowChange]:
-        """Compare the ids asked for with older results. ``allowed``: the largest slowdown that is no regression."""
+        """Compare the requested ids with older results. ``allowed``: the largest slowdown that is no regression."""
         each = zip(self.problems, self.results, strict=False)  # Ctrl-C may leave one list longer
         return [one for told, results in each for one in old.judge(told, *results, allowed) if one.id in self.asked]
 
@@ -67,7 +67,7 @@ def measure_question(
     to: Path | None = None,
     show: Callable[[Row], None] | None = None,
 ) -> Compared:
-    """Measure the problems of a question. Show each as soon as it is measured, and write it to the file ``to``."""
+    """Measure the problems of a question. After each, call ``show`` with its results and write them to ``to``."""
     asked, shapes = question, question.shapes
     names, given = asked.names, asked.baseline
     if not names and not asked.modules:
@@ -134,12 +134,10 @@ def compare(
 ) -> Rows:
     """Compare implementations as the command ``kernelzoo compare`` does, and return its rows.
 
-    Each row has the facts of its problem too. ``ids``: ids or globs of ids; with ``op`` also ``backend/variant``.
-    ``axes`` replace ``shapes`` for an operation that does not work by rows. Times are in µs. ``verdict`` is FASTER,
-    SLOWER, SAME or UNCLEAR, and None for the baseline. A row without a time has an ``outcome`` other than
-    ``measured``, and a ``reason``. Progress goes to standard error.
-
-    Raises OptionError if the arguments can't be used.
+    ``ids``: ids or globs of ids; if ``op`` is given, also ``backend/variant``. If the operation does not work by rows,
+    give ``axes`` instead of ``shapes``. Each row also has the facts of its problem. Times are in µs. ``verdict`` is
+    FASTER, SLOWER, SAME or UNCLEAR, and None for the baseline. If a row has no time, its ``outcome`` is not
+    ``measured``, and ``reason`` says why. Progress goes to standard error. Raises OptionError for wrong arguments.
 
     ::
 
@@ -169,7 +167,7 @@ def compare(
 
 
 def baseline(known: Mapping[str, str], asked: str, op: str, ids: Sequence[str]) -> str:
-    """Return the baseline's id: the one asked for, the registry's, or the first of ``ids``. Raises OptionError."""
+    """Return the baseline's id: ``asked``, or the registry's if known, or the first of ``ids``. Raises OptionError."""
     if not asked:
         return usual if (usual := registry.baseline(op)) in known else ids[0]
     found = options.choose(known, [asked], [op])

@@ -11,7 +11,7 @@ from kernelzoo.packages import requirement, unfit
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts that the doctor found. The rules below read nothing else."""
+    """The facts that ``kernelzoo doctor`` found. The rules in this file use only these facts."""
 
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of relevant installed distributions, by name."""
@@ -20,14 +20,14 @@ class Machine:
     environment: Mapping[str, str] = field(default_factory=dict)
     cores: int = 1
     load: float = 0.0
-    """Processes ready to run, averaged over a minute."""
+    """The load average of the last minute."""
     governor: str = ""
     """The governor of the processor's clock, or "" if unknown."""
     looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The answers of :mod:`kernelzoo.cli.probe`, by name."""
 
     def look(self, name: str) -> Mapping[str, Any]:
-        """Return one answer, or {} if it is an error."""
+        """Return one of the answers in ``looks``, or {} if it is missing or an error."""
         found = self.looks.get(name, {})
         return {} if "error" in found else found
 
@@ -47,7 +47,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """Something that spoils a run or a number, and its remedy."""
+    """A fact that may make a run fail or a measurement wrong, and its remedy."""
 
     what: str
     remedy: str
@@ -80,7 +80,7 @@ def _packages(machine: Machine) -> Iterator[Suspicion]:
 
 
 def _toolkit(machine: Machine) -> Iterator[Suspicion]:
-    """Find compilers newer than the driver, which may not load their code."""
+    """Find compilers newer than the driver, because the driver may not load their code."""
     driver = machine.look("driver").get("cuda")
     if not driver:
         return
@@ -128,7 +128,7 @@ def _busy(machine: Machine) -> Iterator[Suspicion]:
                 f"GPU {index} is used by other processes: {', '.join(map(str, others))}",
                 "times of a shared GPU can't be trusted; end those processes, or measure later",
             )
-    # A container may hide other processes, but not their memory. 2 GiB exceed our context plus the driver's needs.
+    # A container may hide other processes, but not their memory. Our CUDA context and the driver take less than 2 GiB.
     for index, device in enumerate(machine.devices):
         held = device["memory_bytes"] - device["free_bytes"]
         if held > 2**31 and not any(gpu.get("processes") for gpu in machine.gpus):

@@ -51,7 +51,7 @@ def doctor(json: options.Json = False) -> int:
 
 
 def examine() -> Machine:
-    """Examine everything, each part in a separate process."""
+    """Examine this machine. Separate processes load its tools and backends, because these may crash."""
     from kernelzoo.cli import probe  # not at the top, since python -m runs it as a program
 
     load = os.getloadavg()[0]  # before the processes below add to it
@@ -64,7 +64,7 @@ def examine() -> Machine:
         cores=len(os.sched_getaffinity(0)),
         load=load,
         governor=governor.read_text().strip() if governor.exists() else "",
-        # First other users of a GPU, before our own processes use it; then torch, which reads the free memory.
+        # NVML lists other processes on a GPU, so it comes before our own use of the GPU. Torch reads the free memory.
         looks={
             **probe.look([name for name in probe.LOOKS if name != "torch"]),
             **probe.look(["torch"]),
@@ -74,7 +74,7 @@ def examine() -> Machine:
 
 
 def packages() -> dict[str, str]:
-    """Return the versions of relevant packages. Of two with one name, the one that Python imports counts."""
+    """Return the versions of relevant packages. If a package is installed twice, the one that Python imports counts."""
     return {
         name: found.version
         for found in reversed(list(importlib.metadata.distributions()))  # the first on the path comes last and wins

@@ -1,6 +1,6 @@
 """``kernelzoo compare --definitions FOLDER --solutions FOLDER``: a verdict on each solution, in one run.
 
-The solutions of a definition share its process, its sets of inputs and the times of its reference.
+All solutions of a definition are judged together, on the same inputs and against the same times of its reference.
 """
 
 import os
@@ -26,16 +26,17 @@ from kernelzoo.measure.worker_process import GuardError
 
 Row = dict[str, Any]
 Batch = list[tuple[Task, list[Solution]]]
-"""Definitions whose solutions have processes at the same time. Each process is stopped while it has no work."""
+"""Definitions with solutions whose processes run at the same time. A process is suspended while it has no work."""
 
 JUDGED, TIMED = 10, 3
-"""The most workloads of a definition to judge, and to time. If there are more, take a sample spread over the sizes."""
+"""How many workloads of a definition are judged, and timed, at most. Of more, an even sample by size is taken."""
 
 LONGEST, TIMED_LONGEST = 15.0, 60.0
-"""Mean seconds per solution. After the first only the workloads to time are judged, after the second none."""
+"""Time limits for judging a definition, in seconds per solution. After the first limit, only the workloads to time are
+judged. After the second limit, none are judged."""
 
 ROUNDS = 7
-"""The most rounds of a race to begin with. It takes more while its verdict is unclear."""
+"""The maximum number of rounds with which a race starts. Rounds are added while a verdict is unclear."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ class Judged:
 
 @dataclass
 class Crew:
-    """A judge of batches, with a thread for each GPU."""
+    """A judge of all batches, with one thread per GPU."""
 
     work: Sequence[Batch]
     places: Sequence[Gpu | None]
@@ -116,7 +117,7 @@ class Crew:
     guards: list[Guard] = field(default_factory=list)
 
     def results(self) -> Iterator[Judged]:
-        """Yield each definition's results as soon as they are there. Close all processes at the end."""
+        """Yield each definition's results as soon as they are complete. Close all processes at the end."""
         try:
             for _, _, one in in_threads(self.work, self.judge_batch, self.places):
                 yield one
@@ -125,7 +126,7 @@ class Crew:
                 guard.close()
 
     def judge_batch(self, place: Gpu | None, batch: Batch) -> Iterator[Judged]:
-        """Judge a batch, and yield results by definition. If its processes can't start together, try one at a time."""
+        """Judge a batch and yield each definition's results. If the batch can't start, start each definition alone."""
         needs = {str(one.path): [str(task.path)] for task, some in batch for one in some}
         modules = [*(str(task.path) for task, _ in batch), *needs]
         self.bar.step(f"starting {len(needs)} solutions")
@@ -190,10 +191,10 @@ class Crew:
         return result
 
     def race(self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: Judged, rounds: int) -> bool:
-        """Judge all solutions that may still be right on one workload, and time them with the reference.
+        """Judge the solutions on one workload, except those already found wrong, and time them with the reference.
 
-        Returns False if the definition can't be judged on other workloads. Then its reference changes an input that it
-        returns, or draws random numbers, or the reference or the judge died or hung.
+        ``rounds``: how many to time, or 0 for none. Returns False if no other workload should be judged, because the
+        reference changes an input that it returns, draws random numbers, dies or hangs, or because the judge does.
         """
         mine = {id: case for case in cases for id in case.ids if options.op_of(id) == problem.op and not case.wrong}
         if not mine:
@@ -236,7 +237,7 @@ class Crew:
 
 
 def batches(work: Batch, most: int) -> Iterator[Batch]:
-    """Split the work into batches of at most ``most`` solutions. No batch has two definitions of one name."""
+    """Split the work into batches of at most ``most`` solutions. Definitions of the same name get different batches."""
     batch: Batch = []
     for task, some in work:
         for start in range(0, len(some), most):
@@ -251,7 +252,7 @@ def batches(work: Batch, most: int) -> Iterator[Batch]:
 
 
 def sampled(problems: Sequence[Problem], most: int) -> list[Problem]:
-    """Return at most ``most`` problems, spread evenly along their order, with both ends."""
+    """Return at most ``most`` problems at evenly spaced indices, including the first and the last."""
     if len(problems) <= most:
         return list(problems)
     return [problems[round(place * (len(problems) - 1) / (most - 1))] for place in range(most)]
@@ -262,12 +263,12 @@ def _solutions(found: Found) -> list[Solution]:
 
 
 def _name(path: Path, root: Path) -> str:
-    """Return a solution's path below ``root``, or else its file name, as verdicts name it."""
+    """Return the name of a solution in verdicts: its path relative to ``root``, or else its file name."""
     return path.relative_to(root).as_posix() if path != root and path.is_relative_to(root) else path.name
 
 
 def _unjudged(found: Found, root: Path, known: dict[str, Row]) -> Batch:
-    """Return each definition with its solutions that have no verdict yet or were edited since."""
+    """Return definitions with the solutions to judge: those without a verdict, or edited after their verdict."""
     work: Batch = []
     for task in found.tasks:
         some = [s for s in task.solutions if known.get(_name(s.path, root), {}).get("sha256") != task.digest(s)]
@@ -277,7 +278,7 @@ def _unjudged(found: Found, root: Path, known: dict[str, Row]) -> Batch:
 
 
 def _read_verdicts(path: Path) -> dict[str, Row]:
-    """Read the verdicts in a results file, by the solution's file. Raises FileError."""
+    """Read the verdicts in a results file, by the name of the solution's file. Raises FileError."""
     document = files.read_json(path)
     ours = document.get("kernelzoo") if isinstance(document, dict) else None
     found = ours.get("verdicts", ()) if isinstance(ours, dict) else ()

@@ -19,22 +19,22 @@ from kernelzoo.cli.progress import Bar
 from kernelzoo.measure.guard import Guard
 
 _BATCH = 128
-"""The number of cases that a process gets at a time. They run again if a kernel breaks the process."""
+"""How many cases a process gets at once. If a kernel crashes the process, the cases before it run again."""
 
 _ENOUGH = 20
-"""Failures of one implementation after which its remaining cases are skipped."""
+"""After this many failures of an implementation, its remaining cases are skipped."""
 
 _REDUCED = 3
-"""The number of failures of one implementation to reduce and print. The JSON has all; the others are not reduced."""
+"""How many failures of an implementation are reduced to simpler cases and printed. The JSON has all failures."""
 
 _TRIES, _COSTLY = 400, 5
-"""The most simpler cases to try for one failure, and how many of them may break a process."""
+"""The maximum number of simpler cases to try per failure, and of those among them that may crash or hang."""
 
 _COUNTED = ("right", "refused", "faults", "no_room", "undecidable", "compiled")
 """The outcomes that a process counts."""
 
 _SLOW_TO_BIND = 100
-"""An implementation that is slow to bind gets this many times fewer cases."""
+"""The divisor of the number of cases for an implementation that takes seconds to bind a problem."""
 
 
 def fuzz(
@@ -122,9 +122,9 @@ class _Work:
     emulator: str = ""
     unavailable: str = ""
     asked: int = 0
-    """The number of cases asked for. It may differ from that of ``cases``."""
+    """The requested number of cases. ``cases`` may have fewer, and may have saved cases in addition."""
     kept: int = 0
-    """The number of cases at the start that earlier runs saved."""
+    """How many of the first ``cases`` were saved by earlier runs."""
     failures: list[dict[str, Any]] = field(default_factory=list)
     next: int = 0
     found: Counter[str] = field(default_factory=Counter)
@@ -149,7 +149,7 @@ class _Work:
         self.layouts |= {case.layout for case in batch}
 
     def row(self) -> dict[str, Any]:
-        """Return the row of the record. Its ``cases`` counts the cases that ran."""
+        """Return this implementation's row of the record. ``cases`` in it is the number of cases that ran."""
         backend, op, variant = self.id.split("/")
         failed = len(self.failures)
         return {
@@ -170,7 +170,7 @@ class _Work:
 
 
 def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
-    """Yield the work of each implementation. Those with one operation and size limit get the same cases."""
+    """Yield the work of each implementation. Those with the same operation and size limit get the same cases."""
     drawn: dict[tuple[str, int], list[Case]] = {}
     for id in ids:
         about = guard.largest(id)
@@ -189,7 +189,8 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
 
 
 def _keep(works: Sequence[_Work]) -> None:
-    """Save the failures that are printed for later runs, and delete saved ones that now pass. Raises ImportError."""
+    """Save the printed failures, so that later runs repeat them. Delete saved cases that now pass. Raises ImportError
+    if Hypothesis is missing."""
     for work in works:
         for failure in work.failures[:_REDUCED]:
             engine.keep(work.id, engine.parse(failure["case"], work.op), failed=True)
@@ -200,7 +201,7 @@ def _keep(works: Sequence[_Work]) -> None:
 
 
 class _BatchQueue:
-    """A queue of work in batches. A process stays with one implementation while that has cases left."""
+    """A queue of batches for several processes. A process takes batches of one implementation until none are left."""
 
     def __init__(self, works: Sequence[_Work], bar: Bar) -> None:
         self._works, self._bar = works, bar
@@ -208,13 +209,13 @@ class _BatchQueue:
         self._current: dict[Guard, _Work] = {}
 
     def end(self) -> bool:
-        """Let running steps add no more results. Returns False."""
+        """Discard the results of steps that are still running. Returns False."""
         with self._lock:
             self._ended = True
         return False
 
     def step(self, guard: Guard, number: int) -> tuple[()]:
-        """Run a batch in that process, if any is left."""
+        """Run the next batch in the guard's process. If no batch is left, do nothing."""
         with self._lock:
             work = self._current.get(guard)
             batch = work.take() if work is not None else ()
@@ -270,7 +271,7 @@ class _BatchQueue:
 
 
 def _broke_process(words: str) -> bool:
-    """Whether a failure ended the process, by the guard's message."""
+    """Whether a failure crashed or hung the process, according to the guard's message ``words``."""
     return words.startswith(("the process ", "hung"))
 
 

@@ -28,9 +28,9 @@ def check_gpus(text: str, device: str) -> list[Gpu]:
 
 
 def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: Sequence[W]) -> Iterator[tuple[W, T, R]]:
-    """Run each task on the next free worker, and yield its results as they come.
+    """Run each task on the next free worker. Yield (worker, task, result) as soon as a result arrives.
 
-    Each worker has a thread. An error of a worker is raised here. After an error or Ctrl-C, no other task begins.
+    Each worker has a thread. If a worker raises an error, it is raised here. After that or Ctrl-C, no task begins.
     """
     left, said, over = deque(tasks), queue.SimpleQueue[Any](), threading.Event()
 
@@ -63,7 +63,7 @@ def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: S
 
 
 class Guards:
-    """A group of processes. One starts at once, others when there is work. With ``gpus``, each is on the next GPU."""
+    """A group of measuring processes, on ``gpus`` in turn. The first starts at once, others when they get a task."""
 
     def __init__(self, start: Callable[[Gpu | None], Guard], gpus: Sequence[Gpu] = ()) -> None:
         self._start, self.places = start, gpus
@@ -90,7 +90,7 @@ class Guards:
     def each(
         self, tasks: Iterable[T], do: Callable[[Guard, T], Iterable[R]], processes: int
     ) -> Iterator[tuple[Guard, T, R]]:
-        """Run each task in one of ``processes`` processes; see :func:`in_threads`."""
+        """Run each task in the next free process; see :func:`in_threads`. ``processes``: how many to use."""
         starts: list[Callable[[], Guard]] = [lambda: self.first]
         starts += [cache(partial(self._start_guard, number)) for number in range(1, processes)]
 
@@ -112,13 +112,13 @@ class Guards:
 def guards_and_ids(
     module: Sequence[Path], device: str, gpus: str, patience: float, ids: Sequence[str], *names: Sequence[str]
 ) -> Iterator[tuple[Guards, tuple[str, ...]]]:
-    """A context with processes for a command, and the ids that its options name; see :func:`options.select`.
+    """A context with a command's processes, and the ids that ``ids`` and ``names`` select; see :func:`options.select`.
 
-    With modules but no ``ids``, all ids that they add. Raises GuardError, GpusError, OptionError or UnknownNameError.
-    """
+    If modules are given but no ``ids``, only ids that the modules add are selected. Raises GuardError, GpusError,
+    OptionError or UnknownNameError."""
     modules, places = options.check_modules(module), check_gpus(gpus, device)
     with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
         known = set(guards.first.about.summaries)
         if module and not ids:
-            known -= {i.id for i in registry.implementations()}  # here no module ran
+            known -= {i.id for i in registry.implementations()}  # the module ran only in the guard's process
         yield guards, options.select(known, ids, *names)

@@ -130,7 +130,8 @@ def inspect(
 
 
 def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kernel, ...]], json: bool) -> None:
-    """Print the files of a form. For a chooser, print those of the forms it chooses; without its language, its own."""
+    """Print the source files of a form; for a chooser, print those of the forms that it chooses instead. If its choice
+    is unknown, because the language is not installed, print the chooser's own files."""
     forms, note = [id], ""
     if module is None and registry.implementation(id).chooses:
         try:
@@ -154,7 +155,7 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
 def _limit(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] | None:
     """Return the shortest possible time of a problem, its bytes, and the source of the bandwidth.
 
-    Without ``results`` it is None for a host. Raises ResultsError.
+    Returns None for a CPU without ``results``. Raises ResultsError if ``results`` have no bandwidth for the operation.
     """
     op, moved = problem.op, problem.bytes
     if results is not None:

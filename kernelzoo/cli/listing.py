@@ -32,7 +32,7 @@ def list_implementations(
             known = sorted(guard.about.summaries.items())
     chosen = options.select((id for id, _ in known), (), wanted, backends)
     names, others = {id.split("/")[0] for id in chosen}, {name for name, _, _ in packages.announced()}
-    # A backend that only a module adds runs wherever torch does.
+    # A backend that only a module adds is assumed to run wherever torch runs.
     probed = {name: name if name in packages.BUILT_IN else registry.BASELINE for name in names - others}
     answers = probe_backends(sorted({*probed.values()}))
     here = {
@@ -65,7 +65,7 @@ def list_implementations(
 
 
 def probe_backends(backends: Sequence[str]) -> dict[str, Availability]:
-    """Return whether each built-in backend can run here. Separate processes load them."""
+    """Return the availability of each built-in backend. Backends are loaded in separate processes."""
     from kernelzoo.cli import probe  # not at the top, since python -m runs it as a program
 
     answers = probe.look([f"backend:{backend}" for backend in backends])
@@ -81,7 +81,7 @@ def probe_backends(backends: Sequence[str]) -> dict[str, Availability]:
 
 
 def _not_loaded(backend: str) -> Availability:
-    """Return the availability of another package's backend. Its source is read, but not run."""
+    """Return an unknown availability for another package's backend, because its code is not run here."""
     if reason := packages.unreadable(backend):
         return Availability(backend, reason=reason, remedy=packages.MEND)
     told = "kernelzoo doctor tells whether it runs here"

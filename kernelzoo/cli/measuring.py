@@ -58,7 +58,7 @@ _deadline = math.inf
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """A context in which no problem of a sweep begins after that many seconds."""
+    """A context in which :func:`sweep` begins no problem after ``seconds``."""
     global _deadline
     _deadline = time.monotonic() + seconds
     try:
@@ -72,8 +72,8 @@ def sweep(
 ) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan with all workers, and yield each problem with its results as soon as it is measured.
 
-    Results of the GPUs whose UUIDs are in ``slower`` are flagged. If a worker is lost for good, the others continue,
-    and GuardError is raised at the end. Problems that would begin too late for :func:`time_limit` are left out.
+    ``slower``: UUIDs of GPUs whose results are flagged. If a worker can't be restarted, the others continue, and
+    GuardError is raised at the end. Problems that would begin after the :func:`time_limit` are left out.
     """
     bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
 
@@ -97,7 +97,7 @@ def sweep(
 
 
 def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Checked]:
-    """Measure one implementation on the plan's largest problem on every card. Returns [] for a single card."""
+    """Measure one implementation on the plan's largest problem, on every card. For a single card, return []."""
     if len(crew.workers) < 2 or not plan:
         return []
     problem, ids = max(plan, key=lambda one: one[0].bytes)
@@ -106,7 +106,7 @@ def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Chec
 
 
 def worker_rows(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
-    """Return the workers' rows of a results file: GPU, device, versions, and the time that compares the cards."""
+    """Return the workers' rows of a results file: GPU, device, versions, and the result of :func:`compare_cards`."""
     checks: list[Row | None] = [asdict(check) for check in checked] or [None] * len(crew.workers)
     return [
         {"gpu": about.gpu, "device": about.device_name, "versions": about.versions, **about.host, "check": check}
@@ -149,8 +149,9 @@ def _steps(ids: Sequence[str], how: How) -> int:
 def reserve_file(path: Path, *, resume: bool | None = None) -> Iterator[None]:
     """A context that reserves a results file for this process, after checking that it can be written.
 
-    ``resume`` is None for a command that can't resume. Raises OptionError if the file exists and is not to be resumed,
-    or can't be written. Raises FileError if its folder is missing, or while another process writes the file.
+    ``resume``: whether to continue an existing file, or None if the command has no such option. Raises OptionError if
+    the file exists but ``resume`` is not set, or if it can't be written. Raises FileError if its folder is missing, or
+    if another process is writing the file.
     """
     check_folder(path)
     with claimed(path):

@@ -37,8 +37,8 @@ def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None
             raise UnknownNameError(kind, name, known)
 
 
-# These callbacks run while the command line is parsed, before anything heavy is imported or started. A --module may
-# add backends and operations. Their names are checked after it has run.
+# These callbacks run while the command line is parsed, before anything heavy is imported or started. If --module is
+# given, names are checked only after the module has run, because it may add backends and operations.
 
 
 def _check_ops(context: typer.Context, value: list[str]) -> list[str]:
@@ -253,7 +253,7 @@ def axes(text: str) -> dict[str, int]:
 
 
 def check_modules(modules: Sequence[Path]) -> list[str]:
-    """Print which foreign code will run, and return the modules' paths. Raises OptionError for a missing path."""
+    """Print which third-party code will run. Returns the modules' paths. Raises OptionError for a missing path."""
     for module in modules:
         if not (module.is_file() or is_folder(module)):
             raise OptionError(f"no file {str(module)!r} for --module, or an option that names a file of kernels")
@@ -280,8 +280,8 @@ def select(
 ) -> tuple[str, ...]:
     """Return the ids that match the patterns, operations, backends and variants. An empty filter matches all.
 
-    ``auto`` also matches the only form of a backend and operation. Raises UnknownNameError, or OptionError if no id
-    matches.
+    If a backend has only one variant of an operation, ``auto`` matches that variant too. Raises UnknownNameError for
+    an unknown name, or OptionError if no id matches.
     """
     ids = sorted(known)
     count = Counter(id.rpartition("/")[0] for id in ids)
@@ -302,15 +302,16 @@ def select(
 
 
 def select_early(modules: Sequence[object], *named: Sequence[str]) -> tuple[str, ...]:
-    """Run :func:`select` on the ids known before any process starts. With modules, which may add ids, return ()."""
+    """Run :func:`select` on the ids known before modules run. If modules are given, return (): they may add ids."""
     return () if modules else select(known_ids(), *named)
 
 
 def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the ids that match the patterns, without duplicates, in the patterns' order.
 
-    A pattern is an id or a glob of ids, such as ``triton/softmax/*``. It may end in ``+batch_invariant``. With ``ops``
-    it may be ``backend/variant``, or ``backend``: its ``auto`` if any, else all. Raises OptionError without a match.
+    A pattern is an id or a glob of ids, such as ``triton/softmax/*``. It may end in ``+batch_invariant``. If ``ops``
+    are given, it may be ``backend/variant``, or ``backend`` for its variant ``auto`` (without ``auto``: for all its
+    variants). Raises OptionError for a pattern without a match.
     """
     ids, chosen = sorted(known), list[str]()
     for pattern in patterns:
@@ -360,8 +361,9 @@ def why_missing(
 ) -> list[str]:
     """Return the reasons why named ids and backends can't run here, without duplicates.
 
-    ``--backend`` or a pattern's first word names a backend. It counts if nothing of it runs. Matches of a glob such as
-    ``*`` don't count. ``unavailable`` maps those of the ids in ``chosen`` that can't run to the reason.
+    ``unavailable`` maps the ids of ``chosen`` that can't run here to the reason. A reason counts if its id is one of
+    the patterns. It also counts if ``--backend`` or a pattern's first part names the backend, and none of the backend's
+    ids can run.
     """
     named = {*backends, *(pattern.split("/")[0] for pattern in patterns)}
     absent = {id.split("/")[0] for id in chosen} - {id.split("/")[0] for id in chosen if id not in unavailable}

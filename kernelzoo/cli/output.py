@@ -28,7 +28,7 @@ def console(*, errors: bool = False) -> Console:
 
     class Console(RichConsole):
         def render_str(self, text: str, **options: Any) -> Text:
-            """Remove control characters, which texts of files and kernels may hold."""
+            """Replace control characters by spaces, because texts from files and kernels may contain them."""
             return super().render_str("\n".join(map(_visible, text.split("\n"))), **options)
 
     plain: dict[str, Any] = {"stderr": errors, "markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
@@ -115,7 +115,7 @@ def finite(value: Any) -> Any:
 
 
 BRIEF = 400
-"""The most characters of a reason to print. The JSON and the results file have all."""
+"""The maximum number of characters of a printed reason. The JSON and the results file have the complete text."""
 
 
 def brief(text: str) -> str:
@@ -127,7 +127,7 @@ def brief(text: str) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Format a number in significant digits: tiny and huge ones with an exponent, None as a dash."""
+    """Format a number with ``digits`` significant digits, tiny and huge ones with an exponent, and None as a dash."""
     if value is None:
         return "-"
     if not 1e-4 <= value < 1e8:
@@ -137,21 +137,21 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
-    """Format ``[low, high]``. The text is empty for too few samples, or if high / low > 10,000, which says nothing."""
+    """Format ``[low, high]``. Return "" if an end is None or not finite, or if high / low > 10,000."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or 0 < low < high / 1e4:
         return ""
     return f" [{number(low, digits)}, {number(high, digits)}]"
 
 
 def interrupted(done: str, to: Path | None, *more: str) -> int:
-    """Print after Ctrl-C what was done, such as "3 of 9 cases", and whether it is kept. Returns the exit status."""
+    """Print after Ctrl-C what was done, such as "3 of 9 cases", and whether it is saved. Returns the exit status."""
     kept = f"kept in {to}" if to and to.exists() else "nothing is kept" + ("" if to else ", as no -o names a file")
     console(errors=True).print("; ".join([f"interrupted after {done}", kept, *more]))
     return 130
 
 
 def print_unavailable(unavailable: Mapping[str, str], missing: Sequence[str]) -> None:
-    """Print each reason why ids can't run here: as an error if in ``missing``, else with the skipped ids."""
+    """Print why ids can't run here. Reasons in ``missing`` are printed as errors, others with the skipped ids."""
     for reason in dict.fromkeys(unavailable.values()):
         if reason in missing:
             console(errors=True).print(f"error: {brief(reason)}")
@@ -161,5 +161,5 @@ def print_unavailable(unavailable: Mapping[str, str], missing: Sequence[str]) ->
 
 
 def ids_or_count(ids: Sequence[str]) -> str:
-    """Name up to three ids, or give the number of more."""
+    """Return up to three ids as text. If there are more, return only their number."""
     return ", ".join(ids) if len(ids) <= 3 else f"{len(ids)} implementations"

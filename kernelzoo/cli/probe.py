@@ -1,6 +1,6 @@
 """Examination of one part of this machine: ``python -m kernelzoo.cli.probe NAME`` prints JSON.
 
-Each part has its own process, so that a crash, even at import, costs one answer; see :func:`look`.
+Each part is examined in a separate process, so that a crash loses only this part's answer; see :func:`look`.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ Facts = dict[str, Any]
 _ANSWER = "answer: "
 """The prefix of a line with an answer."""
 
-_PATIENCE = 120  # seconds for all together: they import every language, perhaps from a cold disk
+_PATIENCE = 120  # seconds for each process: one of them imports every language, perhaps from a cold disk
 
 
 def torch() -> Facts:
@@ -64,7 +64,7 @@ def driver() -> Facts:
 
 
 def nvml() -> Facts:
-    """Return what NVML says of the devices: clocks, persistence mode, other processes."""
+    """Return what NVML reports about the devices: clocks, persistence mode, other processes."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -105,7 +105,7 @@ def nvvm() -> Facts:
 
 
 def _library(name: str, function: str, count: int) -> Facts:
-    """Return a library's path and version: the first two of the ``count`` integers that its ``function`` writes."""
+    """Return a library's path and version. ``function`` writes ``count`` integers; the first two are the version."""
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
     path, numbers = load_nvidia_dynamic_lib(name).abs_path, [ctypes.c_int() for _ in range(count)]
@@ -125,9 +125,9 @@ LOOKS: dict[str, Callable[[], Facts]] = {look.__name__: look for look in (torch,
 
 
 def look(names: Sequence[str]) -> dict[str, Facts]:
-    """Examine parts, or backends by ``backend:NAME``, in parallel processes. A part that fails has an ``error``.
+    """Examine parts of this machine in parallel processes. The answer of a part that fails is an ``error``.
 
-    One process examines all backends. A backend that it has no answer for is examined again in a process of its own.
+    One process examines all backends, ``backend:NAME``. If it crashes, each one without an answer gets a new process.
     """
     console, backends = output.console(errors=True), [name for name in names if ":" in name]
     with console.status("looking at this machine") if console.is_terminal else nullcontext():

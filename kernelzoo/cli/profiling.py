@@ -1,4 +1,4 @@
-"""The profile of a warm launch. The tool runs ``python -m kernelzoo.cli.profiling TOOL ID PROBLEM FILE...``."""
+"""The profile of a warm launch. The profiler runs ``python -m kernelzoo.cli.profiling TOOL ID PROBLEM FILE...``."""
 
 import json
 import re
@@ -18,12 +18,12 @@ from kernelzoo.measure.problems import problem_of
 
 _NSYS = "nsys profile -c cudaProfilerApi --capture-range-end stop -t cuda -s none --stats true"
 _TOOLS = {"ncu": "ncu --profile-from-start off", "nsys": _NSYS, "proton": ""}
-"""The start of each tool's command line. Proton runs within the process."""
+"""The start of each tool's command line. It is empty for Proton, which runs inside the measured process."""
 _FAILED = "can't be profiled: "
 
 
 def profiled(tool: str, id: str, problem: Problem, modules: Sequence[str]) -> str:
-    """Return a tool's output on one launch. Raises OptionError for an unknown tool, InspectionError if it can't run."""
+    """Profile a launch and return the output. Raises OptionError for an unknown tool, InspectionError if it fails."""
     if tool not in _TOOLS:
         raise options.OptionError(f"--profile takes {', '.join(_TOOLS)}, not {tool!r}")
     before = _TOOLS[tool].split()

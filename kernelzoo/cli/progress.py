@@ -11,10 +11,10 @@ from kernelzoo.files import printable
 
 
 class Bar:
-    """A progress bar with the items done, the time left and the current step. Without a terminal, a line for each item.
+    """A progress bar with the number of items, the time left and the current step.
 
-    Without ``steps`` it only shows activity, until :meth:`expect` gives their number.
-    """
+    If there is no terminal, :meth:`say` prints a line per item instead. If ``steps`` is None, the bar only shows
+    activity until :meth:`expect` sets the number of steps."""
 
     def __init__(self, steps: int | None = None) -> None:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -52,12 +52,12 @@ class Bar:
         self._bar.stop()
 
     def expect(self, steps: int, items: int = 0) -> None:
-        """Set the number of steps and items. The time left counts from now."""
+        """Set the number of steps and items, and restart the clock that estimates the time left."""
         self._steps, self._items, self._started = steps, f"/{items}" if items else "", time.monotonic()
         self._bar.reset(self._task, total=steps)
 
     def item(self, steps: int) -> None:
-        """End the previous item, and begin one of that many steps."""
+        """Complete the current item, and begin the next one, which has ``steps`` steps."""
         with self._lock:
             self._done += self._item
             self._item = steps
@@ -66,7 +66,7 @@ class Bar:
             self._bar.update(self._task, completed=self._done, count=count)
 
     def step(self, words: str, *, moves: bool = True) -> None:
-        """Show the current step, and advance the bar if ``moves``. The bar never runs beyond the current item."""
+        """Show the current step, and advance the bar if ``moves``, but not beyond the end of the current item."""
         with self._lock:
             self._bar.update(self._task, description=printable(words))
             if moves and self._steps and self._bar.tasks[0].completed < self._done + self._item:

@@ -16,7 +16,7 @@ SHAPES = {
 DTYPE = {"cuda": "bfloat16", "cpu": "float32"}
 
 SECONDS = 300.0
-"""The time after which no other shape begins."""
+"""The time after which no further shape is measured."""
 
 To = Annotated[Path, options.option("--output -o", "FILE.json", "The results file; the picture stands beside it.")]
 

@@ -14,7 +14,7 @@ from kernelzoo.measure.worker_process import About
 
 
 class Recording:
-    """The record of a run. Its duration is counted from its creation."""
+    """The record of a run. The run's duration is counted from the creation of this object."""
 
     def __init__(self, format: str) -> None:
         self._format = format
@@ -26,7 +26,7 @@ class Recording:
         return time.monotonic() - self._clock
 
     def document(self, about: About, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-        """Return the whole record, with the environment as in a results file."""
+        """Return the complete record: device, versions, times, rows, and the further keys ``more``."""
         return {
             "format": self._format,
             "command": shlex.join(["kernelzoo", *sys.argv[1:]]),
@@ -39,7 +39,7 @@ class Recording:
 
 
 def check_output(path: Path | None) -> None:
-    """Raise OptionError or FileError unless a file can be written there. An existing one is replaced at the end."""
+    """Raise OptionError or FileError if no file can be written to ``path``. An existing file is replaced at the end."""
     if path is not None:
         check_folder(path)
         if path.is_dir():

@@ -116,7 +116,7 @@ def report(
 
 
 def _report_checks(files: Sequence[Path], insert: Sequence[Path], check: bool) -> int:
-    """Print records of checks as tables, or put them into documents."""
+    """Print records of checks as tables, or insert them into the documents ``insert``. Returns the exit status."""
     from kernelzoo.report import findings, writing
 
     text = findings.blocks(files)
@@ -129,7 +129,7 @@ def _report_checks(files: Sequence[Path], insert: Sequence[Path], check: bool) -
 
 
 def _write_changed(documents: Mapping[Path, tuple[str, list[str]]], check: bool) -> tuple[list[str], list[str]]:
-    """Write the documents that change, or none with ``check``. Returns lines on the written and the outdated ones."""
+    """Write the changed documents, unless ``check``. Returns a line for each written, and for each outdated one."""
     said, outdated = list[str](), list[str]()
     for path, (text, changed) in documents.items():
         if changed and check:

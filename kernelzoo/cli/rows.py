@@ -15,10 +15,10 @@ Row = dict[str, Any]
 
 
 def rows(entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> list[Row]:
-    """Return the rows of one problem, the fastest first, then those without a result.
+    """Return the rows of one problem: measured rows, the fastest first, then rows without a result.
 
-    ``entries`` and ``failed`` come from :meth:`kernelzoo.measure.guard.Guard.race`. A ratio is a row's time / that of
-    the id ``baseline`` in the same race; below 1 is faster.
+    ``entries`` and ``failed`` come from :meth:`kernelzoo.measure.guard.Guard.race`. A ratio is a row's time divided by
+    the time of the id ``baseline`` in the same race. Below 1 is faster.
     """
     by_id = {entry["extra_info"]["id"]: entry for entry in entries}
     measured = [_measured(entry, by_id.get(baseline)) for entry in entries]
@@ -79,10 +79,10 @@ def describe_problem(problem: Problem, entries: Sequence[Row], failed: Sequence[
 
 
 class Tables:
-    """A printer of one table per problem. Facts common to several tables are printed once above the first."""
+    """A printer of one table per problem. Facts that several tables share are printed once, above the first table."""
 
     def __init__(self, *, full: bool = False) -> None:
-        """full: also show the intervals of the medians and the host's times."""
+        """``full``: whether to show the medians' confidence intervals and the host's times too."""
         self._console, self._full = output.console(), full
         self._how = self._ratio = ""
         self._tables = 0
@@ -132,7 +132,7 @@ class Tables:
         self._console.print()
 
     def _once(self, text: str, subject: str = "") -> None:
-        """Print a note, unless one on its subject was printed before. By default the text is the subject."""
+        """Print a note, unless a note with the same subject was printed before. The default subject is the text."""
         if (subject or text) not in self._noted:
             output.note(self._console, text)
             self._noted.add(subject or text)
@@ -172,7 +172,7 @@ _STYLES = {"FASTER": "green", "SLOWER": "red"}
 
 
 def _form(row: Row) -> str:
-    """Return the form that ran, or "" if it is the implementation itself."""
+    """Return the name of the form that ran, or "" if that is the implementation itself."""
     form: str = row["form"] or row["id"]
     return "" if form == row["id"] else form.rpartition("/")[2]
 
@@ -186,7 +186,7 @@ def print_without_result(problems: Sequence[Row]) -> None:
 
 
 _NOT_TAKEN = re.compile(r"\S+ can't take this problem: (.*?)(?:; variant='auto' takes every legal input)?", re.DOTALL)
-"""A pattern of the message of a form that refuses a problem; see UnsupportedProblemError."""
+"""A pattern for the message of UnsupportedProblemError. Its group is the reason why a form refuses a problem."""
 
 
 def not_taken_lines(problems: Sequence[Row]) -> list[str]:
@@ -205,7 +205,7 @@ def not_taken_lines(problems: Sequence[Row]) -> list[str]:
 
 
 def without_result_lines(problems: Sequence[Row]) -> list[str]:
-    """Return lines on broken contracts, then on wrong or failed rows, then on refusals by reason."""
+    """Return lines about broken contracts, then about wrong or failed rows, then one per reason of refusals."""
     breaking, wrong, refusals = dict[str, str](), list[str](), dict[str, list[str]]()
     for described in problems:
         for row in described["rows"]:

@@ -1,4 +1,4 @@
-"""The problems for the options of shapes, axes and dtypes."""
+"""The problems that the options for shapes, axes, workloads and dtypes name."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ SHAPE = "4096x4096"
 
 
 def default_shapes(ops: Iterable[str], sized: bool) -> list[str]:
-    """Return the default shape in a list; [] if sizes are given, or if an operation is not by rows."""
+    """Return a list with the default shape, or [] if ``sized`` or if an operation does not work by rows."""
     return [] if sized or not all(OPERATIONS[op].by_rows for op in ops) else [SHAPE]
 
 
@@ -33,10 +33,10 @@ def problems(
     workloads: Sequence[Path] = (),
     seed: int = 0,
 ) -> tuple[Problem, ...]:
-    """Return the problems of the given shapes, axes and workloads, or else of a named set of shapes.
+    """Return the problems of the given shapes, axes and workloads. If none are given, use the set ``shape_set``.
 
-    ``dtypes``: by default those of ``usual`` that an operation takes, or else its first. ``seed``: for a random set.
-    Raises UnknownNameError for an unknown operation, dtype or set, OptionError for a shape or an axis.
+    By default the dtypes are those of ``usual`` that an operation supports, or else its first dtype. ``seed``: for a
+    random set. Raises UnknownNameError for an unknown operation, dtype or set, OptionError for a wrong shape or axis.
     """
     found: list[Problem] = []
     for op in ops:
@@ -67,7 +67,7 @@ def problems(
 
 
 def shapes_with(dim: int, shapes: Sequence[str]) -> list[tuple[int, ...]]:
-    """Parse shapes, and check that all have the axis ``dim`` and fit into memory. Raises OptionError."""
+    """Parse shapes. Raises OptionError if one of them lacks the axis ``dim`` or is too large for any memory."""
     sizes = [shape(text) for text in shapes_of(shapes)]
     for size in sizes:
         _check_room("x".join(map(str, size)), size)
@@ -83,7 +83,7 @@ def _check_room(text: str, sizes: Iterable[int]) -> None:
 
 
 def from_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
-    """Return the problem of a workload. Values that it reads from a file are random here. Raises OptionError."""
+    """Return the problem of a workload. Inputs that it would read from files are random instead. Raises OptionError."""
     operation = OPERATIONS[op]
     scalars = {own_name(name): one["value"] for name, one in workload["inputs"].items() if one["type"] == "scalar"}
     if strange := {*scalars} - {*operation.scalars}:
@@ -95,7 +95,8 @@ def from_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
 
 
 def _sized_problem(op: str, dtype: str, given: Mapping[str, int], beside: Mapping[str, int] | None = None) -> Problem:
-    """Return the problem of these sizes, and scalars ``beside``. By rows only ``n`` is needed. Raises OptionError."""
+    """Return the problem with these axis sizes. ``beside``: values of scalars. If the operation works by rows, only the
+    axis ``n`` is required. Raises OptionError."""
     operation, wanted = OPERATIONS[op], OPERATIONS[op].free_axes
     _check_room(",".join(f"{axis}={size}" for axis, size in given.items()), given.values())
     left = [axis for axis in wanted if axis not in given and not (operation.by_rows and axis != "n")]

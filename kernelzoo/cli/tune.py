@@ -207,7 +207,7 @@ class Session:
         return 1 if findings else 0
 
     def _check_card(self, guard: Guard) -> None:
-        """Raise OptionError for a GPU of another model, whose times don't apply to this card."""
+        """Raise OptionError if the guard's GPU is of another model, because its times don't apply to this card."""
         if guard is not self.guards.first and guard.tables((), ())["card"] != asdict(self.card):
             raise options.OptionError(
                 f"{guard.about.device_name} is no {self.card}: a table is for one card; name GPUs of one model"
@@ -241,7 +241,7 @@ class _TableProgress:
 
 
 def _check_folder(card: Card) -> None:
-    """Check that a table can be stored, before it is measured for an hour. Raises OptionError."""
+    """Raise OptionError if no table can be stored, before any table is measured."""
     try:
         folder = tables.path(card, "any").parent
         tables.make_folder(folder)

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 def make_tuner(
     one: Json, there: Guard | SimulatedPlanner, dtypes: Sequence[str], multiprocessors: int, rounds: int, **more: Any
 ) -> Tuner:
-    """Return the tuner of a table; ``more`` are its options. For a simulated device it can only plan."""
+    """Return a tuner for the launch table ``one``. If ``there`` is simulated, the tuner can plan, but not measure."""
     from kernelzoo.measure.tuning import Tuner
 
     def race(id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int) -> Any:
@@ -40,7 +40,7 @@ def make_tuner(
 
 
 def rows(one: Json, outcome: Outcome) -> list[Json]:
-    """Return flat rows: every trial, then unmeasured knobs, then each verification."""
+    """Return one flat row for each trial, then for each unmeasured knob, then for each verification of a table."""
     rows = []
     common = {"backend": one["backend"], "op": one["op"]}
     for trial in outcome.trials:
@@ -88,7 +88,7 @@ def show(one: Json, outcome: Outcome) -> None:
 def plan_knobs(
     backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str], rounds: int, absent: dict[str, str]
 ) -> list[Json]:
-    """Return knobs and their problems on a simulated device. If the backend can't plan, ``absent`` gets the reason."""
+    """Return a backend's knobs and their problems on a simulated GPU. If it can't plan, ``absent`` gets the reason."""
     from kernelzoo.measure.tuning import TuningError
 
     options.check_names("architecture", [arch], ARCHITECTURES)
@@ -106,7 +106,7 @@ def plan_knobs(
 
 
 def listed_knobs(one: Json, tuner: Tuner) -> list[Json]:
-    """Return a row for each knob of a table: what it is, and where it would be measured."""
+    """Return a row for each knob of a table: its facts, and the problems on which it would be measured."""
     rows = []
     for knob, site in zip(tuner.knobs, tuner.surveys(tuner.knobs, {}), strict=True):
         problems = [problem.id for problem in site.problems] if site else []

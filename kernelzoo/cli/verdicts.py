@@ -25,7 +25,7 @@ VERDICTS = ("wrong", "refused", UNDECIDABLE, "right")
 _STYLES = {"wrong": "red", "refused": "yellow", UNDECIDABLE: "yellow"}
 
 _CHEATS = ("false time", "not repeatable", "changes the process")
-"""Kinds of findings about timed runs."""
+"""The kinds of faults that verdicts report as ``timing: KIND``."""
 
 
 @dataclass
@@ -36,21 +36,21 @@ class Case:
     task: Task
     solution: Solution
     ids: list[str] = field(default_factory=list)
-    """Its implementations: one, or one for each test of a problem of gpu-mode."""
+    """The ids of its implementations: one, or for a gpu-mode problem one per test."""
     right: list[Problem] = field(default_factory=list)
     undecided: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     failures: list[Row] = field(default_factory=list)
-    """Workloads on which it raised an error. This makes it wrong only if it is right on another workload."""
+    """Workloads on which the solution raised an error. It is wrong then only if it is right on another workload."""
     unjudged: str = ""
-    """The reason why a workload has no verdict: its reference or the judge died or hung. No solution is right then."""
+    """Why a workload can't be judged: the reference or the judge died or hung. Then the solution can't be right."""
     wrong: Row | None = None
-    """The first workload on which it is wrong, crashes or hangs. It settles the verdict."""
+    """The first failure by a wrong result, a crash or a hang. It decides the verdict."""
     times: list[tuple[float, float | None]] = field(default_factory=list)
-    """Seconds of its launch, and of the reference's in the same rounds."""
+    """For each timed workload, the seconds of its launch, and of the reference's launch in the same rounds."""
 
     def add(self, problem: Problem, failed: Row | None, seconds: float | None, reference: float | None) -> None:
-        """Record a workload: why the solution failed on it, or else its time, if any."""
+        """Record the result on a workload: why the solution failed, or, if timed, its and the reference's seconds."""
         if failed is None or failed.get("kind") == BUSY:
             self.right.append(problem)
             if seconds is not None:
@@ -67,7 +67,7 @@ class Case:
             self.wrong = failed
 
     def verdict(self, workloads: int, unmade: Sequence[str] = ()) -> Row:
-        """Return the verdict. ``workloads``: their number. ``unmade``: reasons why some of them can't be made."""
+        """Return the verdict. ``workloads``: how many became problems. ``unmade``: why others could not."""
         wrong = self.wrong or (self.failures[0] if self.failures and self.right else None)
         if wrong is not None:
             return self._told("wrong", kind_of(wrong), wrong["reason"], workloads) | {"case": _case(wrong)}
@@ -113,9 +113,9 @@ class Case:
 
 
 def problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
-    """Return a definition's workloads as problems, sorted by bytes, and the reasons why some can't be made.
+    """Return a definition's workloads as problems, sorted by bytes, and the reasons why some can't become problems.
 
-    Without workloads, as in KernelBench and gpu-mode, an operation has the sizes of its own inputs.
+    KernelBench and gpu-mode have no workloads: there, the operation states the sizes of its inputs.
     """
     workloads = workloads_beside(task.path) if task.kind == "definition" else ()
     found, unmade = list[Any](), list[str]()
@@ -146,13 +146,13 @@ def kind_of(failed: Row) -> str:
 
 
 def _case(failed: Row) -> Row:
-    """Return the main facts of a failing case."""
+    """Return the facts of a failing case: dtype, sizes, scalars, and the wrong element."""
     keys = ("dtype", "shape", "axes", "scalars", "place", "got", "expected")
     return {key: failed[key] for key in keys if key in failed}
 
 
 def unread_verdict(file: str, reason: str) -> Row:
-    """Return the verdict on a file that belongs to no definition."""
+    """Return a verdict that refuses a file, because its solution can't be read or belongs to no definition."""
     told = {"file": file, "solution": file, "definition": "", "verdict": "refused", "kind": "no solution"}
     return told | {"reason": reason}
 

@@ -16,16 +16,16 @@ from kernelzoo.measure.guard import Guard
 from kernelzoo.operations import OPERATIONS
 
 _SHAPES = ("4096x1024", "1823x781", "16x262144")
-"""Shapes of real sizes, checked after the contract's cases: even, odd, and few long rows."""
+"""Realistic shapes, checked after the contract's cases: even sizes, odd sizes, and a few long rows."""
 
 _DTYPES = ("float32", "bfloat16")
-"""The dtypes of these shapes."""
+"""The default dtypes for the realistic shapes."""
 
 _SIZE = 300
-"""The size of each axis, or close to it, for operations that do not work by rows."""
+"""The approximate size of each axis for operations that do not work by rows."""
 
 _FEW = 5
-"""The most cases to print for one kind of finding: one in full, the others by name. The JSON has all."""
+"""How many cases are printed at most per kind of finding: one in full, others by name. The JSON has all cases."""
 
 Case = Annotated[
     list[str], options.repeated("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated.")
@@ -120,7 +120,7 @@ def verify(
 
 
 def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
-    """Return by operation the cases that count against no implementation, each with the reason."""
+    """Collect the cases under the key ``name`` of each result, with their reasons, by operation."""
     found: dict[str, dict[str, str]] = {}
     for id, result in results.items():
         if result[name]:
@@ -129,7 +129,7 @@ def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
 
 
 def _print_cases(what: str, cases: dict[str, str], style: str) -> None:
-    """Print an operation's own faults, which count against no kernel."""
+    """Print cases that are a fault of the operation itself, and so count against no kernel."""
     console = output.console()
     first, *others = cases
     also = f", also {', '.join(others[: _FEW - 1])}" if others else ""
@@ -140,7 +140,7 @@ def _print_cases(what: str, cases: dict[str, str], style: str) -> None:
 
 
 def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
-    """Return problems of real sizes, in those of the dtypes that the operation takes."""
+    """Return problems of realistic sizes, in each of ``dtypes`` (or the default dtypes) that the operation supports."""
     op = options.op_of(id)
     operation = OPERATIONS[op]
     known = [dtype for dtype in dtypes or _DTYPES if dtype in operation.dtypes]
@@ -157,7 +157,7 @@ def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
 
 
 def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[str]) -> None:
-    """Raise OptionError for a case that no operation has in one of the dtypes."""
+    """Raise OptionError if a pattern matches no case, or if no matching case has one of the dtypes."""
     if not patterns and not dtypes:
         return
     names = {case.name: case.dtype for op in ops for case in cases(op)}

@@ -1,4 +1,4 @@
-"""Measuring: problems, clocks, ceilings, and the race between implementations. It names no backend."""
+"""Measuring: problems, clocks, ceilings, and the race between implementations. No code here names a backend."""
 
 from typing import TYPE_CHECKING, Any
 

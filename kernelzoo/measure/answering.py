@@ -1,6 +1,6 @@
 """The child's side of a measuring process: it reads requests and answers them.
 
-Requests are lines of JSON on standard input; replies, with the request's number, go to the given file descriptor.
+Requests are lines of JSON on standard input. Replies go to a file descriptor, each with its request's number.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Answering:
         self.say(stage=stage, id=id, **more)
 
     def say(self, **reply: Any) -> None:
-        """Send a reply. In a forked child of this process, perhaps forked from C, end the child instead."""
+        """Send a reply. A forked child must not reply, so this ends a child that a kernel has forked."""
         if os.getpid() != self._process:
             os._exit(1)
         print(json.dumps({**reply, "number": self.number}), file=self._replies, flush=True)
 
 
 def serve(make: Callable[[IO[str]], Answering], descriptor: int, lifeline: int) -> None:
-    """Answer requests until the parent ends."""
+    """Answer requests until the parent ends. ``descriptor`` takes replies; the parent's end closes ``lifeline``."""
     _end_with_guard(lifeline)
     with contextlib.suppress(OSError):  # if memory runs out, Linux ends this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -78,7 +78,7 @@ def serve(make: Callable[[IO[str]], Answering], descriptor: int, lifeline: int) 
 
 
 def _end_with_guard(lifeline: int) -> None:
-    """End this process and its children when the guard ends. A second process waits: kernels may hold the GIL here."""
+    """Kill this process and its children when the guard ends. A helper process waits: kernels may hold the GIL here."""
     if child := os.fork():
         os.waitpid(child, 0)
         os.close(lifeline)

@@ -1,6 +1,6 @@
-"""The clock of whole calls as a user makes them: ``kernelzoo.get(backend).softmax(x, dim)``, and torch's own.
+"""The clock of calls as a user makes them: ``kernelzoo.get(backend).softmax(x, dim)``, or torch's function.
 
-The time includes looking up the launch and allocating outputs. On a GPU it is the host's time, without waiting.
+The time includes looking up the launch and allocating outputs. On a GPU, it excludes waiting for the device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernelzoo.measure.problems import Problem
 
 
 class Call:
-    """A whole call on one set. As a launch it also copies the results to the set; the clock times only ``call``."""
+    """A user's call on one set. As a launch, it also copies the results to the set; the clock times only ``call``."""
 
     __slots__ = ("call", "outs")
 
@@ -31,7 +31,7 @@ class Call:
         self.deliver(self.call())
 
     def deliver(self, result: Any) -> None:
-        """Copy a call's result to the set. Raises ContractError for a wrong shape or dtype, which a copy would hide."""
+        """Copy a result to the set. Raises ContractError for a wrong shape or dtype, since copying would hide it."""
         made = result if isinstance(result, tuple) else (result,)
         for out, one in zip(self.outs, made, strict=True):
             if (one.shape, one.dtype) != (out.shape, out.dtype):
@@ -42,7 +42,7 @@ class Call:
 def call_on(
     one: registry.Implementation, problem: Problem, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
 ) -> Call:
-    """Return a whole call of an implementation. For the baseline, call torch's own function if there is one."""
+    """Return a user's call of an implementation. For the baseline, it calls torch's function if there is one."""
     named = {"variant": one.variant, **dict(problem.scalars)}
     axis = (problem.dim,) if problem.operation.by_rows else ()
     own = torch_function(problem.operation, one.id)
@@ -57,9 +57,9 @@ def torch_function(operation: operations.Operation, id: str) -> str:
 
 
 class CallClock:
-    """A clock of whole calls by ``time.perf_counter``. ``base`` is the clock of launches on the same device.
+    """A clock of users' calls by ``time.perf_counter``. ``base`` is the clock of launches on the same device.
 
-    On a GPU a turn holds fewer calls than a stream can queue, and starts on an idle device.
+    On a GPU, a turn starts on an idle device, and has fewer calls than a stream can queue.
     """
 
     name = "call"
@@ -96,6 +96,6 @@ class CallClock:
 
 
 def clock_for(device: torch.device, timed: str, op: str) -> Clock | CallClock:
-    """Return the clock of launches on a device; if ``timed`` is "call", the clock of whole calls."""
+    """Return the clock of launches on a device; if ``timed`` is "call", the clock of users' calls."""
     clock = DeviceClock(device) if device.type == "cuda" else WallClock()
     return CallClock(clock, device, op) if timed == "call" else clock

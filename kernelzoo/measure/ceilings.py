@@ -28,11 +28,11 @@ class Ceilings:
     floor: float
 
     def bandwidth(self, op: str) -> float:
-        """Return the bandwidth that limits an operation: that of a copy, or of reading only."""
+        """Return an operation's limiting bandwidth: of copying if it writes as much as it reads, else of reading."""
         return self.copy if operations.OPERATIONS[op].writes_all else self.read
 
     def limit(self, op: str, bytes_moved: int) -> float:
-        """Return the seconds of the best possible implementation: launch floor + bytes / bandwidth."""
+        """Return the shortest possible time in seconds: launch floor + bytes / bandwidth."""
         return self.floor + bytes_moved / self.bandwidth(op)
 
 
@@ -41,10 +41,10 @@ _ENOUGH = 2
 
 
 def ceilings(device: torch.device) -> Ceilings:
-    """Measure a GPU's ceilings: the best of several kernels that copy, that read, and that do nothing.
+    """Measure a GPU's ceilings: the best times of several kernels that copy, only read, or do nothing.
 
-    A contiguous ``copy_`` is left out. In a CUDA graph it runs on the copy engine, at two thirds of the speed. Kernels
-    of two preferred backends take part if their results are right. None of torch's sums reads as fast.
+    Contiguous ``copy_`` is not used: a CUDA graph runs it on the copy engine, at two thirds of the speed. Kernels of
+    the two most preferred backends are included if their results are right, because torch's sums read more slowly.
     """
     clock = DeviceClock(device)
     ours = [operations.OPERATIONS[name] for name in operations.MAPPED]
@@ -94,13 +94,14 @@ HOST_BYTES = 128 * 2**20
 """A number of bytes that exceeds the last-level cache of a desktop processor."""
 
 _FASTER = 4.0
-"""The most times that a host kernel may exceed the copy bandwidth. It may read only, or data may be cached."""
+"""The highest plausible multiple of the host's copy bandwidth. A kernel may only read, or its data may be cached."""
 
 
 def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
-    """Return why the host can't have moved so many bytes in that time; "" if it can. ``volume``: bytes of all sets.
+    """Return why the host can't move so many bytes in ``seconds``; "" if it can.
 
-    The bound is the best of up to 50 copies measured now, alternately on all processors and on one.
+    The bound is _FASTER times the best bandwidth of up to 50 copies now, on all processors or on one.
+    ``volume``: the bytes of all sets. A copy moves at most as many.
     """
     half = max(2**16, min(volume, HOST_BYTES)) // 2
     x = torch.ones(half, dtype=torch.uint8)
@@ -126,16 +127,13 @@ def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
 
 
 def has_copy(sets: Sets) -> bool:
-    """Whether a plain copy moves the same bytes: there is one input, and one output of its size."""
+    """Whether the operation moves as many bytes as a copy: it has one input, and one output of equal size."""
     inputs, outs = sets[0]
     return len(inputs) == len(outs) == 1 and inputs[0].nbytes == outs[0].nbytes
 
 
 def copies(sets: Sequence[Set]) -> list[Launch]:
-    """Return a launch for each set that copies its input to its output, as words of 4 or 2 bytes.
-
-    ``copy_`` would run on the copy engine.
-    """
+    """Return one launch per set that copies its input to its output. ``copy_`` would not use a kernel."""
 
     def words(x: torch.Tensor) -> torch.Tensor:
         flat = x.view(-1)
@@ -148,7 +146,7 @@ def copies(sets: Sequence[Set]) -> list[Launch]:
 
 
 def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
-    """Yield ``auto`` launches of the two most preferred GPU backends for each operation on rows, if they are right."""
+    """Yield launches of variant ``auto``: for each operation, of the two most preferred backends that are right."""
     ids = [f"{backend}/{op.name}/auto" for op in operations for backend in registry.PREFERENCE["cuda"]]
     made = Counter[str]()
     for implementation in map(registry.implementation, ids):

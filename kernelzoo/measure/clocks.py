@@ -1,7 +1,7 @@
-"""The clocks of turns. Each describes itself, and no table mixes two clocks.
+"""The clocks that time turns. Each clock describes itself, so that no table mixes times of two clocks.
 
-A *turn* is a queue of launches, each on another set of data. Nothing untimed runs before or between them.
-Whole calls have their own clock: :mod:`kernelzoo.measure.calls`.
+A *turn* is a queue of launches, each on a different set of data. No untimed work runs before or between them.
+Users' calls have their own clock: :mod:`kernelzoo.measure.calls`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ Turn = Callable[[int], float]
 """A function that runs a turn a number of times in a row. It returns the mean seconds of one run."""
 
 TURN = 2e-3
-"""The least seconds of a turn: 2000 times a host clock's resolution and cost, 20 times that of cold code."""
+"""The shortest turn in seconds: 2000 times a host clock's resolution and cost, 20 times the cost of cold code."""
 
 Link = tuple[int, Callable[[], object]]
-"""The index of a launch in a turn, and a function that changes its input right before it."""
+"""The index of a launch in a turn, and a function that changes this launch's input right before the launch."""
 
 
 def with_link(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], object]]:
-    """Return the launches of a turn, with the link's function among them."""
+    """Return a turn's launches, with the link's function inserted before its launch."""
     place, change = link or (0, None)
     return [*launches[:place], *([change] if change else []), *launches[place:]]
 
 
 class DeviceClock:
-    """A clock by CUDA events around a CUDA graph with one launch for every set of a turn.
+    """A clock by CUDA events around a CUDA graph, which has one launch for every set of a turn.
 
-    The graph is queued behind a spinning kernel, so the host's time does not count. The start of each kernel within
-    the graph counts: about a microsecond on an H200. The cost of starting the graph is subtracted.
+    The graph is queued after a spinning kernel, so the time excludes the host's work. It includes the start of each
+    kernel in the graph, about a microsecond on an H200. The cost of starting the graph is subtracted.
     """
 
     name = "device"
@@ -73,7 +73,7 @@ class DeviceClock:
 
     @cached_property
     def start(self) -> float:
-        """The seconds between the events that starting a graph costs, without its launches."""
+        """The seconds between the events that a graph without launches would take."""
         one = torch.zeros(1, device=self.device)
         short, long = (self._capture([one.zero_] * count)[0] for count in (1, 1 + self._FILLS))
         once, many = (min(self._replay(graph) for _ in range(5)) for graph in (short, long))
@@ -91,7 +91,7 @@ class DeviceClock:
         return graph, nodes
 
     def _warm_up(self, graph: Any) -> int:
-        """Replay a new graph, whose first launches take longer. Returns the clock cycles that hide its submission."""
+        """Replay a new graph, because first replays are slow. Returns the clock cycles that hide its submission."""
         seconds = 0.0
         for _ in range(2):
             torch.cuda.synchronize(self.device)
@@ -150,7 +150,7 @@ class WallClock:
         return turn
 
     def submit(self, launches: Sequence[Launch]) -> float | None:
-        """Return None: on a host, submitting a launch is the launch itself."""
+        """Return None: on a host, to submit a launch is to run it."""
         return None
 
 

@@ -1,6 +1,6 @@
-"""Watches of the device while samples are taken. They notice other work and changed clocks.
+"""Watches on the device while samples are taken. They detect other work and changed clocks.
 
-A GPU is read through NVML, a host through Linux's scheduler. Without either, measuring goes on unwatched.
+A GPU is read through NVML, a host through Linux's scheduler. If neither works, samples are taken without a watch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DISTURBED = "disturbed"
 """The flag of a result with samples from a disturbed device."""
 
 MOVED = 0.02
-"""The relative change of a clock, or share of time that a thread waits, above which samples count as disturbed."""
+"""Samples count as disturbed if a clock changes, or a thread waits for a processor, by more than this fraction."""
 
 # Clock event reasons (nvml.h) that slow a GPU down. Idle and user-set limits are left out: they affect all samples
 # alike.
@@ -34,7 +34,7 @@ _CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0  # constants of nvml.h
 _TASKS = "/proc/{}/task"
 
 _BUSY, _TICKS = 0.2, 0.03
-"""The processors, as a mean number, and the seconds of work that other processes may take from torch's threads."""
+"""Other processes may take this mean number of processors, or these seconds of work, from torch's threads."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Condition:
 class GpuWatch:
     """A watch on a GPU. Throttling, a changed SM or memory clock, or a new process disturbs samples.
 
-    A GPU at rest lowers its clock, so give it some milliseconds of work before the first reading. The watch does not
-    see a disturbance between two readings, or a process that was there before.
+    An idle GPU lowers its clock, so give it some milliseconds of work before the first reading. The watch can't detect
+    a short disturbance between two readings, or a process that was running before.
     """
 
     def __init__(self, nvml: Any, handle: Any) -> None:
@@ -102,7 +102,7 @@ class GpuWatch:
         return ""
 
     def others(self, ours: Collection[int]) -> str:
-        """Return, as text, how many processes but ``ours`` use the GPU. "" if none do, or if NVML uses other ids."""
+        """Return, as text, how many processes besides ``ours`` use the GPU; "" if none, or if NVML uses other ids."""
         processes = {one.pid for one in self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses) or ()}
         left = processes - {*ours} if os.getpid() in processes else ()
         return f"{len(left)} other processes use the device" if left else ""
@@ -120,15 +120,15 @@ class HostWatch:
     processor. They are disturbed too if other processes leave too few processors for torch's threads.
 
     Linux counts waits in nanoseconds for each thread, and other work in ticks of 10 ms. The watch does not see a
-    changed clock, or work on the core's other hardware thread. ``waited_s`` adds up the longest wait of any thread
-    between readings, since that delays a kernel on all threads."""
+    changed clock, or work on the core's other hardware thread. Each reading adds the longest wait of one thread to
+    ``waited_s``, because one late thread delays the kernel."""
 
     def __init__(self, processes: Sequence[int | str]) -> None:
         self._processes, self._began = processes, time.perf_counter()
         self._waits, self._waited, self._used = _waits(processes), 0.0, _used(processes)
 
     def skip(self) -> None:
-        """Ignore the waits since the last reading. Nothing was timed meanwhile."""
+        """Ignore the waits since the last reading, because nothing was timed."""
         self._waits = _waits(self._processes)
 
     def read(self) -> Condition:
@@ -186,8 +186,8 @@ def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
 def _handle(nvml: Any, properties: Any) -> Any:
     """Return NVML's handle of the device that torch describes, found by UUID or bus address. Raises NVMLError.
 
-    NVML numbers all devices, torch only visible ones. A slice of a GPU (MIG) has its own UUID, which NVML takes in
-    another form. It shares the bus address and clocks of the whole GPU.
+    NVML numbers all devices, but torch only visible ones. A slice of a GPU (MIG) has its own UUID, but NVML expects
+    another format. So the slice is found by the GPU's bus address. Its clocks are the GPU's clocks.
     """
     try:
         return nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
@@ -199,7 +199,7 @@ def _handle(nvml: Any, properties: Any) -> Any:
 
 
 def _waits(processes: Sequence[int | str]) -> dict[str, int]:
-    """Return the nanoseconds that each thread of these processes has been ready but waited for a processor."""
+    """Return, for each thread of these processes, the nanoseconds that it was ready but waited for a processor."""
     waits = {}
     for process in processes:
         place = Path(_TASKS.format(process))
@@ -220,7 +220,7 @@ def _processors() -> int:
 
 
 def _used(processes: Sequence[int | str]) -> tuple[float, float] | None:
-    """Return the idle seconds of this process's processors, and the seconds that it and ``processes`` ran, if known."""
+    """Return our processors' idle seconds, and the seconds that this process and ``processes`` ran; None if unknown."""
     tick = 1 / os.sysconf("SC_CLK_TCK")
     try:
         lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()

@@ -1,4 +1,4 @@
-"""The energy of a launch, from NVML's energy counter while the timed work runs again without a pause.
+"""The energy of a launch, from NVML's energy counter while the timed turns run again back to back.
 
 The counter covers the whole GPU. It moves in steps of up to 0.1 s, so the measured span begins and ends at a step.
 A launch's energy is the span's mean power times the launch's seconds.
@@ -21,7 +21,7 @@ from kernelzoo.lazy import torch
 from kernelzoo.measure.condition import nvml_of
 
 STILL = 1.0
-"""The seconds of launches within which the counter must move."""
+"""The counter must move within this many seconds of launches."""
 
 _PAUSE = 0.5e-3  # seconds between readings: a 400th of a span
 _AHEAD = 20e-3  # seconds of work queued on the device, so that it stays busy if the host is delayed
@@ -62,7 +62,7 @@ class Energy:
 
 
 def joules(nvml: Any, handle: Any) -> float:
-    """Return the energy counter of a GPU: joules since the driver was loaded. Raises EnergyError."""
+    """Return the value of a GPU's energy counter: joules since the driver was loaded. Raises EnergyError."""
     try:
         return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
     except nvml.NVMLError as error:
@@ -81,7 +81,7 @@ def meter(device: torch.device) -> Callable[[], float]:
 
 
 class Replays:
-    """Runs of the same queue of launches, back to back. Each takes about ``seconds``."""
+    """Repeated runs of the same launches, back to back. ``queue`` queues one run, which takes about ``seconds``."""
 
     def __init__(self, queue: Callable[[], None], seconds: float, device: torch.device) -> None:
         self._queue, self._device = queue, device
@@ -99,7 +99,7 @@ class Replays:
             self._waiting.append(self._event())
 
     def end(self) -> float:
-        """Wait for all runs. Returns the mean seconds of one."""
+        """Wait for all runs. Returns the mean seconds per run."""
         last = self._waiting[-1]
         last.synchronize()
         return float(self._first.elapsed_time(last)) * 1e-3 / self._runs
@@ -111,7 +111,7 @@ class Replays:
 
 
 def measure(more: Callable[[], object], end: Callable[[], float], launches: int, meter: Callable[[], float]) -> Energy:
-    """Measure the energy of a launch. A run has ``launches``. ``more`` queues runs; ``end`` waits for all of them."""
+    """Measure a launch's energy. ``more`` queues runs of ``launches``; ``end`` waits, and returns seconds per run."""
     more()
     began = moved = perf_counter()
     moves: list[tuple[float, float]] = []

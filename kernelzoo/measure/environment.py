@@ -21,7 +21,7 @@ _DISTRIBUTIONS = (
 
 @functools.cache
 def device_name(device: str) -> str:
-    """The name of the GPU, or of the processor, such as ``NVIDIA H200``."""
+    """Return the name of the GPU or processor, such as ``NVIDIA H200``."""
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
     with contextlib.suppress(OSError):
@@ -33,7 +33,7 @@ def device_name(device: str) -> str:
 
 @functools.cache
 def gpu_uuid(device: str) -> str | None:
-    """The UUID of a GPU, such as ``GPU-0a1b...``; None for the host."""
+    """Return the UUID of a GPU, such as ``GPU-0a1b...``; None for the host."""
     if not device.startswith("cuda"):
         return None
     return f"GPU-{torch.cuda.get_device_properties(device).uuid}"
@@ -41,7 +41,7 @@ def gpu_uuid(device: str) -> str | None:
 
 @functools.cache
 def versions(device: str) -> dict[str, str]:
-    """Versions by name: Python, relevant installed distributions, CUDA or ROCm, and the driver."""
+    """Return versions by name: of Python, relevant installed distributions, CUDA or ROCm, and the driver."""
     found = {"python": platform.python_version()}
     for name in _DISTRIBUTIONS:
         try:

@@ -1,6 +1,6 @@
 """The cost of compiling: the first call in a new process, with empty or filled disk caches.
 
-Each figure is a single call by the host's clock. It tells seconds from milliseconds, but no small differences.
+Each figure is a single call by the host's clock. It tells seconds from milliseconds; small differences mean nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CLASSES: dict[str, tuple[tuple[Shape, int], tuple[Shape, int]]] = {
     "few very long rows": (((16, 262144), -1), ((12, 250000), -1)),
     "columns": (((4096, 1024), 0), ((3072, 1536), 0)),
 }
-"""Two shapes for each class of problems, with the reduced axis. The second should reuse the first one's kernels."""
+"""Two shapes for each class of problems, with the reduced axis. The second shape should reuse the first's kernels."""
 
 # Where languages, torch and the driver cache compiled code.
 _CACHES = (
@@ -57,15 +57,15 @@ class FirstCall:
     device: str = ""
     table: str | None = None
     load_ms: float | None = None
-    """Import of the language and search for a device, once torch and its context are there."""
+    """Import of the language and search for a device, after torch has created the device's context."""
     empty_ms: float | None = None
     """First call in a process with empty disk caches."""
     stored_ms: float | None = None
-    """First call in another process, which finds the first one's compiled code on disk."""
+    """First call in a second process, which finds the compiled code of the first process on disk."""
     second_ms: float | None = None
     """First call on the second shape, in the first process."""
     second_files: int | None = None
-    """Files that the second shape added to the caches; 0 if all kernels were reused."""
+    """The number of files that the second shape added to the caches; 0 if all kernels were reused."""
     call_ms: float | None = None
     """Second call on the first shape, when everything is compiled."""
 
@@ -78,7 +78,7 @@ def first_calls(
     *,
     patience: float,
 ) -> Iterator[FirstCall]:
-    """Yield the times of each class of problems, from two new processes. A backend that can't run here gets one row."""
+    """Yield a row per id, dtype and class of problems, from two new processes. An unavailable backend gets one row."""
     unavailable = set[str]()
     for id, dtype, name in product(ids, dtypes, CLASSES):
         backend = id.partition("/")[0]
@@ -116,10 +116,10 @@ def first_call(
 
 
 def time_calls(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folder: str, device: Any) -> Json:
-    """Time a call of each shape, and a second one of the first. Returns fields of :class:`FirstCall`."""
+    """Time the first call on each shape, and a second call on the first shape. Returns fields of :class:`FirstCall`."""
     found: Json = {"outcome": "measured", "device": device_name(str(device))}
     backend_name, op, variant = id.split("/")
-    torch.ones(1, device=device).add_(1).cpu()  # the device's context is torch's cost
+    torch.ones(1, device=device).add_(1).cpu()  # creates the device's context, which is torch's cost
     try:
         backend, found["load_ms"] = _timed(lambda: backends.get(backend_name), device)
     except BackendUnavailableError as error:

@@ -1,4 +1,4 @@
-"""The GPUs of a sweep, each with a measuring process."""
+"""The GPUs of a sweep. Each is used by one measuring process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GpusError(KernelZooError, ValueError):
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU that a measuring process has for its lifetime."""
+    """A GPU that is assigned to one measuring process for the lifetime of the process."""
 
     index: int
     """Its index, as in ``cuda:INDEX``."""
@@ -26,7 +26,7 @@ class Gpu:
 def parse_gpus(text: str) -> list[Gpu]:
     """Return the GPUs that an option names: ``"all"``, a list such as ``"0,1"``, or "" for none.
 
-    The numbers are torch's: positions in ``CUDA_VISIBLE_DEVICES`` where it is set. Raises GpusError.
+    Numbers are torch's: if ``CUDA_VISIBLE_DEVICES`` is set, they are positions in it. Raises GpusError.
     """
     if not text:
         return []
@@ -50,7 +50,7 @@ def parse_gpus(text: str) -> list[Gpu]:
 
 
 def _gpu_count() -> int:
-    """The number of GPUs by NVML, which is far faster than importing torch; 0 without NVML."""
+    """Return the number of GPUs that NVML finds; 0 without NVML. Asking torch would be far slower."""
     try:
         import pynvml
 

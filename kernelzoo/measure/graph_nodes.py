@@ -10,11 +10,11 @@ from kernelzoo.errors import ContractError
 _KERNEL = 0  # CU_GRAPH_NODE_TYPE_KERNEL
 
 Nodes = Counter[tuple[int, ...]]
-"""Counts of each kernel with its grid and block, and of each other kind of node."""
+"""The number of nodes of each kind. Kernel nodes are counted separately by kernel, grid and block."""
 
 
 class _Kernel(ctypes.Structure):
-    """The struct CUDA_KERNEL_NODE_PARAMS_v2. A kernel is identified by its function or handle, and its sizes."""
+    """The struct CUDA_KERNEL_NODE_PARAMS_v2. Function or handle, and sizes identify a kernel."""
 
     _fields_ = (
         ("function", ctypes.c_void_p),
@@ -27,7 +27,7 @@ class _Kernel(ctypes.Structure):
 
 
 def nodes_of(stream: int) -> Nodes:
-    """Count the nodes of the graph that this stream, a CUDA handle, is captured into."""
+    """Count the nodes of the graph that is being captured. ``stream``: the CUDA handle of the captured stream."""
     driver = ctypes.CDLL("libcuda.so.1")  # loaded once, since a graph has thousands of nodes
     state, number, graph, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()
     outputs = map(ctypes.byref, (state, number, graph))
@@ -47,7 +47,7 @@ def nodes_of(stream: int) -> Nodes:
 
 
 def check_same_nodes(found: Nodes, apart: Nodes, launches: int) -> None:
-    """Raise ContractError if launches must have different nodes. Nodes in ``apart`` belong to no launch."""
+    """Raise ContractError if a node occurs no multiple of ``launches`` times. ``apart``: nodes outside of launches."""
     uneven = [count for count in (found - apart).values() if count % launches]
     if uneven:
         raise ContractError(

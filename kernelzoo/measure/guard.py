@@ -1,4 +1,4 @@
-"""Measuring in a guarded process. If it crashes, hangs or loses its device, only one row is lost."""
+"""Measuring in a guarded process. If that process crashes, hangs or loses its device, only one result is lost."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import WAITING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
 
 _MOST_DEATHS = 4
-"""The most processes that one implementation may kill in one batch of cases, since a new one takes seconds."""
+"""The most processes that one implementation may kill in one batch of cases, since each restart takes seconds."""
 
 
 class Guard(WorkerProcess):
-    """The parent of a judge, a process that measures implementations. It replaces the process when that ends.
+    """The parent of a judge process, which measures implementations. The guard restarts the process if it exits.
 
-    ``modules``: Python files that register implementations, loaded only there. ``patience``: seconds that one step may
-    take before it counts as hung. ``needs``: the files of operations that each file of kernels needs; by default all.
-    If given, a file that can't be loaded loses only its own kernels, and ``about.refused`` says why. Use it as a
-    context manager. Raises GuardError if the process can't start.
+    ``modules``: Python files that register implementations; this process does not load them. ``patience``: seconds
+    without a reply after which a step counts as hung. ``needs``: for each file of kernels, the files of operations that
+    it needs; None means all. If ``needs`` is given and a file can't be loaded, only its kernels are lost, and
+    ``about.refused`` says why. Use it as a context manager. Raises GuardError if the process can't start.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Guard(WorkerProcess):
     program = "kernelzoo.measure.judge.process"
 
     def close(self) -> None:
-        """End the process, and that of the second clock."""
+        """End the judge process, and the process that runs the profiler."""
         super().close()
         if self._checker is not None:
             self._checker.close()
@@ -77,9 +77,9 @@ class Guard(WorkerProcess):
     ) -> tuple[list[Json], list[Json]]:
         """Measure implementations by :func:`kernelzoo.measure.race`. Returns entries of a results file, and failures.
 
-        ``backend/op/variant@label`` is an implementation with the knobs that ``tables`` has for this id. If one kills
-        the process, hangs or breaks its device, it fails, and the others are measured again. With ``cross_check``, the
-        profiler times cold GPU results too. With 0 ``rounds``, right implementations are in neither list.
+        The id ``backend/op/variant@label`` uses the knobs that ``tables`` has for this id. If an implementation kills
+        the process, hangs or breaks the device, it fails, and the others are measured again. If ``cross_check``, the
+        profiler times cold GPU results too. If ``rounds`` is 0, right implementations are in neither list.
         """
         request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
         request |= {"energy": energy, "label": label, "waive": list(waive)}
@@ -87,7 +87,7 @@ class Guard(WorkerProcess):
         judge = partial(_mismatch, problem, cache, rounds)
         done, lost = self._ask_retry(request, ids, partial(record.failure, problem, outcome="failed"), progress, judge)
         entries, failed = done.get("entries", []), lost + done.get("failed", [])
-        self._opening["ceilings"] = done.get("ceilings") or self._opening["ceilings"]  # for the process after this
+        self._opening["ceilings"] = done.get("ceilings") or self._opening["ceilings"]  # for the next process
         if cross_check and cache == "cold":
             twice = {e["extra_info"]["id"]: e for e in entries if e["extra_info"]["clock"] == "device"}
             for id, seconds in self.cross_check(problem, list(twice), progress).items() if twice else ():
@@ -105,7 +105,7 @@ class Guard(WorkerProcess):
         progress: Progress = quiet,
         judge: Callable[[Sequence[str], Json], str] = lambda ids, done: "",
     ) -> tuple[Json, list[Json]]:
-        """Ask about ids until the process survives. Returns the answer, and a ``failure`` for each id that ended it."""
+        """Repeat a request without ids that kill the process. Returns the answer, and a ``failure`` of each such id."""
         left, lost = list(ids), list[Json]()
         while left:
             try:
@@ -122,7 +122,7 @@ class Guard(WorkerProcess):
         return {}, lost
 
     def cross_check(self, problem: Problem, ids: Sequence[str], progress: Progress) -> dict[str, float]:
-        """Time launches by the profiler in a second process. Returns seconds by id, without ids that it can't time."""
+        """Time launches by the profiler in a second process. Returns seconds by id. Ids without a time are left out."""
         try:
             if self._checker is None:
                 self._checker = WorkerProcess(self._device, self._modules, patience=self._patience, gpu=self._gpu)
@@ -147,7 +147,7 @@ class Guard(WorkerProcess):
         """Check one implementation against the contract, and by the gate on some problems.
 
         Returns a :class:`kernelzoo.check.verifying.Found` as JSON. ``cases`` are names or globs. Empty ``cases`` or
-        ``dtypes`` mean all. ``seed`` chooses the gate's values. A case that kills the process or hangs ends the check.
+        ``dtypes`` mean all. ``seed`` is for the gate's inputs. A case that kills the process or hangs ends the check.
         """
         request = {"do": "verify", "id": id, "problems": [asdict(p) for p in problems], "seed": seed}
         try:
@@ -161,7 +161,7 @@ class Guard(WorkerProcess):
             return Found(findings=[Finding(id, case, kind, reason, **known)]).document()
 
     def largest(self, id: str) -> Json:
-        """Return facts for fuzzing: why it is ``unavailable`` here, ``elements`` of the largest case, ``emulator``."""
+        """Return ``elements`` of the largest fuzzing case, the ``emulator`` if any, or why it is ``unavailable``."""
         try:
             return self._ask({"do": "largest", "id": id}, quiet, at_least=worker_process.IMPORTING)
         except DiedError as error:
@@ -175,7 +175,7 @@ class Guard(WorkerProcess):
         """
         total: Json = {"wrong": [], "unavailable": ""}
         deaths = 0
-        spans = [(0, len(cases), "")]  # first, one past the last, and why the last is suspected; then each runs alone
+        spans = [(0, len(cases), "")]  # first, end, and why the last case is suspected: then cases run one by one
         while spans and deaths < _MOST_DEATHS and not total["unavailable"]:
             start, stop, suspicion = spans.pop(0)
             if start == stop:
@@ -223,7 +223,7 @@ class Guard(WorkerProcess):
 
 
 def _mismatch(problem: Problem, cache: str, rounds: int, ids: Sequence[str], done: Json) -> str:
-    """Return how the answer to a race differs from the request; "" if it fits. Each id must occur once, with times."""
+    """Return how a race's answer differs from its request; "" if it matches. Each id must occur exactly once."""
     facts = {"op": problem.op, **record.described(problem)}
     scalars = facts.pop("scalars", {})  # the answer may have more, which were drawn with the inputs
     asked = json.dumps(facts, sort_keys=True)

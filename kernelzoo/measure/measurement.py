@@ -14,20 +14,20 @@ from kernelzoo.measure.problems import Problem
 Cache = Literal["cold", "hot"]
 
 OF_CALLS = ("call", "submit")
-"""Clocks that time calls, not kernels, so that bytes per second mean nothing."""
+"""Clocks that time calls instead of kernels. Their bytes per second mean nothing."""
 
 BREAKS = "breaks the contract"
 """The flag of an implementation that is right only on ordinary values, and was timed on request."""
 
 UNDECIDABLE, BUSY, FULL, UNJUDGED = "undecidable", "busy", "out of memory", "unjudged"
-"""Kinds of refusals. The operation's own reference is wrong. Other work may have disturbed a right kernel's time.
-Memory ran out; the text begins so. The process ended, perhaps by no fault of this kernel."""
+"""Kinds of failures. UNDECIDABLE: the operation's reference is wrong. BUSY: other work may have disturbed the times.
+FULL: memory ran out; the reason begins with this text. UNJUDGED: the process ended, perhaps not due to this kernel."""
 
 APART, ABOVE = 0.03, 10e-6
-"""Two clocks disagree if they differ by more than this share, on times above so many seconds."""
+"""Two clocks disagree if they differ by more than the fraction APART, on times above ABOVE seconds."""
 
 BETWEEN = 1e-6
-"""Seconds between kernels, which only the device clock counts. On an H200: 0.3 to 0.8 us; 1.4 us for two kernels."""
+"""Seconds between kernels, which only the device clock includes. On an H200: 0.3 to 0.8 us; 1.4 us for two kernels."""
 
 
 def disagree(device_seconds: float, cupti_seconds: float) -> bool:
@@ -49,21 +49,21 @@ class Measurement:
     race: str = ""
     """The name of the race. Samples of two measurements of one race are paired by round."""
     form: str = ""
-    """The id of the form that was bound; for a chooser, the form it chose."""
+    """The id of the form that was bound; for a chooser, the form that the chooser selected."""
     rounds: int = 0
     """Rounds asked for. A race that continues until its verdict is clear may have more samples."""
     samples: list[float] = field(default_factory=list)
     """Seconds per launch, one per round, in the order of the rounds."""
     submit: float | None = None
-    """Host seconds to submit one bound launch to a GPU; None on a host, where submitting is the launch itself."""
+    """Host seconds to submit one bound launch to a GPU; None on a host, where that is the launch itself."""
     first_call: float | None = None
     """Seconds of the first bind and run, including compilation unless it was cached."""
     cupti: float | None = None
     """Seconds per launch by the profiler's clock; None if it was not asked for, or is unknown."""
     copy: float | None = None
-    """Median seconds of a copy of the same data in the same rounds; None unless input and output are of one size."""
+    """Median seconds of a copy of the same data in the same rounds; None unless input and output have equal sizes."""
     limit: float | None = None
-    """Seconds of the best possible implementation on this device; None without measured ceilings."""
+    """The shortest possible seconds on this device; None without measured ceilings."""
     energy: Energy | None = None
     """Energy of a launch; None if it was not asked for."""
     same_bits: bool | None = None
@@ -79,11 +79,11 @@ class Measurement:
     condition: tuple[Condition, Condition] | None = None
     """The device's state before and after the race."""
     refused: str = ""
-    """The reason why it refuses this problem or can't run here, which is no fault."""
+    """The reason why it refuses this problem or can't run here. This is no error."""
     breaks: str = ""
     """The gate's finding on special values, if the implementation is timed on request although it is wrong there."""
     wrong: str = ""
-    """The gate's finding. A wrong implementation is not timed, or loses its result."""
+    """What is wrong with its results or times. A wrong implementation has no samples."""
     failed: str = ""
     """The unexpected error that it raised."""
     details: dict[str, Any] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Measurement:
 
     @property
     def gb_per_s(self) -> float:
-        """The bytes that must be moved, per second, in units of 1e9."""
+        """The bandwidth in units of 1e9 bytes per second, for the bytes that must be moved."""
         return self.bytes / self.median / 1e9
 
     @property
@@ -104,7 +104,7 @@ class Measurement:
 
     @property
     def of_limit(self) -> float | None:
-        """Share of the limit reached; None without a limit, or for a hot cache, to which it does not apply."""
+        """The limit divided by the median time; None without a limit, or for a hot cache, which may exceed it."""
         return None if self.limit is None or self.cache == "hot" else self.limit / self.median
 
     @property

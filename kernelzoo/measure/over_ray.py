@@ -24,7 +24,7 @@ from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import IMPORTING, About, GuardError, Json, LostError, RaceLostError
 
 TRIES = 4
-"""Workers that one race may lose before the sweep goes on without it."""
+"""After this number of lost workers, the sweep continues without the race that lost them."""
 
 STARTING = 2 * IMPORTING
 """Seconds that a worker may take to start before its GPU counts as lost."""
@@ -36,9 +36,9 @@ class RayMissingError(KernelZooError, RuntimeError):
 
 @contextlib.contextmanager
 def cluster(address: str) -> Iterator[None]:
-    """Return a context connected to the Ray cluster at the address, else at ``RAY_ADDRESS``, else a new one here.
+    """Return a context that is connected to a Ray cluster. Raises RayMissingError.
 
-    Raises RayMissingError.
+    The address is ``address``, else ``RAY_ADDRESS``. Without both, a new cluster starts on this machine.
     """
     try:
         import ray
@@ -72,9 +72,9 @@ def starts(device: str, modules: Sequence[str], patience: float) -> list[Callabl
 
 
 class RayWorker:
-    """The local side of a guard on one GPU of the cluster, which answers one request at a time.
+    """A local proxy for a guard on one GPU of the cluster. It handles one request at a time.
 
-    Raises GuardError if it can't start, or if its host has another kernelzoo or other modules.
+    Raises GuardError if the guard can't start, or if its host has another kernelzoo or other modules.
     """
 
     def __init__(self, device: str, modules: Sequence[str], patience: float, source: Json) -> None:
@@ -101,7 +101,7 @@ class RayWorker:
     def race(self, problem: Problem, ids: Sequence[str], **how: Any) -> tuple[list[Json], list[Json]]:
         """Measure implementations; see :meth:`kernelzoo.measure.guard.Guard.race`. Progress is not reported.
 
-        Raises LostError if no GPU is left to replace a lost worker, GuardError if the race lost too many workers.
+        Raises LostError if no GPU is left to replace a lost worker, RaceLostError after TRIES lost workers.
         """
         how = {name: value for name, value in how.items() if name != "progress"}
         found: tuple[list[Json], list[Json]] = self._call(problem.id, "race", problem, list(ids), **how)
@@ -117,9 +117,9 @@ class RayWorker:
         self._end()
 
     def _call(self, what: str, *call: Any, **how: Any) -> Any:
-        """Return the result of a call of the remote guard. A lost worker is replaced. Without a call, only start it.
+        """Call a method of the remote guard, and return its result. A lost worker is replaced. ``what`` names the task.
 
-        Raises GuardError if the guard did, RaceLostError after too many lost workers.
+        Without ``call``, only start a worker. Raises GuardError if the call fails, RaceLostError after TRIES losses.
         """
         import ray
 
@@ -163,7 +163,7 @@ class _RemoteGuard:
         self._host = socket.gethostname()
 
     def opened(self) -> tuple[About, Json]:
-        """Start the guard. Returns what it found, and digests of the code there."""
+        """Start the guard. Returns its description, and digests of the code on this host."""
         import ray
 
         device, modules, patience = self._given

@@ -1,6 +1,6 @@
 """The plans that launch tables choose for problems, found without compiling a kernel.
 
-It imports languages, so it runs in the measuring process or in one for a simulated device.
+It imports languages, so use it only in a measuring process, or in a process for a simulated device.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LARGEST = 2**26
 
 
 def declarations(backend: str, op: str) -> dict[str, Any] | None:
-    """Return a loaded backend's knobs for an operation, and its ids, ``auto`` first; None if it declares no table."""
+    """Return a loaded backend's knobs and ids for an operation, ``auto`` first; None if the backend has no table."""
     table = tables.declared(backend, op)
     if table is None:
         return None
@@ -49,9 +49,9 @@ def declarations(backend: str, op: str) -> dict[str, Any] | None:
 
 
 def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device: torch.device) -> list[list[str]]:
-    """Return, for each problem, a digest of the plan by each table. Equal digests mean equal launches.
+    """Return, for each problem, a digest of its plan with each table. Equal digests mean equal launches.
 
-    Nothing is compiled or run. A problem too large for the device's memory is refused; ``meta`` needs no memory.
+    Nothing is compiled or run. If a problem exceeds the device's memory, its plans are REFUSED, except on ``meta``.
     """
     implementation = registry.implementation(id)
     bind = registry._registered[implementation.backend, implementation.op, implementation.registered]
@@ -85,7 +85,7 @@ def _plan_digest(
 
 
 def table_of(implementation: registry.Implementation, values: Values) -> Any:
-    """Return a loaded backend's launch table with these values. Raises TableError for illegal ones, or no table."""
+    """Return a loaded backend's table with these values. Raises TableError if one is illegal or there is no table."""
     table = tables.declared(implementation.backend, implementation.op)
     if table is None:
         raise tables.TableError(f"{implementation.backend} declares no launch table for {implementation.op}")
@@ -93,7 +93,7 @@ def table_of(implementation: registry.Implementation, values: Values) -> Any:
 
 
 def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
-    """Return problems to tune on. Rows are few to many, some near the number of SMs; lengths are near powers of two."""
+    """Return problems to tune on. Some have about as many rows as SMs. Some lengths are powers of two, or near them."""
     m = multiprocessors
     rows = sorted({8, 16, 40, m // 2 + 1, m - 1, m, 2 * m + 1, 3 * m, 1000, 4096, 20011, 100003, 499979})
     lengths = (

@@ -13,7 +13,7 @@ TABLE = {"columns": ["median", "iqr"], "sort": "median"}
 
 
 class Replay:
-    """A timer that gives samples measured before to pytest-benchmark: set ``samples``, then time ``step`` for each."""
+    """A timer that replays ``samples`` to pytest-benchmark: each timed ``step`` takes as long as the next sample."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -16,7 +16,7 @@ from kernelzoo.lazy import torch
 
 @dataclass(frozen=True)
 class Problem:
-    """One operation on contiguous inputs, the first of this shape and dtype. If it has rows, they lie along ``dim``."""
+    """One operation on contiguous inputs. ``shape`` and ``dtype`` are the first input's. Rows extend along ``dim``."""
 
     op: str
     shape: tuple[int, ...]
@@ -25,7 +25,7 @@ class Problem:
     sizes: tuple[tuple[str, int], ...] = ()
     """Sizes of axes that the first input does not have, by name."""
     scalars: tuple[tuple[str, Any], ...] = ()
-    """Scalars that are not at their default, by name."""
+    """Scalar arguments that differ from their default, by name."""
 
     @property
     def operation(self) -> operations.Operation:
@@ -50,13 +50,13 @@ class Problem:
 
     @property
     def meta(self) -> operations.Arguments:
-        """The call's arguments, as tensors without memory."""
+        """The call's arguments, as tensors on the device ``meta``, without memory."""
         found = self.operation.meta(self.shape, self.dtype, self.dim, dict(self.sizes))
         return replace(found, scalars=self.operation.scalars_of(dict(self.scalars)))
 
     @property
     def bytes(self) -> int:
-        """The bytes that the best possible implementation moves."""
+        """The fewest bytes that any implementation must move."""
         return self.operation.bytes_moved(self.meta)
 
     def inputs(self, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -71,7 +71,7 @@ class Problem:
         return implementation.launch(*inputs, dim=self.dim, out=tuple(outs), **dict(self.scalars))
 
     def arguments(self, inputs: Sequence[torch.Tensor]) -> operations.Arguments:
-        """The arguments of a call on these inputs."""
+        """Return the arguments of a call on these inputs."""
         return self.operation.arguments(inputs, self.dim, scalars=dict(self.scalars))
 
 
@@ -109,26 +109,26 @@ _MAP = (
     *((499979, 61), (100003, 127), (20011, 509), (9973, 1021), (4099, 2053), (1009, 9973)),
     *((251, 40009), (127, 65537), (31, 262147), (13, 524309), (7, 2000003)),
 )
-# Other axes than the last: tall and wide matrices over dim 0, and a middle axis.
+# Reductions over other axes than the last: tall and wide matrices over dim 0, and a middle axis.
 _AXES = (
     *(((8192, 8192), 0), ((16384, 1000), 0), ((1000003, 33), 0), ((100, 65537), 0)),
     *(((64, 1024, 96), 1), ((16, 4099, 333), 1)),
 )
 
-# Hidden sizes of Llama 3.2 1B, Llama 3 8B, 70B, and 405B; with the rows of a token, two decode batches, a prefill.
+# Hidden sizes of Llama 3.2 1B, Llama 3 8B, 70B, 405B. Rows: one token, two decode batches, a prefill.
 _HIDDEN = tuple((rows, hidden) for hidden in (2048, 4096, 8192, 16384) for rows in (1, 16, 256, 8192))
-# Vocabularies of Llama 2, GPT-2, Llama 3, Qwen 2.5, Gemma; with the rows of a token, two batches, a training step.
+# Vocabularies of Llama 2, GPT-2, Llama 3, Qwen 2.5, Gemma. Rows: one token, two batches, a training step.
 _VOCABULARY = tuple((rows, words) for words in (32000, 50257, 128256, 151936, 256000) for rows in (1, 32, 256, 2048))
 # Shapes that people run, with the reduced axis. The comments say where they come from.
 _PEOPLE = (
     *(((4096, columns), -1) for columns in (1024, 4096, 8192)),  # Triton's tutorial of a fused softmax
-    *(((1823, 781), -1), ((16, 262144), -1)),  # its check, and rows too long for the registers of a block
+    *(((1823, 781), -1), ((16, 262144), -1)),  # the tutorial's test, and rows too long for a block's registers
     *((shape, -1) for shape in (*_HIDDEN, *_VOCABULARY)),
     # Attention scores: GPT-2 small over 1024 tokens, a head of 32 over 4096, and image tokens over 77 of a text.
     *(((98304, 1024), -1), ((32768, 4096), -1), ((65536, 77), -1)),
     *(((8192, experts), -1) for experts in (8, 64, 128)),  # router logits: Mixtral, DeepSeek's MoE, Qwen 3
     *(((8, 19, 512, 1024), 1), ((4, 150, 512, 512), 1)),  # segmentation logits: Cityscapes, ADE20K
-    *(((8, 1048576), -1), ((1, 16777216), -1)),  # a whole tensor's quantisation, or a sampler's
+    *(((8, 1048576), -1), ((1, 16777216), -1)),  # a complete tensor's quantisation, or a sampler's
     *(((8192, 8192), 0), ((16384, 1000), 0)),  # down a batch: feature statistics, and ImageNet's classes
 )
 
@@ -164,21 +164,21 @@ SMALLEST, LARGEST = 2**16, 10**9
 """Bounds on the bytes of input and output together."""
 
 _LONGEST = 24
-"""The base-2 logarithm of the largest number of rows or length."""
+"""The base-2 logarithm of the largest number of rows, and of the largest row length."""
 
 _STEPS = (1, 1, 2, 16)
-"""The last axis is a multiple of one of these. Half the problems are odd, the others even or aligned to a vector."""
+"""Drawn at random. For 1, so half of the problems, the last axis is odd; otherwise it is a multiple of 2 or 16."""
 
 
 def count_of(shape_set: str) -> int:
-    """The count in ``"random:200"``; 0 if the text names no sample."""
+    """Return the count of a random sample, 200 for ``"random:200"``; 0 for any other shape set."""
     digits = shape_set.removeprefix(PREFIX)
     known = shape_set.startswith(PREFIX) and re.fullmatch(r"[1-9]\d{0,4}", digits, re.ASCII)
     return int(digits) if known and int(digits) <= MOST else 0
 
 
 def draw_problems(count: int, seed: int, dtypes: Sequence[str]) -> Iterator[tuple[tuple[int, int], str, int]]:
-    """Yield ``count`` different shapes, dtypes and axes, log-uniform. Longer samples begin with shorter ones."""
+    """Yield ``count`` different shapes with dtype and axis. Sizes are log-uniform. A larger count only appends."""
     chance = random.Random(f"kernelzoo {seed}")
     seen = set[tuple[tuple[int, int], str, int]]()
     while len(seen) < count:
@@ -198,7 +198,7 @@ def _element_bytes(dtype: str) -> int:
 
 
 def label(shape_set: str, seed: int) -> str:
-    """The name of a shape set in results. That of a random sample includes the seed."""
+    """Return a shape set's name for results. The name of a random sample includes the seed."""
     return f"{shape_set}, seed {seed}" if count_of(shape_set) else shape_set
 
 
@@ -208,7 +208,7 @@ def problems(
     dtypes: tuple[str, ...] = ("float32", "bfloat16"),
     seed: int = 0,
 ) -> tuple[Problem, ...]:
-    """The problems of a named set, or of ``random:COUNT`` for each operation. Raises UnknownNameError."""
+    """Return the problems of a named set, or of ``random:COUNT`` for each operation. Raises UnknownNameError."""
     dtypes, count = tuple(map(operations.full_dtype, dtypes)), count_of(shape_set)
     if shape_set not in SETS and not count:
         raise UnknownNameError("shape set", shape_set, [*SETS, f"{PREFIX}COUNT"])

@@ -1,6 +1,6 @@
 """A second clock to check the first: the device's timestamps of each kernel, recorded by CUPTI.
 
-It shares only the launches with :class:`kernelzoo.measure.clocks.DeviceClock`, and shows what a graph did not capture.
+It is independent of :class:`kernelzoo.measure.clocks.DeviceClock`, and also times work that a graph did not capture.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ _LONGEST = 0.2  # most seconds to spin
 
 
 def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats: int = 5) -> float | None:
-    """Return seconds of device activity in one launch, by CUPTI through torch.profiler; None if unknown.
+    """Return the device's active seconds per launch, by CUPTI through torch.profiler; None if unknown.
 
-    ``launches`` has one for each rotated set, so that data is cold. They run ``repeats`` times. A spinning kernel
-    before each run makes it run back to back, even if the profiler slows the host. Times of kernels, fills and copies
-    are added up; overlaps count once. Gaps do not count, since CUPTI changes them. The median over the runs counts.
-
-    The result is None without a GPU or CUPTI, beside another profiler, or with too few complete runs. CUPTI may lose
-    the first kernels of a session. It may slow later launches, so time nothing in this process afterwards.
+    ``launches`` has one launch per rotated set, so that data is cold. They run ``repeats`` times. Each run is queued
+    after a spinning kernel, so launches are back to back although the profiler slows the host. Times of kernels,
+    fills and copies are added; overlaps count once. Gaps are not included, since CUPTI changes them. The result is the
+    median over the runs. It is None if there is no GPU or CUPTI, another profiler is active, or too few runs are
+    complete. CUPTI may lose a session's first kernels. It may slow later launches: time nothing here afterwards.
     """
     tools: Any = torch.profiler  # torch has no types for it
     if device.type != "cuda" or tools.ProfilerActivity.CUDA not in tools.supported_activities():
@@ -77,7 +76,7 @@ class Activity:
 
 
 def per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> float | None:
-    """Return seconds of activity in one launch: the median over complete runs. A spinning kernel begins each run.
+    """Return the active seconds per launch: the median over complete runs. A spinning kernel begins each run.
 
     A run is complete if no other run has more activities. None if fewer than half of ``repeats`` runs are complete.
     """
@@ -95,7 +94,7 @@ def per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> f
 
 
 def _busy(run: Sequence[Activity]) -> float:
-    """The microseconds of a run with any activity. Its activities are sorted by start."""
+    """Return the microseconds in which anything is active. The activities of ``run`` are sorted by start."""
     busy, until = 0.0, float("-inf")
     for activity in run:
         busy += max(0.0, activity.end - max(activity.start, until))
@@ -104,7 +103,7 @@ def _busy(run: Sequence[Activity]) -> float:
 
 
 def _activities(events: Iterable[Any], index: int) -> Iterator[Activity]:
-    """Yield the kernels, fills and copies among torch.profiler's events on a device, if CUPTI has their times."""
+    """Yield a device's kernels, fills and copies from torch.profiler's events. Events without times are left out."""
     for event in events:
         if (
             event.device_type.name == "CUDA"
@@ -122,7 +121,7 @@ def cross_check(
     *,
     progress: Callable[[str, str], None] = lambda stage, id: None,
 ) -> dict[str, float]:
-    """Return seconds per launch by the profiler's clock, by id, on new cold data. Ids that it can't time are left out.
+    """Return the profiler's seconds per launch on new, cold data, by id. Ids that it can't time are left out.
 
     The process must time nothing afterwards: the profiler slows it down.
     """

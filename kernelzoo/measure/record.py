@@ -1,4 +1,4 @@
-"""Results on disk, in the JSON layout of pytest-benchmark, whose ``compare`` reads them too."""
+"""Results files, in the JSON layout of pytest-benchmark, so that its command ``compare`` can read them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RecordError(KernelZooError, ValueError):
 
 
 def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
-    """Return the facts of a result beside its samples. The report reads no other facts."""
+    """Return all facts of a result except its samples. The report reads no other facts."""
     problem, implementation = measured.problem, measured.implementation
     return {
         "id": implementation.id,
@@ -118,7 +118,7 @@ def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_s
 
 
 def add_cross_check(entry: Json, seconds: float) -> None:
-    """Add a second clock's time to a result."""
+    """Add the profiler's time to a result, and a flag if the clocks disagree."""
     info = entry["extra_info"]
     info["cupti_us"] = _round(seconds, 1e6)
     if disagree(entry["stats"]["median"], seconds):
@@ -126,7 +126,7 @@ def add_cross_check(entry: Json, seconds: float) -> None:
 
 
 def described(problem: Problem) -> Json:
-    """Return a problem as JSON, without its operation. Sizes of named axes and scalars are there if it has any."""
+    """Return a problem as JSON, without its operation. Named axes and scalars are included if there are any."""
     found: Json = {"shape": list(problem.shape), "dim": problem.dim, "dtype": problem.dtype}
     found |= {} if problem.operation.by_rows else {"axes": problem.axes}
     return found | ({"scalars": dict(problem.scalars)} if problem.scalars else {})
@@ -159,19 +159,19 @@ def machine(device: str) -> Json:
 
 
 def source(modules: Sequence[Path]) -> Json:
-    """Return digests of kernelzoo's files, and of each module, with all files beside it if it is in a package."""
+    """Return digests of kernelzoo's files and of each module. A module's package is included."""
     found = {m.name: _digest([file for one in modules if one.name == m.name for file in _files(one)]) for m in modules}
     return {"sha256": _sources(), "modules": found}
 
 
 def _files(module: Path) -> list[Path]:
-    """The files that a module may run."""
+    """Return the files that a module may run: its package's files if it is in one, else only itself."""
     beside = sorted(module.parent.glob("*.*")) if module.with_name("__init__.py").exists() else []
     return beside or [module]
 
 
 class Record:
-    """A results file that grows problem by problem. Each write replaces it at once, so it is always complete."""
+    """A results file that grows by one problem at a time. Each write replaces the file atomically."""
 
     def __init__(
         self,
@@ -184,10 +184,10 @@ class Record:
         modules: Sequence[Path] = (),
         shard: Json | None = None,
     ) -> None:
-        """``device``: a name as from :func:`kernelzoo.measure.device_name`. ``shard``: the facts of a shard, if any.
+        """``device``: a name from :func:`kernelzoo.measure.device_name`. ``shard``: what ``Shard.facts`` returned.
 
-        With ``resume``, an existing file is continued. Raises RecordError if it is no results file, or if its shard,
-        device, kernelzoo or ``modules`` differ. ``versions`` and ``rounds`` must be the same too, if given.
+        If ``resume``, an existing file is continued. Raises RecordError if it is no results file, or was measured with
+        another shard, device, kernelzoo or ``modules``. If given, ``versions`` and ``rounds`` must match too.
         """
         now = source(modules)
         self.path = path
@@ -217,11 +217,11 @@ class Record:
         return list(self._document["kernelzoo"]["failed"])
 
     def add_workers(self, workers: Sequence[Json]) -> None:
-        """Add workers to the record. They are written with the next results."""
+        """Add descriptions of workers. The next call of :meth:`add` writes them."""
         self._document["kernelzoo"]["workers"] = [*self._document["kernelzoo"].get("workers", []), *workers]
 
     def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold", timed: str = "device") -> list[str]:
-        """Return the ids without a result or failure for this problem, cache state and kind of timing."""
+        """Return the ids that have neither a result nor a failure for this problem, cache state and kind of timing."""
         infos = [e["extra_info"] for e in self._document["benchmarks"]]
         infos = [info for info in infos if (info["clock"] == "call") == (timed == "call")]
         held = {key(info) for info in infos if info.get("cache", "cold") == cache} | {
@@ -230,7 +230,7 @@ class Record:
         return [id for id in ids if key({"id": id, "op": problem.op, **described(problem)}) not in held]
 
     def add(self, entries: Sequence[Json], failed: Sequence[Json], verdicts: Sequence[Json] = ()) -> None:
-        """Add results, and write the file. With verdicts, they replace rows of the same id and problem.
+        """Add results, and write the file. If there are verdicts, results replace those of the same id and problem.
 
         Raises RecordError if the file can't be written.
         """
@@ -285,7 +285,7 @@ def _read_to_resume(path: Path, device: str, versions: Mapping[str, str] | None,
 
 
 def _check_source(path: Path, document: Json, now: Json) -> None:
-    """Raise RecordError if the file was measured by another kernelzoo, or by other files of a module."""
+    """Raise RecordError if kernelzoo's files or those of a module have changed since the file was measured."""
     then = document["kernelzoo"].get("source", {"sha256": "", "modules": {}})
     if then["sha256"] != now["sha256"]:
         old = document.get("commit_info")
@@ -301,7 +301,7 @@ def _check_source(path: Path, document: Json, now: Json) -> None:
 
 
 def _check_shard(path: Path, held: Json | None, now: Json | None) -> None:
-    """Raise RecordError if the file holds another shard, or a shard where a whole sweep is expected."""
+    """Raise RecordError if the file's shard ``held`` is not the expected shard. None means a complete sweep."""
     if held == now:
         return
     there, here = (f"shard {of['number']}/{of['of']} of a sweep" if of else "a whole sweep" for of in (held, now))
@@ -327,7 +327,7 @@ _HOME = Path(__file__).resolve().parents[1]
 
 
 def commit() -> Json:
-    """Return the commit of kernelzoo's sources, as in pytest-benchmark's files; with an empty id outside git."""
+    """Return the commit of kernelzoo's sources, in pytest-benchmark's layout. Outside git, its id is empty."""
     try:
         git(_HOME, "ls-files", "--error-unmatch", "__init__.py")  # it may be installed inside another repository
         return {"id": git(_HOME, "rev-parse", "HEAD"), "dirty": bool(git(_HOME, "status", "--porcelain", "--", "."))}
@@ -344,7 +344,7 @@ def git(folder: Path, *words: str, timeout: float = 10) -> str:
 
 @functools.cache
 def _sources() -> str:
-    """A digest of kernelzoo's own files."""
+    """Return a digest of kernelzoo's own files."""
     return _digest(sorted(path for path in _HOME.rglob("*") if path.is_file() and "__pycache__" not in path.parts))
 
 

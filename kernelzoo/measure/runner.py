@@ -1,6 +1,6 @@
 """The runner: it binds kernels to the judge's memory, launches them on request, and times turns.
 
-It has no reference and no right results. If a kernel corrupts it, only its own rows are lost.
+It has no reference results. If a kernel corrupts the runner's process, only results of this process are lost.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from kernelzoo.operations import Arguments
 from kernelzoo.torch_private import spin
 
 _ARRANGED = 4
-"""The most prepared turns that a lane keeps. On a GPU each is a CUDA graph."""
+"""The most prepared turns cached per lane. On a GPU each is a CUDA graph."""
 
 COPY = "copy"
 """The name of the lane that only copies inputs to outputs, for comparison."""
 
 SPIN = 4_000_000
-"""Clock cycles that delay a stream: 2 ms at 2 GHz. The host needs a tenth of that to queue the work behind."""
+"""Clock cycles by which a kernel delays a stream: 2 ms at 2 GHz. Queueing the later work takes a tenth of that."""
 
 
 @dataclass
@@ -46,25 +46,25 @@ class Lane:
     launches: list[Launch]
     implementation: registry.Implementation | None = None
     table: Any = None
-    """The launch table that it is bound with; None for the language's own."""
+    """The launch table that the lane is bound with; None for the language's table."""
     turn: Turn | None = None
     arranged: dict[tuple[int, ...], tuple[Turn, deque[Callable[[], object]]]] = field(default_factory=dict)
-    """Prepared turns by order. Each has functions that copy the results its launches returned during preparation."""
+    """Prepared turns by ``arrange``'s arguments, with functions that copy the results returned in preparation."""
     delivers: deque[Callable[[], object]] = field(default_factory=deque)
     returns: bool = False
-    """Whether it returns results, which are copied to the outputs after the clock stops."""
+    """Whether its launches return results, which are copied to the outputs after the clock stops."""
     waits: bool = False
-    """Whether the current turn leaves out that copy."""
+    """Whether returned results are copied after the current turn, not in it."""
     count: int = 0
     """The number of launches of the current turn."""
     replays: Replays | None = None
 
     def using(self) -> AbstractContextManager[None]:
-        """Return a context in which its launch table applies."""
+        """Return a context in which the lane's launch table applies."""
         return nullcontext() if self.table is None else tables.using(self.table)
 
     def bind(self, problem: Problem, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
-        """Bind it to these tensors, and return the launch."""
+        """Bind the implementation to these tensors, and return the launch."""
         assert self.implementation is not None
         with self.using():
             return problem.launch(self.implementation, inputs, outs)
@@ -81,7 +81,7 @@ class Runner:
         self._timed = "device"
 
     def open(self, problem: Problem, memory: Mapping[str, Any] | Sets, timed: str) -> None:
-        """Use these sets from now on, and drop all lanes."""
+        """Use new sets from now on, and drop all lanes. ``memory``: the sets, or another process's handle to them."""
         self._lanes, self._timed = {}, timed
         if not isinstance(memory, Sets):
             memory = Sets(problem, int(memory["count"]), self.device, memory=memory)
@@ -96,8 +96,8 @@ class Runner:
     def bind(self, id: str, table: Mapping[str, int] | None = None) -> dict[str, Any]:
         """Bind an implementation to every set, and launch it once on the first.
 
-        Returns the seconds of the first call and of submitting a launch, and the form that was bound. Raises what the
-        implementation raises, or ContractError if its bind returns no launch.
+        Returns ``first_call`` and ``submit`` in seconds, the ``form`` that was bound, and whether it ``returns``
+        results. Raises what the implementation raises, or ContractError if its bind returns no launch.
         """
         sets = self._sets
         if id == COPY:
@@ -128,13 +128,13 @@ class Runner:
         return {"first_call": first, "submit": submit, "form": form, "returns": lane.returns}
 
     def launch(self, id: str, numbers: Sequence[int]) -> None:
-        """Launch on these sets in this order, and wait."""
+        """Launch an implementation on the sets with these numbers, in this order, and wait."""
         self._run([self._lanes[id].launches[number] for number in numbers])
 
     def queued(self, id: str, source: int, other_stream: bool = False) -> None:
-        """Copy a set's inputs to set 0, launch there, and copy the outputs back, all behind work that still runs.
+        """While the stream is busy, queue: copy set ``source``'s inputs to set 0, launch there, copy the outputs back.
 
-        So the launch must read its inputs and write its outputs in stream order.
+        The results are right only if the launch reads its inputs and writes its outputs in stream order.
         """
         (inputs, outs), (given, results) = self._sets[0], self._sets[source]
         launch = self._lanes[id].launches[0]
@@ -150,7 +150,7 @@ class Runner:
         self._wait()
 
     def chain(self, id: str, links: int) -> None:
-        """Launch on sets 0, 1 and so on, behind work that still runs. Even launches write into the next one's input."""
+        """While the stream is busy, queue launches on the first sets. Even ones write into the next launch's input."""
         sets, launches = self._sets, list[Launch]()
         for number in range(links):
             inputs, (_, *others) = sets[number]
@@ -160,7 +160,7 @@ class Runner:
         self._run(launches)
 
     def overwrite(self, id: str) -> None:
-        """Launch on set 0 into the outputs of set 1, then on set 1. Both wait behind work that still runs."""
+        """While the stream is busy, queue a launch from set 0 into set 1's outputs, then one on set 1."""
         sets, lane = self._sets, self._lanes[id]
         first = lane.bind(sets.problem, sets[0][0], sets[1][1])
         self._spin()
@@ -174,9 +174,9 @@ class Runner:
     def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:
         """Prepare a turn with a launch on each of these sets, in this order. Their data changes before the turn runs.
 
-        ``delivered``: the turn includes the copies of the results that launches return. ``link``: a place in the order,
-        a set, and a number of elements. Right before the launch at that place, this many elements of that set's first
-        input are copied into its own.
+        ``delivered``: the turn also copies returned results to the outputs. ``link``: an index into ``order``, the
+        number of another set, and a number of elements. Right before the launch at that index, so many elements of
+        the other set's first input overwrite the launch's own first input.
         """
         lane, key = self._lanes[id], (*order, *link, delivered)
         lane.waits = lane.returns and not delivered
@@ -195,7 +195,7 @@ class Runner:
 
     @staticmethod
     def _collect_deliveries(lane: Lane, count: int) -> AbstractContextManager[deque[Callable[[], object]]]:
-        """Return a context that collects functions that deliver results, if the lane leaves them out of the turn."""
+        """Return a context that collects functions which copy returned results, if the turn does not copy them."""
         return undelivered(count) if lane.waits else nullcontext(deque())
 
     def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> Link:
@@ -203,7 +203,7 @@ class Runner:
         return place, partial(x.view(-1)[:elements].copy_, given.view(-1)[:elements])
 
     def turn(self, id: str, times: int = 1) -> float:
-        """Run the arranged turn ``times`` times in a row. Returns the mean seconds of one."""
+        """Run the arranged turn ``times`` times in a row. Returns the mean seconds per turn."""
         lane = self._lanes[id]
         if lane.turn is None:
             raise ContractError("no turn is arranged", "not repeatable")
@@ -223,7 +223,7 @@ class Runner:
         self._wait()
 
     def empty(self) -> None:
-        """Run a turn without launches, which shows the cost of a request."""
+        """Run a turn without launches, so that the judge can time the cost of a request."""
         if self.device.type == "cuda":
             with torch.cuda.device(self.device):
                 spin(DeviceClock.SPIN)
@@ -237,7 +237,7 @@ class Runner:
         lane.replays.more()
 
     def end(self, id: str) -> float:
-        """Wait for the queued turns. Returns the mean seconds of one."""
+        """Wait for the queued turns. Returns the mean seconds per turn."""
         replays, self._lanes[id].replays = self._lanes[id].replays, None
         return replays.end() if replays is not None else 0.0
 
@@ -282,7 +282,7 @@ class Runner:
 
 
 def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:
-    """Return the id of the form that an implementation would launch first. Nothing is launched."""
+    """Return the id of the first form that an implementation would launch. Nothing is launched."""
     forms = list[str]()
 
     def ask(*tensors: torch.Tensor, **scalars: Any) -> Launch:

@@ -13,11 +13,11 @@ from kernelzoo.files import printable
 from kernelzoo.registry import BATCH_INVARIANT
 
 FORMAT = 1
-"""The newest known layout of the object ``kernelzoo`` in a results file."""
+"""The number of the newest known layout of the object ``kernelzoo`` in a results file."""
 
 
 def wrong(document: Any) -> str:
-    """Return the first error of a results file: its place and what is allowed there; "" if it is valid."""
+    """Return the first error in a results file, with its position and the allowed values; "" if there is none."""
     if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
         return "holds no list 'benchmarks', so it is no results file; kernelzoo bench -o FILE.json writes one"
     ours = document.get("kernelzoo")
@@ -32,7 +32,7 @@ def wrong(document: Any) -> str:
 
 
 def is_name(value: object) -> bool:
-    """Whether it could be a name in the registry, with or without ``+batch_invariant``. Such names suit file names."""
+    """Whether a value could be a registry name, with or without ``+batch_invariant``. Such names suit file names."""
     return isinstance(value, str) and value.removesuffix(BATCH_INVARIANT).isidentifier()
 
 
@@ -55,7 +55,7 @@ def _validator() -> Any:
     formats = FormatChecker(formats=())
     for name, right in _FORMATS.items():
         formats.checks(name)(lambda v, right=right: not isinstance(v, str) or right(v))
-    # JSON schema takes 1.0 as an integer, and NaN as a number; nothing here writes them so.
+    # JSON schema accepts 1.0 as an integer, and NaN as a number. kernelzoo writes neither.
     strict = Draft202012Validator.TYPE_CHECKER.redefine_many(
         {
             "integer": lambda _, value: isinstance(value, int) and not isinstance(value, bool),
@@ -68,7 +68,7 @@ def _validator() -> Any:
 
 
 def _words(document: Any, error: Any) -> str:
-    """Return an error as text, with the list entry, such as ``benchmarks[3] (its name)``, and the field in it."""
+    """Return an error as text. It names the list entry, such as ``benchmarks[3] (NAME)``, and the wrong field."""
     place = list(error.absolute_path)
     told = next((i + 1 for i, key in enumerate(place) if isinstance(key, int)), 0)  # after the entry's number
     where = f": {' '.join(map(str, place[: told - 1]))}[{place[told - 1]}]" if told else ""

@@ -55,7 +55,7 @@ def parse_shard(text: str) -> Shard | None:
 
 
 def merge_shards(paths: Sequence[Path]) -> Json:
-    """Merge the files of all shards of a sweep. Raises ShardError unless each shard is there once, and complete."""
+    """Merge the files of all shards of a sweep. Raises ShardError unless each occurs once and is complete."""
     by_number: dict[int, tuple[Path, Json]] = {}
     for path in paths:
         document = _read(path)
@@ -98,7 +98,7 @@ def _read(path: Path) -> Json:
 
 
 def _check_rows(path: Path, document: Json) -> None:
-    """Raise ShardError unless the file has exactly one result or failure for each problem and id that was asked."""
+    """Raise ShardError unless the file has exactly one result or failure for each problem and id of its shard."""
     shard = document["kernelzoo"]["shard"]
     asked, held = _keys(shard["asked"]), set[object]()
     for row in (*(entry["extra_info"] for entry in document["benchmarks"]), *document["kernelzoo"].get("failed", [])):

@@ -1,7 +1,7 @@
 """Confidence intervals of a median and of a ratio of times, and the verdicts from them.
 
 All intervals come from order statistics, without random numbers, so equal samples give equal intervals.
-docs/records/statistics.md says how often each is right; tests/measure/test_statistics.py simulates it.
+docs/records/statistics.md says how often they hold the true value; tests/measure/test_statistics.py simulates it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from numpy.typing import NDArray
 from kernelzoo.errors import KernelZooError
 
 FEWEST = 6
-"""The fewest samples for a 95 % interval of the median: the range of five samples has 93.75 %."""
+"""The fewest samples for a 95 % interval of the median: the range of five samples has only 93.75 %."""
 
 CAUTION = 3.5
-"""The standard errors added to the measured autocorrelation of paired rounds; statistics.md simulates other numbers."""
+"""The number of standard errors added to the autocorrelation of paired rounds; statistics.md compares other numbers."""
 
 LONGEST = 4
 """A race without a verdict may run up to this many times the rounds asked for."""
 
 
 class SamplesError(KernelZooError, ValueError):
-    """There are no samples, a time is not positive, or the numbers of rounds differ."""
+    """There are no samples, a time is not positive, or paired samples differ in number."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Interval:
 
     @property
     def relative_half_width(self) -> float:
-        """Half the range over the estimate; infinite for too few samples."""
+        """Half the interval's width divided by the estimate; infinite if there are too few samples."""
         return (self.high - self.low) / 2 / self.mid
 
 
@@ -61,22 +61,22 @@ class Regression:
     """New samples compared with a baseline."""
 
     ratio: Interval
-    """Time over the baseline's time."""
+    """The new time divided by the baseline's time."""
     slower: bool
     """Whether the whole interval is above the allowed slowdown."""
     unclear: bool
-    """Whether the interval contains the allowed slowdown, so that these samples can't tell."""
+    """Whether these samples can't tell: the interval reaches above the allowed slowdown, but ``slower`` is False."""
 
 
 def median_interval(samples: Sequence[float], *, confidence: float = 0.95) -> Interval:
     """Return the median of the samples, and a confidence interval for the true median.
 
-    The interval lies between the k-th smallest and the k-th largest sample, with k from the binomial distribution. It
-    is interpolated between two values of k (Hettmansperger and Sheather, Statistics & Probability Letters 4, 1986).
+    The interval's ends are the k-th smallest and the k-th largest sample. The binomial distribution gives k. The ends
+    are interpolated between two values of k (Hettmansperger and Sheather, Statistics & Probability Letters 4, 1986).
     The noise may have any distribution. Fewer than six samples at 95 % give (-inf, median, inf).
 
-    Rounds must be interleaved, since autocorrelated samples hold less information. Compare implementations by
-    :func:`ratio_interval`, not by two of these intervals. Raises SamplesError if there are no samples.
+    Samples must come from interleaved rounds, because autocorrelated samples contain less information. Compare
+    implementations by :func:`ratio_interval`, not by two such intervals. Raises SamplesError if there are no samples.
     """
     return _median(_array(samples), confidence)
 
@@ -89,18 +89,18 @@ def ratio_interval(
     confidence: float = 0.95,
     independent: bool = False,
 ) -> Interval:
-    """Return the time of ``samples`` over that of ``baseline``, with its interval: below 1 is faster.
+    """Return the ratio of times, ``samples`` to ``baseline``, with its interval. Below 1, ``samples`` are faster.
 
-    If ``paired``, sample i of both is from round i of one race. The estimate is the median of the rounds' ratios. Its
-    :func:`median_interval` is on logarithms, so that swapping the two inverts it. Unlike in a ratio of medians, what
-    slows a whole round cancels. If the skew differs, the two estimates differ a little. Autocorrelated rounds have less
-    information, so the interval is widened by sqrt((1 + a) / (1 - a)). Here a is the largest lag-1 autocorrelation that
-    these rounds allow. With 15 rounds it becomes about four times as wide. If ``independent``, it is not widened.
+    If ``paired``, sample i of both is from round i of one race. The estimate is the median of the ratios of all rounds,
+    so a slowdown of a complete round cancels. It differs a little from the ratio of medians if the skews differ. The
+    ratios' logarithms give the :func:`median_interval`, so that swapping the arguments inverts it. Autocorrelated
+    rounds contain less information, so the interval is widened by sqrt((1 + a) / (1 - a)). Here a is an upper bound on
+    the lag-1 autocorrelation. With 15 rounds, the factor is about four. If ``independent``, it is not widened.
 
-    If not ``paired``, the estimate is the ratio of two runs' medians. Its interval combines theirs (MOVER: Zou and
-    Donner, Statistics in Medicine 27, 2008). It ignores differences between the runs, such as temperature or machine.
+    If not ``paired``, the estimate is the ratio of two runs' medians. The interval combines their intervals (MOVER: Zou
+    and Donner, Statistics in Medicine 27, 2008). It ignores that runs may differ in temperature or machine.
 
-    Raises SamplesError without samples, for a time that is not positive, or for unequal numbers of paired samples.
+    Raises SamplesError if there are no samples, a time is not positive, or paired samples differ in number.
     """
     times, base = _logarithms(samples), _logarithms(baseline)
     if paired:
@@ -119,9 +119,9 @@ def ratio_interval(
 def verdict(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -> Verdict:
     """Return the verdict on the ratio of two times: SAME, FASTER, SLOWER or UNCLEAR.
 
-    SAME if the whole interval lies between 1 - margin and 1 + margin. So small a difference does not matter. FASTER if
-    it lies below, SLOWER if above. UNCLEAR otherwise, or if the device stayed ``disturbed``. Significantly
-    autocorrelated rounds are UNCLEAR too, for ratios up to two. :func:`why_unclear` gives the reason.
+    SAME: the interval is between 1 - margin and 1 + margin, where differences do not matter. FASTER or SLOWER: it is
+    completely below or above that range. UNCLEAR: any other interval, or the device stayed ``disturbed``. If rounds are
+    significantly autocorrelated, FASTER and SLOWER need a ratio above two. :func:`why_unclear` gives the reason.
 
         >>> verdict(Interval(0.985, 0.987, 0.989)), verdict(Interval(0.985, 0.99, 0.995))
         (<Verdict.FASTER: 'faster'>, <Verdict.UNCLEAR: 'unclear'>)
@@ -150,7 +150,7 @@ def why_unclear(ratio: Interval, *, disturbed: bool = False) -> str:
 
 
 def settled(lanes: Sequence[Sequence[float]]) -> bool:
-    """Whether no more rounds are needed: each lane's verdict against the first is clear, or rounds are too few."""
+    """Whether a race may stop: each lane's verdict against the first lane is clear, or rounds are below FEWEST."""
     base, *others = lanes
     return len(base) < FEWEST or all(
         verdict(ratio_interval(other, base, paired=True)) is not Verdict.UNCLEAR for other in others
@@ -158,7 +158,7 @@ def settled(lanes: Sequence[Sequence[float]]) -> bool:
 
 
 def noisy(samples: Sequence[float], allowed: float) -> str:
-    """Return why these samples are too noisy for a baseline; "" if not. ``allowed``: the slowdown, 0.05 for 5 %."""
+    """Return why samples are too noisy for a baseline; "" if not. ``allowed``: the slowdown to detect, 0.05 for 5 %."""
     if len(samples) < FEWEST:
         return f"{len(samples)} samples; a baseline needs at least {FEWEST}"
     half = median_interval(samples).relative_half_width
@@ -170,10 +170,10 @@ def noisy(samples: Sequence[float], allowed: float) -> str:
 def regression(
     samples: Sequence[float], against: Sequence[float], *, allowed: float = 0.05, disturbed: bool = False
 ) -> Regression:
-    """Return whether ``samples`` are slower than ``against`` by more than ``allowed``.
+    """Return whether ``samples`` are slower than ``against`` by more than ``allowed``, 0.05 for 5 %.
 
-    ``disturbed``: other work may have slowed a whole run. Then ``samples`` are slower only if even the fastest exceeds
-    the slowest of ``against`` by that much. Raises SamplesError as :func:`ratio_interval` does.
+    ``disturbed``: other work may have slowed one run. Then even the fastest of ``samples`` must exceed the slowest of
+    ``against`` by more than ``allowed``. Raises SamplesError as :func:`ratio_interval` does.
     """
     ratio = ratio_interval(samples, against, paired=False)
     slower = ratio.low > 1 + allowed and not (disturbed and min(samples) <= (1 + allowed) * max(against))
@@ -207,9 +207,9 @@ def _median(array: NDArray[np.float64], confidence: float) -> Interval:
 
 
 def _widen(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
-    """Widen an interval by the autocorrelation that the rounds allow, and record it if it is significant.
+    """Widen an interval for possible autocorrelation of the rounds. Its ``lag`` is set if that is significant.
 
-    It is computed from ranks (Bartels, JASA 77, 1982), against outliers. Its standard error is 1 / sqrt(n).
+    Ranks make the autocorrelation robust to outliers (Bartels, JASA 77, 1982). Its standard error is 1 / sqrt(n).
     """
     count = len(rounds)
     if math.isinf(interval.high) or interval.low == interval.high:
@@ -227,14 +227,14 @@ def _widen(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
 
 @lru_cache(maxsize=256)
 def _bounds(count: int, confidence: float) -> tuple[int, float] | None:
-    """Return the index, from either end, of the sample that bounds the median, and the weight of the next inwards.
+    """Return the index, from either end, of the sample that bounds the median, and the weight of its inner neighbour.
 
-    None if even the whole range does not reach that confidence.
+    None if even the range of all samples does not reach that confidence.
     """
-    outside = [0]  # outside[k]: of 2^count equally likely cases, those with fewer than k samples below the median
+    outside = [0]  # outside[k]: how many of 2^count equally likely cases have fewer than k samples below the median
     for k in range(count // 2 + 1):
         outside.append(outside[-1] + math.comb(count, k))
-    coverage = [1 - 2 * cases / 2**count for cases in outside]  # coverage[k]: k-th smallest to k-th largest
+    coverage = [1 - 2 * cases / 2**count for cases in outside]  # coverage[k]: of k-th smallest to k-th largest
     enough = [k for k in range(1, count // 2 + 1) if coverage[k] >= confidence]
     if not enough:
         return None
@@ -246,7 +246,7 @@ def _bounds(count: int, confidence: float) -> tuple[int, float] | None:
 
 
 def _difference(one: Interval, other: Interval) -> Interval:
-    """The MOVER interval of the difference of two independent estimates."""
+    """Return the MOVER interval of the difference between two independent estimates."""
     mid = one.mid - other.mid
     return Interval(
         mid - math.hypot(one.mid - one.low, other.high - other.mid),

@@ -1,7 +1,7 @@
 """Tuning of a launch table's knobs by coordinate descent over measured races.
 
-It knows no language and no device: its caller gives functions that plan and race. A change is accepted if it is faster,
-with a confidence for all changes together. The final table must be faster than the shipped one on held-out problems.
+It knows no language and no device: its caller passes functions that plan and race. A change is accepted if it is
+faster, with a confidence for all changes together. On held-out problems, the final table must beat the shipped one.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ Plans: TypeAlias = Callable[[str, Sequence[Problem], Sequence[Values]], list[lis
 ``refused`` means no launch."""
 
 Race: TypeAlias = Callable[[str, Problem, Mapping[str, Values], int], tuple[dict[str, list[float]], dict[str, str]]]
-"""A function that races an implementation with each table for so many rounds. Returns samples in seconds by table, and
-the reasons why tables have none."""
+"""A function that races an implementation on a problem, once with each named table, for a number of rounds. Returns
+samples in seconds by table name, and for tables without samples the reasons."""
 
 
 class TuningError(KernelZooError, ValueError):
@@ -55,19 +55,19 @@ class TuningError(KernelZooError, ValueError):
 
 @dataclass(frozen=True)
 class Site:
-    """The implementation on which a knob has an effect, and problems whose plans depend on the knob's value."""
+    """An implementation and problems on which a knob has an effect: their plans depend on the knob's value."""
 
     id: str
     problems: tuple[Problem, ...]
     plans: tuple[tuple[str, ...], ...]
-    """For each problem, the plan of each value."""
+    """For each problem, the plan with each value of the knob."""
     affected: int
     """The number of problems of the pool that the knob affects; ``problems`` are some of them."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The trial of one value of a knob against the current value."""
+    """The comparison of one value of a knob with the current value."""
 
     knob: str
     value: int
@@ -75,7 +75,7 @@ class Trial:
     id: str
     problems: tuple[str, ...]
     ratio: Interval | None = None
-    """The time over that of the current value, as a geometric mean over the problems."""
+    """The time divided by the current value's time, as a geometric mean over the problems."""
     worst: float | None = None
     """The largest ratio of a single problem."""
     verdict: str = ""
@@ -86,7 +86,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Verified:
-    """The comparison of a whole table with the shipped one."""
+    """The comparison of a complete table with the shipped one."""
 
     values: Values
     ratio: Interval | None
@@ -115,8 +115,8 @@ class Outcome:
 class Tuner:
     """The tuner of one table.
 
-    ids: the implementations that use it, the best to measure first. pool: the problems; every second shape is held out.
-    tell: called with each step and the share done. Raises TuningError if the rounds are too few for a verdict.
+    ``ids``: the implementations that use the table, by preference. ``pool``: the problems; every second shape is held
+    out for verifying. ``tell``: called with each step and the fraction done. Raises TuningError if rounds are too few.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Tuner:
             raise TuningError(f"{rounds} rounds can't tell {tests} changes apart from chance; at least {least} can")
 
     def surveys(self, knobs: Sequence[Knob], values: Values) -> list[Site | None]:
-        """Return the site of each knob with the others at these values; None if it affects no plan."""
+        """Return each knob's site, with the other knobs at ``values``; None if the knob affects no plan."""
         left, found = list(knobs), dict[str, Site]()
         for id in self.ids:
             if left:  # all tables in one call, since planning may start a process
@@ -159,7 +159,7 @@ class Tuner:
         return [found.get(knob.name) for knob in knobs]
 
     def run(self) -> Outcome:
-        """Tune the knobs, verify the result, and return the values that are better than the shipped ones."""
+        """Tune the knobs, verify them against the shipped table, and return the outcome."""
         backend, op, _ = self.ids[0].split("/")
         outcome, started = Outcome(backend, op), self._clock()
         until = started + self._limit * (1 - VERIFYING)
@@ -200,7 +200,7 @@ class Tuner:
     def _races(
         self, knob: Knob, now: int, site: Site, current: Values, outcome: Outcome
     ) -> tuple[Races, dict[int, str]]:
-        """Race a knob's values. Returns samples, which equal plans share, and why values failed on any problem."""
+        """Race a knob's values; values with equal plans share samples. Returns samples, and why values failed."""
         races, lost = Races(), dict[int, str]()
         for problem, plans in zip(site.problems, site.plans, strict=True):
             plan_of = dict(zip(knob.among, plans, strict=True))
@@ -234,7 +234,7 @@ class Tuner:
         return replace(trial, ratio=ratio, worst=worst, verdict=said.value, reason=slow)
 
     def _verify(self, current: Values, outcome: Outcome) -> None:
-        """Verify the table against the shipped one. Remove knobs that slow a problem, until it is better or empty."""
+        """Race the table against the shipped one. Remove knobs that slow a problem, until it is better or empty."""
         values = dict(current)
         while values:
             self._tell("verifying", 1 - VERIFYING)
@@ -269,7 +269,7 @@ class Tuner:
         return found, slow
 
     def _changed_plans(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
-        """Return implementations and problems with a changed plan: first ``auto``, then variants for other knobs."""
+        """Return ids with problems whose plans ``values`` change. Each id adds knobs that earlier ids do not show."""
         found, shown = list[tuple[str, Problem]](), set[str]()
         for id in self.ids:
             left = [name for name in values if name not in shown]
@@ -309,7 +309,7 @@ class Tuner:
 
 
 def _find_site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequence[Sequence[str]]) -> Site | None:
-    """Return the site where a knob's values give different plans, with a problem for each value; None if nowhere."""
+    """Return a site with a problem for each value that changes a plan of ``id``; None if there is none."""
     affected = {
         problem: tuple(of_values)
         for problem, of_values in zip(pool, plans, strict=True)
@@ -328,7 +328,7 @@ def _find_site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Se
 
 
 def _spread(first: Sequence[Problem], others: Sequence[Problem], most: int) -> list[Problem]:
-    """Return the first problems without duplicates, then evenly spread others, up to ``most`` in all."""
+    """Return ``first`` without duplicates, then evenly spaced problems of ``others``, up to ``most`` in all."""
     chosen = list(dict.fromkeys(first))
     rest = [problem for problem in others if problem not in chosen]
     wanted = min(len(rest), max(0, most - len(chosen)))
@@ -336,7 +336,7 @@ def _spread(first: Sequence[Problem], others: Sequence[Problem], most: int) -> l
 
 
 def _combine(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], confidence: float) -> tuple[Interval, float]:
-    """Return the geometric mean over problems of each round's ratios, with its interval, and the largest ratio."""
+    """Return the ratio of times over all problems with its interval, and the largest ratio of a single problem."""
     logs = [[math.log(one / other) for one, other in zip(*pair, strict=True)] for pair in pairs]
     means = [math.exp(math.fsum(of_round) / len(of_round)) for of_round in zip(*logs, strict=True)]
     worst = max(ratio_interval(*pair, paired=True).mid for pair in pairs)

@@ -1,6 +1,6 @@
 """The process that runs kernels: kernelzoo's own, or those of one file of a user.
 
-The judge drives its runner. It also answers requests that need no judge: the contract's cases, fuzzing, accuracy.
+For races, the judge sends requests to its runner. Contract cases, fuzzing and accuracy need no judge.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Worker(Answering):
         self._device: Any = None
         self._runner: Runner
         self._weak: dict[str, tuple[str, ...]] = {}
-        """The wrong results that an operation's error bounds accept, by operation."""
+        """For each operation, the wrong results that its error bounds accept."""
 
     def on_open(self, device: str, modules: list[str], simulated: tuple[str, str] | None = None) -> dict[str, Any]:
-        """Load the user's modules, and choose the device. Returns everything that can be measured.
+        """Load the user's modules, and choose the device. Returns the result of :func:`about`.
 
-        ``simulated``: a backend that only plans, and the architecture of its simulated device.
+        ``simulated``: a backend and an architecture. The process then only plans for that simulated device.
         """
         if simulated:
             backend, arch = simulated
@@ -89,7 +89,7 @@ class Worker(Answering):
         return {"raised": "failed", "words": words}
 
     def on_tables(self, backends: list[str], ops: list[str]) -> dict[str, Any]:
-        """Return the launch tables to tune on this device, the card, and why other backends can't be tuned."""
+        """Return the GPU, the launch tables that can be tuned on it, and why other backends can't be tuned."""
         card = tables.card(self._device.index) if self._device.type == "cuda" else None
         found: dict[str, Any] = {"card": asdict(card) if card else None, "declared": [], "unavailable": {}}
         for name in backends:
@@ -107,12 +107,12 @@ class Worker(Answering):
     def on_plans(
         self, id: str, problems: list[dict[str, Any]], values: list[dict[str, int]]
     ) -> dict[str, list[list[str]]]:
-        """Return the plans of problems by several tables; see :func:`kernelzoo.measure.planning.plans`."""
+        """Return each problem's plan with each table; see :func:`kernelzoo.measure.planning.plans`."""
         self._tell("plan", id)
         return {"plans": planning.plans(id, [problem_of(problem) for problem in problems], values, self._device)}
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
-        """Time implementations by the profiler's clock. This process must not run a race afterwards."""
+        """Time implementations by the profiler. It slows later launches, so no race may follow in this process."""
         from kernelzoo.measure import profiler
 
         chosen = [registry.implementation(id) for id in ids]
@@ -130,7 +130,7 @@ class Worker(Answering):
     def on_verify(
         self, id: str, problems: list[dict[str, Any]], cases: list[str], dtypes: list[str], seed: int
     ) -> dict[str, Any]:
-        """Run the contract's cases, then the gate at the problems' shapes; ``cases`` and ``dtypes`` select some."""
+        """Run contract cases, then the gate on each problem. ``cases`` and ``dtypes`` are filters; empty means all."""
         implementation = registry.implementation(id)
         device = self._device_for(id)
         if isinstance(device, str):
@@ -187,7 +187,7 @@ class Worker(Answering):
         return {"rows": rows}
 
     def on_largest(self, id: str) -> dict[str, Any]:
-        """Return the number of elements of an implementation's largest case, and the emulator that runs it, if any."""
+        """Return facts for fuzzing; see :meth:`kernelzoo.measure.guard.Guard.largest`."""
         from kernelzoo.check import fuzz
 
         implementation = registry.implementation(id)
@@ -198,7 +198,7 @@ class Worker(Answering):
         return {"unavailable": "", "elements": fuzz.largest(implementation), "emulator": emulator}
 
     def _device_for(self, id: str) -> torch.device | str:
-        """Return the device for an implementation or torch's function, or the reason why it can't run here."""
+        """Return the device of an id, or why it can't run here. An id such as ``torch.softmax`` is torch's function."""
         backend, *rest = id.split("/")
         try:
             devices = registry.language(backend).devices if rest else (self._device.type,)
@@ -233,7 +233,7 @@ def load_modules(modules: Sequence[str]) -> dict[str, str]:
 
 
 def about(device: str) -> dict[str, Any]:
-    """Describe what this process can measure, and its device."""
+    """Return a description of the device, and of everything that can be measured on it."""
     return {
         "device": device,
         "device_name": measure.device_name(device),
@@ -262,7 +262,7 @@ def _pass_gate(
 
 
 def _keep_freed_memory() -> None:
-    """Make glibc keep freed memory. By default this depends on earlier frees, and page faults would be timed."""
+    """Make glibc keep freed memory. By default it returns some to the system, and page faults would be timed."""
     with contextlib.suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(-3, 32 << 20)  # M_MMAP_THRESHOLD, at its maximum

@@ -26,7 +26,7 @@ AGREE = 1.02
 """Cards of one model may differ by this factor. A card that is slower than the fastest by more is flagged."""
 
 SLOWER = "slower card"
-"""The flag of results from such a card."""
+"""The flag of results from a card that is slower by more than AGREE."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -70,17 +70,17 @@ class WorkerPool:
             worker.close()
 
     def each(self, do: Callable[[Worker], R]) -> list[R]:
-        """Call ``do`` with all workers at the same time. Returns the results in order; raises what one call raises."""
+        """Call ``do`` with all workers at the same time. Returns the results in order, or raises the first error."""
         begun = [_start_thread(partial(do, worker)) for worker in self.workers]
         for one in as_completed(begun):
             one.result()
         return [one.result() for one in begun]
 
     def hand_out(self, tasks: Sequence[T], do: Callable[[Worker, T], R]) -> Iterator[tuple[Worker, T, R]]:
-        """Give each task to one worker, and yield each result as it comes, in this thread.
+        """Give each task to one worker, and yield each result as it arrives, in this thread.
 
-        A worker that raises anything but RaceLostError gets no more tasks. If it raised LostError, another worker takes
-        its task. LostError and GuardError lead to a GuardError once all other tasks are done. Others are raised now.
+        If ``do`` raises anything but RaceLostError, the worker gets no more tasks. After LostError, another worker gets
+        the task. LostError and GuardError are raised as one GuardError after all other tasks. Others are raised now.
         """
         said: queue.SimpleQueue[tuple[Worker, T, Future[R]] | None] = queue.SimpleQueue()
 
@@ -115,20 +115,20 @@ class WorkerPool:
 
 @dataclass(frozen=True)
 class Checked:
-    """The time of one worker on the problem that all workers measured."""
+    """One worker's time on the problem that all workers measured."""
 
     problem: str
     id: str
     median_us: float | None
     """Median microseconds; None if the measurement failed, for the reason ``why``."""
     ratio: float | None
-    """Time over that of the fastest card of the same model."""
+    """Its time divided by the time of the fastest card of the same model."""
     slower: bool
     why: str = ""
 
 
 def measure_on_each(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Checked]:
-    """Measure one implementation on one problem with every worker at once, since cards of one model should agree."""
+    """Measure one implementation on one problem with all workers at once, to compare cards of one model."""
 
     def median(worker: Worker) -> tuple[str, float | None, str]:
         name = worker.about.device_name
@@ -150,7 +150,7 @@ def measure_on_each(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> 
 
 
 def _start_thread(do: Callable[[], R]) -> Future[R]:
-    """Call ``do`` in a daemon thread, for which this process does not wait when it ends. Returns the future."""
+    """Call ``do`` in a daemon thread, which can't delay the end of this process. Returns its future."""
     future = Future[R]()
 
     def run() -> None:

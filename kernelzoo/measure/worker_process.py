@@ -1,4 +1,4 @@
-"""The guard's side of the measuring process: starts it, asks it, and replaces it when it dies or hangs.
+"""The parent's side of a measuring process: starts it, sends requests, and replaces it if it dies or hangs.
 
 Nothing that the process does is trusted. It may print forever, answer nonsense, close its pipe or not end when killed.
 It may leave processes that hold the pipe open.
@@ -38,13 +38,13 @@ SHORT = ", most often because memory ran out"
 """The text with the likely reason for SIGKILL."""
 
 ENDED = "ended with status"
-"""The text about a process that no signal killed: an error of its own code ended it."""
+"""The text about a process that no signal killed, so that its own code ended it."""
 
 _ENDING = 10.0
-"""Seconds to wait for a killed process, which the driver may hold forever."""
+"""Seconds to wait for the end of a killed process, which the driver may block forever."""
 
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Exit|Interrupt)\b")
-"""The line of a traceback that names an exception. Libraries may print others behind it."""
+"""The line of a traceback that names an exception. Libraries may print more lines after it."""
 
 _LIVENESS = 1.0
 """Seconds between checks whether the process still exists."""
@@ -55,11 +55,11 @@ _LONGEST = 64 * 2**20
 Json = dict[str, Any]
 Progress = Callable[[str, str], None]
 Judge = Callable[[Json], str]
-"""A function that returns how an answer differs from the request; "" if it fits."""
+"""A function that returns how an answer differs from the request; "" if it matches."""
 
 
 def command(program: str) -> list[str]:
-    """Return the command that runs a module of kernelzoo in a process of its own."""
+    """Return the command that runs a module of kernelzoo in a new process."""
     return [sys.executable, "-P", "-m", program]
 
 
@@ -95,9 +95,9 @@ class About:
     gpu: Json | None = None
     """The ``index`` and ``uuid`` of the GPU, and the ``host`` if it is another machine; None without a GPU."""
     host: Json = field(default_factory=dict)
-    """The description of another machine: ``machine``, as in the head of a results file."""
+    """If the worker is on another machine, that machine's description as ``machine``, as in a results file."""
     files: dict[str, str] = field(default_factory=dict)
-    """The user's file that registers an implementation, by id."""
+    """For each implementation's id, the user's file that registers it."""
     refused: dict[str, str] = field(default_factory=dict)
     """The reasons why users' files can't be used, by path, if only those files are lost."""
 
@@ -107,10 +107,10 @@ WAITING = "OMP_WAIT_POLICY"
 
 
 class WorkerProcess:
-    """A process of the module ``program`` that answers one request at a time. Use it as a context manager.
+    """A process that runs the module ``program`` and answers requests. Use it as a context manager.
 
-    With a ``gpu``, it and its replacements see no other GPU. ``environment``: changes of this process's variables;
-    None removes one. With ``start``, it starts now; raises GuardError if it can't.
+    ``patience``: seconds without a reply after which it counts as hung. ``gpu``: the only GPU that it sees.
+    ``environment``: changed variables; None removes one. If ``start``, it starts now. Raises GuardError if it can't.
     """
 
     program = "kernelzoo.measure.worker"
@@ -156,7 +156,7 @@ class WorkerProcess:
         self.close()
 
     def close(self) -> None:
-        """End the process for good. A thread that still waits for it gets no new process."""
+        """End the process. It is not restarted, even if a thread still waits for an answer."""
         self._closed = True
         self._stop()
         if children.SCRATCH not in os.environ:
@@ -198,7 +198,7 @@ class WorkerProcess:
             raise
 
     def _open(self) -> None:
-        """Let the process load the user's files, and learn what it can measure. Raises GuardError."""
+        """Let the process load the user's files, and store its description in ``about``. Raises GuardError."""
         done = self._ask_at_start({"do": "open", "device": self._device, "modules": self._modules, **self._opening})
         self._ask_at_start({"do": "confirm"})
         try:
@@ -213,12 +213,12 @@ class WorkerProcess:
             raise GuardError(f"the measuring process says nothing sensible of itself: {error!r:.80}") from None
 
     def _learn(self, said: Sequence[Json]) -> None:
-        """Learn the operations that the process describes."""
+        """Register the operations that the process describes."""
         for one in said:
             operations.known.learn(one)
 
     def restart(self) -> None:
-        """Replace the process."""
+        """Replace the process by a new one."""
         self._stop()
         self._spawn()
         self._open()
@@ -238,11 +238,11 @@ class WorkerProcess:
                 self._lifeline = None
 
     def tables(self, backends: Sequence[str], ops: Sequence[str]) -> Json:
-        """Return what can be tuned here: ``card`` (None without a GPU), ``declared``, ``unavailable`` by backend."""
+        """Return ``card``, the GPU or None; ``declared``, the tunable tables; ``unavailable``, reasons by backend."""
         return self._ask_safely({"do": "tables", "backends": list(backends), "ops": list(ops)})
 
     def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
-        """Return the plans that tables make of problems; see :func:`kernelzoo.measure.planning.plans`."""
+        """Return each problem's plan with each table; see :func:`kernelzoo.measure.planning.plans`."""
         request = {"do": "plans", "id": id, "problems": [asdict(p) for p in problems]}
         found: list[list[str]] = self._ask_safely({**request, "values": [dict(one) for one in values]})["plans"]
         return found
@@ -256,7 +256,7 @@ class WorkerProcess:
             raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
 
     def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0, judge: Judge = lambda done: "") -> Json:
-        """Send a request and wait for its answer. Each step may take the patience, or ``at_least`` if that is longer.
+        """Send a request and wait for its answer. Each step may take ``patience`` s, or ``at_least`` s if longer.
 
         Raises DiedError, or GuardError if the process refuses the request.
         """
@@ -272,7 +272,7 @@ class WorkerProcess:
         return done
 
     def _answer(self, request: Json, progress: Progress, patience: float) -> Json:
-        """Return the answer to a request. Each reply has the request's secret, unique number."""
+        """Send a request, and return its answer. Each reply must have the request's secret random number."""
         assert self._process is not None and self._process.stdin is not None
         self._number, stage = secrets.randbits(63), ""
         try:
@@ -304,7 +304,7 @@ class WorkerProcess:
                     raise DiedError(self._in_hand, f"something else wrote to the answer pipe: {line[:80]!r}")
 
     def _line(self, until: float) -> bytes | None:
-        """Return the next reply; empty if the process has ended, None if there is none by the time ``until``."""
+        """Return the next reply; empty if the process has ended, None if no reply came before the time ``until``."""
         assert self._replies is not None
         assert self._process is not None
         while b"\n" not in self._pending[-65536:]:
@@ -370,7 +370,7 @@ def _parsed(line: bytes) -> object:
 
 
 def _explaining_lines(lines: list[str]) -> list[str]:
-    """Return the lines that explain a process's end: a crash or exception and its place, else the last lines."""
+    """Return the lines that explain a process's end: a crash or exception and its source line, else the last four."""
     frames = [index for index, line in enumerate(lines) if line.startswith('File "')]
     for index, line in enumerate(lines):
         if line.startswith("Fatal Python error"):

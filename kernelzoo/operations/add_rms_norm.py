@@ -9,17 +9,17 @@ from kernelzoo.operations.rms_norm import LARGEST, LARGEST_WEIGHT
 
 
 def half_of_largest(dtype: Finfo, n: int) -> float:
-    """The largest input: half of that for an RMS norm, since two are added. The sum must not overflow its dtype."""
+    """Return the largest input: half of an RMS norm's, because two are added. The sum must not overflow its dtype."""
     return min(LARGEST(dtype, n), dtype.max) / 2
 
 
 @operation()
 class add_rms_norm:
-    """``total = x + residual``, and ``out``, the RMS norm of total along one axis: see ``rms_norm``.
+    """``total = x + residual``, and ``out``, the RMS norm of total along one axis; see ``rms_norm``.
 
-    x, residual: float16, bfloat16, float32 or float64, any common shape. weight: as long as the axis ``dim``. All have
-    one dtype. Returns (out, total), contiguous, of x's shape and dtype. total is added in float32, or float64 for
-    float64, and rounded to x's dtype. out is computed from the rounded total, as two calls of torch do.
+    x, residual: float16, bfloat16, float32 or float64, any shape, the same for both. weight: as long as the axis
+    ``dim``. All have one dtype. Returns (out, total), contiguous, of x's shape and dtype. total is added in float32, or
+    float64 for float64, and rounded to x's dtype. out is computed from the rounded total, as by two calls of torch.
     """
 
     x = Input("outer n inner")
@@ -39,7 +39,7 @@ class add_rms_norm:
     def error(
         ref: tuple[Tensor, Tensor], weight: Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> tuple[Tensor, Tensor]:
-        """The error of ``rms_norm``, and none for total, except that a subnormal total may count as zero."""
+        """Return the error of ``rms_norm``. The only error of total is that a subnormal may count as zero."""
         out, total = ref
         root = (total.square().mean(1, keepdim=True) + eps).sqrt()
         lost = tiny * ((1 + weight.abs()[:, None]) * (1 + 2 / root) + math.sqrt(n))

@@ -13,11 +13,11 @@ DTYPES = (*FLOATS, *(dtype for dtype in INTEGERS if dtype != "bool"))
 
 @operation(dtypes=DTYPES, in_torch="argmin")
 class argmin:
-    """Index of the least element of ``x`` along one axis, as ``torch.argmin``; the first of equal ones.
+    """Index of the least element of ``x`` along one axis, as ``torch.argmin``. Of equal elements, the first counts.
 
     dim defaults to the last axis, unlike ``torch.argmin``. x: float16, bfloat16, float32, float64, uint8 or int8 to
-    int64, any rank. Returns int64. A NaN counts as less than everything, so the first NaN is found. -0.0 equals 0.0.
-    Raises EmptyReductionError if the axis is empty.
+    int64, any rank. Returns int64. A NaN is less than any number, so the result is the first NaN's index. -0.0 equals
+    0.0. Raises EmptyReductionError if the axis is empty.
     """
 
     x = Input("outer n inner")
@@ -35,7 +35,7 @@ class argmin:
 
 
 def neighbours(dtype: str) -> Tensor:
-    """Rows of one value, with the next lower value at one place: narrower arithmetic takes the two for equal."""
+    """Return rows of one value, but the next lower value at one index. In narrower arithmetic, the two are equal."""
     kind = getattr(torch, dtype)
     one, step = (1.0, torch.finfo(kind).eps / 2) if kind.is_floating_point else (torch.iinfo(kind).max, 1)
     x = torch.full((8, 300), one, dtype=kind)

@@ -41,7 +41,7 @@ Named = Mapping[str, Any] | Sequence[Any]
 """Scalars by name, or the values of all scalars in order."""
 
 ELEMENTS = 2**60 - 1
-"""The most elements of a tensor: with eight bytes each, there are no more addresses."""
+"""The most elements of a tensor. At eight bytes each, more would exceed the address space."""
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
@@ -62,13 +62,12 @@ class Arguments:
 
     @property
     def x(self) -> torch.Tensor:
-        """The first input."""
         return self.inputs[0]
 
 
 def check_input(x: Any, name: str, op: str, dtypes: Sequence[str]) -> None:
-    """Check that an input is a dense tensor of an allowed dtype. It must not lose a gradient or tangent, nor belong to
-    a transform that can't see into a kernel.
+    """Check that an input is a dense tensor of an allowed dtype. The call must not lose its gradient or tangent.
+    It must not belong to a transform that can't see into a kernel.
 
     Raises InputTypeError, GradientError.
     """
@@ -84,7 +83,7 @@ def plain_dim(dim: object) -> bool:
 
 
 def normalize_dim(dim: Any, several: bool) -> Any:
-    """Convert other ways to name axes: NumPy integers, lists, None. Anything else is returned unchanged."""
+    """Convert NumPy integers, lists and None to an int or a tuple of axes. Anything else is returned unchanged."""
     if dim is None and several:
         return ()
     if isinstance(dim, list | tuple):
@@ -111,7 +110,7 @@ def scalar_of(name: str, value: Any, kind: type) -> Any:
 
 
 def axes_of(dim: Dims, ndim: int) -> tuple[int, ...]:
-    """The axes of a call, sorted, non-negative and distinct. An empty tuple means all. Raises AxisError."""
+    """Return the axes of a call, sorted, non-negative and distinct. ``()`` means all. Raises AxisError."""
     if type(dim) is int and -ndim <= dim < ndim:
         return (dim % ndim,)
     return _several_axes(dim, ndim)
@@ -134,7 +133,7 @@ def _several_axes(dim: Dims, ndim: int) -> tuple[int, ...]:
 
 
 def is_empty(size: Any) -> bool:
-    """Whether a size is 0. False for a symbolic size of a trace that depends on data."""
+    """Whether a size is 0. False if it is symbolic, in a trace, and depends on data."""
     if type(size) is int:
         return size == 0
     from torch.fx.experimental.symbolic_shapes import guard_or_false
@@ -186,7 +185,7 @@ class Bindable(Signature):
                 )
 
     def check_tensors(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False) -> tuple[int, ...]:
-        """Check all but empty reduced axes, which a shard may have; returns the axes. Raises as ``arguments`` does."""
+        """Check the tensors, but allow empty reduced axes, for shards; returns the axes. Raises as ``arguments``."""
         x = inputs[0]
         if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
             raise AxisError(f"{self.name} takes one axis, an int; got dim={dim!r}")
@@ -199,13 +198,13 @@ class Bindable(Signature):
         return dims
 
     def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
-        """The scalars of a call in order, with defaults for missing ones. ``given``: by name, or all in order."""
+        """Return the scalars of a call in order, with defaults for missing ones. ``given``: some by name, or all."""
         if isinstance(given, Mapping):
             return tuple(given.get(name, scalar.default) for name, scalar in self.scalars.items())
         return tuple(given) or tuple(scalar.default for scalar in self.scalars.values())
 
     def _dtypes_of(self, name: str, x: Any) -> tuple[str, ...]:
-        """The allowed dtypes of an input other than the first."""
+        """Return the allowed dtypes of an input other than the first."""
         wanted = self.inputs[name].dtype
         if not wanted or wanted == WIDE:
             return (self.dtype_of(name, dtype_name(x.dtype)),)
@@ -239,7 +238,7 @@ class Bindable(Signature):
     def shapes(
         self, shape: Shape, dims: Shape, keepdim: bool = False, sizes: Mapping[str, int] | None = None
     ) -> tuple[Shape, ...]:
-        """Shapes of all inputs and outputs, from the first input's shape and the sizes of other axes."""
+        """Return the shapes of all inputs and outputs. ``sizes``: of axes that the first input does not have."""
         if not self.by_rows:
             known = completed_sizes(self.derived, {**(sizes or {}), **dict(zip(self.axes[0], shape, strict=True))})
             return tuple(shape_of(names, known) for names in self.axes)
@@ -247,7 +246,7 @@ class Bindable(Signature):
         return tuple(_shape_by_rows(names, shape, dims, keepdim and i >= count) for i, names in enumerate(self.axes))
 
     def out_shapes(self, args: Arguments) -> tuple[tuple[int, ...], ...]:
-        """Shapes of the outputs of a call."""
+        """Return the shapes of the outputs of a call."""
         shape = tuple(args.x.shape)
         if self.by_rows:
             outs = self.axes[len(self.inputs) :]
@@ -255,14 +254,14 @@ class Bindable(Signature):
         return self.shapes(shape, args.dims, args.keepdim, self.bound_sizes(args))[len(self.inputs) :]
 
     def bound_sizes(self, args: Arguments) -> dict[str, Any]:
-        """The sizes of named axes in a call, and its scalars, which may be sizes too."""
+        """Return the sizes of named axes in a call, and its scalars, because a scalar may be a size too."""
         sizes = zip_dict(self.scalars, args.scalars)
         for names, tensor in zip(self.axes, args.inputs, strict=False):
             sizes.update(zip(names, tensor.shape, strict=True))
         return sizes
 
     def out_dtypes(self, args: Arguments) -> tuple[torch.dtype, ...]:
-        """Dtypes of the outputs of a call."""
+        """Return the dtypes of the outputs of a call."""
         return tuple(self._out_dtype(out, args) if out.dtype else args.x.dtype for out in self.outputs.values())
 
     def _out_dtype(self, out: Output, args: Arguments) -> torch.dtype:
@@ -303,7 +302,7 @@ class Bindable(Signature):
             before.append((name, out))  # type: ignore[arg-type]  # it is a tensor, by now
 
     def bytes_moved(self, args: Arguments) -> int:
-        """The fewest bytes that an implementation must move: each stored element of inputs and outputs once."""
+        """Return the fewest bytes that an implementation can move: each stored element of inputs and outputs once."""
         read = sum(distinct(x) * x.element_size() for x in args.inputs)
         outs = zip(self.out_shapes(args), self.out_dtypes(args), strict=True)
         return read + sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)
@@ -311,7 +310,7 @@ class Bindable(Signature):
     def meta(
         self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, sizes: Mapping[str, int] | None = None
     ) -> Arguments:
-        """Contiguous inputs without memory, for shapes and bytes. Raises NoRoomError if they exceed all addresses."""
+        """Return contiguous inputs on ``meta``, to compute shapes and bytes. Raises NoRoomError if far too large."""
         import torch
 
         dims = axes_of(dim, len(shape)) if self.by_rows else ()
@@ -325,7 +324,7 @@ class Bindable(Signature):
         return Arguments(inputs, dims, False, self.scalars_of(()))
 
     def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """Bind checked arguments and outputs in canonical form; returns the launch, copies included."""
+        """Bind checked arguments and outputs in canonical form; returns the launch, which includes any copies."""
         if any(x.is_neg() for x in args.inputs):
             return self._launch_negated(bind, args, outs)
         if args.scalars:
@@ -351,7 +350,7 @@ class Bindable(Signature):
             return launch_invariant(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """Bind arguments of which some are lazily negated views, which are copied first."""
+        """Bind arguments with lazily negated views, which the launch copies first."""
         plain = [as_plain_memory(x) for x in args.inputs]
         launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
         return sequence(*(copy for _, copy in plain), launch)
@@ -387,7 +386,7 @@ def _shape_by_rows(names: tuple[str, ...], shape: Shape, dims: Shape, keepdim: b
 
 
 def launch_of(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
-    """The launch that a bind returns for canonical tensors. Raises LaunchError if it is not callable."""
+    """Call a bind with canonical tensors; returns its launch. Raises LaunchError if that is not callable."""
     launch = bind(*tensors, **scalars)
     if not callable(launch):
         raise LaunchError(id, launch)

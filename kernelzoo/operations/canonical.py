@@ -1,8 +1,8 @@
 """Strided views of any tensors in canonical form: axes ``(outer, n, inner)`` or ``(outer, inner)``, without a copy.
 
-``n`` is the axis of a row, and one *row* is a pair (outer, inner). Most sliced, stepped, transposed or expanded tensors
-have such a view for any axis. Strides are arbitrary, offsets need 64 bits, and no size is zero. ``inner`` is 1 for the
-last axis of a contiguous tensor. Other layouts are copied first, inside the launch, so the copy is timed.
+A *row* is all elements with the same indices in ``outer`` and ``inner``, and ``n`` is its length. Most sliced, stepped,
+transposed or expanded tensors have such a view for any axis. Strides are arbitrary, offsets need 64 bits, and no size
+is zero. For the last axis of a contiguous tensor, ``inner`` is 1. Other layouts are copied first, within the launch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Group: TypeAlias = "tuple[int, tuple[int, ...], bool]"
 
 
 def merge_axes(axes: Sequence[Group]) -> list[Group]:
-    """Merge neighbouring axes of the same mark where all strides allow it. Axes of size 1 drop out."""
+    """Merge neighbouring axes with equal marks if all strides allow it. Axes of size 1 are removed."""
     merged: list[Group] = []
     for size, strides, mark in axes:
         if size == 1:
@@ -45,7 +45,7 @@ def merge_axes(axes: Sequence[Group]) -> list[Group]:
 
 
 def merge_row_axes(kept: Sequence[Group]) -> list[Group]:
-    """Merge the axes of rows. Axes before and after ``n`` merge with each other only if three or more remain."""
+    """Merge all axes but ``n``. Axes before ``n`` merge with axes after it only if three or more would remain."""
     runs = merge_axes(kept)
     return runs if len(runs) <= 2 else merge_axes([(*run[:2], False) for run in runs])
 
@@ -60,7 +60,7 @@ def outer_inner(groups: list[Group], tensors: int) -> tuple[Group, Group]:
 
 
 def as_plain_memory(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
-    """Return x as plain memory, and the launch that copies it there; None unless x is a lazily negated view."""
+    """Return a plain tensor for a lazily negated view, and the launch that copies x into it. Else return x and None."""
     if not x.is_neg():
         return x, None
     plain = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -72,7 +72,7 @@ Launched: TypeAlias = "Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]]
 
 
 def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
-    """Make a launch that copies inputs and results that are not contiguous. ``launched`` binds contiguous tensors."""
+    """Make a launch that copies whatever is not contiguous, before and after the launch that ``launched`` binds."""
     steps: list[Launch] = []
     own: list[torch.Tensor] = []
 
@@ -102,7 +102,7 @@ def launch_rows(
     axes: Sequence[tuple[str, ...]],
     dim: int,
 ) -> Launch:
-    """Bind tensors along one axis of the first, by their canonical views.
+    """Bind the canonical views of tensors. Rows are along the axis ``dim`` of the first input.
 
     ``axes`` names the axes of every input and output: ``outer n inner``, or ``outer inner`` (``n`` may have size 1).
     Tensors with other axes are bound as they are.
@@ -148,7 +148,8 @@ def launch_invariant(
 ) -> Launch:
     """Bind tensors of a batch-invariant call, so that the layout of a row depends on no other row.
 
-    Rows are contiguous. The first begins on 16 bytes, and all do if rows are whole vectors. Other layouts are copied.
+    Rows are contiguous. The first begins at a multiple of 16 bytes. So do all, if a row's bytes are a multiple of 16.
+    Tensors with other layouts are copied.
     """
     x, before, after = inputs[0], list[Launch](), list[Launch]()
     kept = [d for d in range(x.ndim) if d not in dims]
@@ -181,7 +182,7 @@ def launch_invariant(
 
 
 def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: int) -> tuple[int, ...] | None:
-    """Strides of all axes other than ``dim``; None for a tensor without axes of rows."""
+    """Return the strides of all axes but ``dim``; None for a tensor without the axes outer and inner."""
     if "outer" not in names:
         return None
     strides = tensor.stride()
@@ -191,10 +192,10 @@ def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: 
 def launch_reduced(
     bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[int, ...], stage_dtype: torch.dtype
 ) -> Launch:
-    """Bind a reduction over any number of axes of one tensor. Its parts may be reduced in any order.
+    """Bind a reduction over any number of axes of one tensor, in any order.
 
     ``out`` has no reduced axes. Reduced axes that do not merge in memory are reduced one after the other, with
-    intermediate tensors of ``stage_dtype``. The smallest stride comes first: it is the cheapest to read.
+    intermediate tensors of ``stage_dtype``. The axis with the smallest stride is first, since it is cheapest to read.
     """
     if not x.numel():  # one reduced axis, since an empty axis merges with no other
         x, dims = x.new_empty((*out.shape, 0)), (out.ndim,)
@@ -244,7 +245,7 @@ def launch_reduced(
 def split_in_two(
     bind: Callable[..., Launch], tensors: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]]
 ) -> Launch:
-    """Bind canonical tensors in two halves, for a grid too small for all rows. ``axes``: each tensor's axis names."""
+    """Bind canonical tensors in two halves, if a grid is too small for all rows. ``axes``: names per tensor."""
     x = tensors[0]
     axis = 0 if x.size(0) >= x.size(2) else 2
     half = x.size(axis) // 512 * 256  # keeps both halves equally aligned

@@ -12,11 +12,11 @@ class cross_entropy:
 
     x: logits, float16, bfloat16, float32 or float64, any rank; the classes lie along the axis ``dim``. labels: int64,
     of x's shape without that axis. Half precision is accumulated in float32. Returns a tensor of labels' shape and x's
-    dtype. A row whose label is ``ignore_index`` has the loss 0, whatever its logits are. A NaN or +inf in a row, or a
-    row of -inf alone, makes its loss NaN.
+    dtype. A row whose label is ``ignore_index`` has the loss 0, even if it has a NaN. A NaN or +inf in a row
+    makes its loss NaN, and so does a row that is all -inf.
 
     Every other label is an index from 0 to n - 1. On the host, a wrong label raises RangeError. On a GPU, its loss is
-    NaN instead, since a check would have to wait for the device.
+    NaN instead, because a check would have to wait for the device.
     """
 
     x = Input("outer n inner")
@@ -32,10 +32,9 @@ class cross_entropy:
         return (shifted.exp().sum(1).log() - picked).masked_fill(ignored, 0)
 
     def error(ref: Tensor, x: Tensor, labels: Tensor, ignore_index: int, n: int, unit: float) -> Tensor:
-        """The error of the sum's logarithm, as for ``logsumexp``, and of the last additions.
+        """Return the error of the sum's logarithm, as for ``logsumexp``, and of the last additions.
 
-        The loss is the logarithm plus the distance of the label's logit below the maximum. Neither is negative, so they
-        don't cancel.
+        The loss is log(sum(exp(x - max))) + (max - x[label]). Neither term is negative, so they don't cancel.
         """
         return ((roundings(x, n) + 2 * ref.abs()) * unit).masked_fill(labels == ignore_index, 0)
 
@@ -44,5 +43,5 @@ class cross_entropy:
 
 
 def alike() -> Tensor:
-    """Rows that repeat one number, which is so large that adding a logarithm does not change it."""
+    """Return rows that repeat one number, so large that adding a logarithm does not change it."""
     return torch.tensor([[1e30], [-1e6]]).expand(2, 40000).contiguous()

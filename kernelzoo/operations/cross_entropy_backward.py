@@ -14,8 +14,8 @@ class cross_entropy_backward:
     x: logits, float16, bfloat16, float32 or float64, any rank; the classes lie along the axis ``dim``. labels: int64,
     of x's shape without that axis. grad: gradient of the loss, of labels' shape and x's dtype. Half precision is
     computed in float32. Returns a contiguous tensor of x's shape and dtype. A row whose label is ``ignore_index`` is 0.
-    Any other row with a NaN or +inf, or of -inf alone, is NaN. Labels are as for ``cross_entropy``: if one is out of
-    range on a GPU, its row is NaN.
+    Any other row is NaN if the logits have a NaN or +inf, or are all -inf. Labels are as for ``cross_entropy``: if one
+    is out of range on a GPU, its row is NaN.
     """
 
     x = Input("outer n inner")
@@ -33,7 +33,7 @@ class cross_entropy_backward:
         return (grad[:, None] * (x.softmax(1) - right.to(x.dtype))).masked_fill(ignored, 0)
 
     def error(x: Tensor, labels: Tensor, grad: Tensor, ignore_index: int, n: int, unit: float, tiny: float) -> Tensor:
-        """The gradient times the error: that of a softmax, and two roundings of the difference, which may cancel."""
+        """Return |grad| times the error of a softmax, and of a difference with two roundings, which may cancel."""
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
         probability = x.softmax(1).nan_to_num_(0)
         share = depth.mul_(4).add_(16 + math.sqrt(n) / 2).mul_(probability).add_(2 * (1 - probability).abs())

@@ -14,14 +14,14 @@ from kernelzoo.operations.sum import sum as summed
 
 @operation(dtypes=FLOATS + INTEGERS, in_torch="cumsum")
 class cumsum:
-    """Running sum of ``x`` along one axis, of each element and all before it, as ``torch.cumsum``.
+    """Running sums of ``x`` along one axis, each of an element and all before it, as ``torch.cumsum``.
 
     dim defaults to the last axis. x: float16, bfloat16, float32, float64, bool, uint8 or int8 to int64, any rank.
-    Returns a contiguous tensor of x's shape and dtype, and int64 for integers and bool, whose sums wrap around. Half
-    precision is accumulated in float32. From a NaN on, a row's sums are NaN.
+    Returns a contiguous tensor of x's shape. Its dtype is x's, or int64 for integers and bool: these sums wrap around.
+    Half precision is accumulated in float32. From a NaN on, a row's sums are NaN.
 
-    Elements may be added in order, or by blocks whose sums are added in order; a kernel's docstring says which. The
-    error is at most that of adding in order: one rounding of each sum on the way.
+    A kernel adds elements in order, or blocks whose sums it adds in order; its docstring says which. The error is at
+    most that of adding in order: one rounding per running sum.
     """
 
     x = Input("outer n inner")
@@ -34,9 +34,9 @@ class cumsum:
         return x.cumsum(1)
 
     def error(ref: Tensor, x: Tensor, unit: float, tiny: float) -> Tensor | None:
-        """One rounding of each sum on the way, plus the roundings of a tree of additions.
+        """Return one rounding per running sum, plus the roundings of a tree of additions.
 
-        Each is relative to the rounded value. A subnormal element may count as zero. Integers are exact.
+        Each rounding is relative to the rounded value. A subnormal element may count as zero. Integers are exact.
         """
         if not ref.is_floating_point():
             return None
@@ -47,7 +47,7 @@ class cumsum:
         return rounded.add_(count * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     def exact(x: Tensor, n: int) -> Exact:
-        """The sums in double-double, over 2, 4, 8, ... elements up to each one (Hillis and Steele, CACM 29, 1986)."""
+        """Return the sums in double-double, by a parallel scan (Hillis and Steele, CACM 29, 1986)."""
         total = x.cumsum(1)
         high, low = x.clone(), x.new_zeros(()).expand_as(x).clone()
         for step in (2**i for i in range(math.ceil(math.log2(max(n, 1))))):

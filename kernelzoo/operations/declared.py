@@ -39,7 +39,7 @@ _SHORT = {
 
 
 def full_dtype(name: str) -> str:
-    """The full name of a dtype that may be abbreviated.
+    """Return the full name of a dtype, which may be abbreviated.
 
     >>> full_dtype("fp16"), full_dtype("bf16"), full_dtype("torch.float32"), full_dtype("int8")
     ('float16', 'bfloat16', 'float32', 'int8')
@@ -49,9 +49,10 @@ def full_dtype(name: str) -> str:
 
 
 def no_overflow(factors: int, share: float = 1.0, *, summed: bool = True) -> Callable[[Finfo, int], float]:
-    """Return a function for ``domain``: the largest input for which a sum of n products does not overflow.
+    """Return a function for ``domain``. It returns the largest input for which a sum of n products can't overflow.
 
-    A product has ``factors`` inputs, and is computed in float32, or float64 for float64. ``share`` scales the result.
+    A product is of ``factors`` inputs, in float32, or float64 for float64. ``share`` scales the largest input. Unless
+    ``summed``, the limit is for one product.
     """
     root = {1: float, 2: math.sqrt, 3: math.cbrt}[factors]
 
@@ -72,13 +73,13 @@ class Input:
 
     ``axes``: names, separated by blanks. If the first input has ``"outer n inner"``, the operation is by rows: it takes
     any rank and an axis ``dim``. Its other tensors then have ``"outer n inner"`` (the same shape), ``"outer inner"``
-    (one element a row), ``"n"`` or ``""`` (one element). Otherwise each name is one axis. It may have bounds in any
-    tensor, which hold in all: ``"M N>=4"``, ``"N<=1024"``, ``"N%8==0"``, ``"N>=8,<=1024,%8==0"``.
+    (one element per row), ``"n"`` or ``""`` (one element). Otherwise each name is one axis. Any tensor may
+    declare bounds for an axis: ``"M N>=4"``, ``"N<=1024"``, ``"N%8==0"``, ``"N>=8,<=1024,%8==0"``.
 
     ``dtype``: one name, or several that are allowed. "" is the dtype of the first input. "wide" is float32, or float64
     for float64.
 
-    ``low``, ``high``: range of random integers, ``high`` excluded. ``also``: values that are drawn now and then. Each
+    ``low``, ``high``: range of random integers, without ``high``. ``also``: further values, drawn occasionally. Each
     is a number, or the name of an axis or scalar. ``checked``: on the host, a call raises RangeError for other values.
     """
 
@@ -109,9 +110,9 @@ class Scalar:
 class Output:
     """A tensor that an operation writes.
 
-    ``axes``: as for :class:`Input`. ``dtype``: a name, "wide", "summed" (int64 for integers and bool, else the first
-    input's), or the name of an input that has it. "" is the dtype of the first input. ``inplace``: the name of an input
-    that a caller may also pass as ``out``.
+    ``axes``: as for :class:`Input`. ``dtype``: a name, or the name of an input that has it. "" is the dtype of the
+    first input. "summed" is int64 for integers and bool, else the same. "wide": as for Input. ``inplace``: the name of
+    an input that a caller may also pass as ``out``.
     """
 
     axes: str
@@ -128,7 +129,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Sample:
-    """Inputs to try on one operation only, beside those for all operations."""
+    """Inputs to try on one operation, in addition to those for all operations."""
 
     name: str
     """The name, which begins with the dtype of the first input."""

@@ -41,7 +41,7 @@ _HOOK_PARAMETERS = {
     "scalars": ("sizes",),
     "expects": ("args",),
 }
-"""Functions of the class, and the parameters that each may have besides inputs and scalars."""
+"""By name of a function of the class: the parameters that it may have in addition to inputs and scalars."""
 
 _HOOK_TYPES = {
     "domain": Mapping,
@@ -63,43 +63,43 @@ HOOKS = (*_HOOK_PARAMETERS, *_HOOK_TYPES)
 def operation(
     *, dtypes: Sequence[str] = FLOATS, name: str = "", several_axes: bool = False, in_torch: str = ""
 ) -> Callable[[ClassT], ClassT]:
-    """Declare an operation by a class, and hand the class back unchanged.
+    """Declare an operation by a class. The decorator returns the class unchanged.
 
     The class has :class:`~kernelzoo.Input`, :class:`~kernelzoo.Scalar` and :class:`~kernelzoo.Output` attributes, and
     functions without ``self``. Their parameters are inputs and scalars by name, ``n`` (the length of a row), and those
     listed here. An operation by rows gets its tensors in canonical form: axes (outer, n, inner), rows along axis 1.
 
-    - ``reference`` (required): the result, or a tuple of results. If the operation rounds, it gets floats as float64.
+    - ``reference`` (required): the result, or a tuple of results. With ``error``, it gets floats as float64.
       ``dtype`` is the dtype of the first input.
     - ``error(ref, ..., unit, tiny)``: the absolute error allowed in each element, in float64, before rounding to a half
       precision. ``ref`` is the result, and ``unit`` the unit roundoff: 2^-24, or 2^-53 for float64. ``tiny`` is the
-      smallest normal number, below which a value may count as zero. Without ``error``, it must equal the reference.
-    - ``errors(...)``: an iterator of growing errors, of which the last is ``error``. A check takes as few as it needs,
-      since ``error`` may be slow to compute. Not for operations by rows.
-    - ``domain``: a dict from an input's name to a function of (torch.finfo, n). It returns the largest finite number
-      allowed, or the least and the largest.
+      smallest normal number, below which a value may count as zero. Without ``error``, results must equal ``ref``.
+    - ``errors(...)``: an iterator of errors, from the smallest to ``error``. A check computes only as many as it needs,
+      because ``error`` may be slow. Not for operations by rows.
+    - ``domain``: a dict from an input's name to a function of (torch.finfo, n). It returns the largest absolute value
+      of a finite element, or a tuple of the least and the largest value.
     - ``finite``: a tuple of inputs in ``domain`` that may be NaN, but not infinite.
-    - ``special(ref, ...)``: a result with the expected NaN and infinities. Without it, the reference's are expected.
+    - ``special(ref, ...)``: a result with the expected NaN and infinities. Without it, those of ``ref`` are expected.
     - ``exact(...)``: for float64, the result (high + low) * 2^scale as (high, low, scale). Only ``accuracy`` needs it.
     - ``sample(x, generator)``: turns standard normal values into the first input's values, in place.
-    - ``others(..., generator)``: a tuple of companion inputs that match the first, from all inputs as drawn. For
-      example, ``min_backward`` needs the true minimum.
+    - ``others(..., generator)``: a tuple of all inputs but the first, made to match the first. It gets the inputs as
+      they were drawn. For example, ``min_backward`` needs the true minimum.
     - ``samples()``: a tuple of :class:`~kernelzoo.operations.Sample`, more inputs to try.
-    - ``draws(sizes, generator)``: a tuple of all inputs, if they depend on each other. ``sizes``: axes and scalars.
+    - ``draws(sizes, generator)``: a tuple of all inputs, if they depend on each other. ``sizes``: of axes, and scalars.
     - ``scalars(sizes)``: a dict of the scalars that go with the inputs of ``draws``.
-    - ``written(...)``: the result in the inputs' own dtypes, as its author wrote it. A case in which it breaks the
-      bounds is undecidable. By default, the reference is run on inputs in float32 instead.
-    - ``derived``: a dict from an axis to an expression of other axes, as text, that gives its size.
+    - ``written(...)``: the result in the inputs' own dtypes, as its author wrote it. A case in which it exceeds the
+      bounds is undecidable. By default, it is the reference on inputs in float32.
+    - ``derived``: a dict from an axis to an expression for its size, such as ``"heads * head_dim"``.
     - ``sizes``: a list of dicts of small sizes to try, if the sizes of named axes are related. Special values are then
       reported separately. ``workloads``: a list of larger sizes.
-    - ``expects(args)``: an object with ``check(outs)`` that replaces the reference's bounds. ``tolerance``: its
-      author's tolerance, as text to show.
+    - ``expects(args)``: an object whose method ``check(outs)`` replaces the comparison with the reference.
+      ``tolerance``: the author's tolerance, as text to show.
     - ``decisive``: a value that decides the result of a row of ordinary values (20.0).
     - ``takes_empty``: whether a reduction has a result for an axis without elements.
-    - ``gradient``: the operation that computes the first input's gradient. Its input ``grad`` is the output's gradient,
-      ``y`` the output, and others are inputs of this one. Or ``"reference"``, if torch can differentiate that.
+    - ``gradient``: an operation that returns the gradients of the first inputs. Its input ``grad`` is the output's
+      gradient, ``y`` the output, any other an input of this operation. ``"reference"``: torch differentiates that.
     - ``autocast``: the dtype to which ``torch.autocast`` casts half precision on a GPU.
-    - ``converts``: whether a call takes ``dtype``, and converts its only input to that first.
+    - ``converts``: whether a call takes ``dtype``, and first converts its only input to it.
 
     ``dtypes``: those that the first input may have. ``name``: by default the class's. ``several_axes``: whether it
     reduces one input over a tuple of axes, in any order. ``in_torch``: the name of torch's function ``(x, dim, out=)``.
@@ -162,7 +162,7 @@ def _faults(
     several_axes: bool,
     hooks: dict[str, Any],
 ) -> Sequence[tuple[object, str]]:
-    """Each possible fault of a declaration: whether it occurs, and its message."""
+    """Return each possible fault of a declaration: whether it occurs, and its message."""
     by_rows = bool(inputs) and next(iter(inputs.values())).names == ROW
     allowed = (ROW, ("outer", "inner"), ("n",), ())
     tensors: dict[str, Input | Output] = {**inputs, **outputs}

@@ -14,7 +14,7 @@ _ARITHMETIC = _OPERATORS | ast.BinOp | ast.UnaryOp | ast.Constant | ast.Name | a
 
 @cache
 def variables(expression: str) -> tuple[str, ...]:
-    """The names in an expression, each once. Raises ValueError for anything but arithmetic of numbers and names."""
+    """Return the names in an expression, each once. Raises ValueError unless it is arithmetic of numbers and names."""
     nodes = list(ast.walk(_parsed(expression)))
     numbers = all(type(node.value) in (int, float) for node in nodes if isinstance(node, ast.Constant))
     if not numbers or not all(isinstance(node, _ARITHMETIC) for node in nodes):
@@ -36,7 +36,7 @@ def evaluate(expression: str, sizes: Mapping[str, Any]) -> int:
 
 
 def completed_sizes(derived: Mapping[str, str], sizes: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to the sizes each derived one whose names all have a size. A size that is given stays."""
+    """Return the sizes, and each derived size that follows from them. A size in ``sizes`` is not replaced."""
     found = dict(sizes)
     for name, expression in derived.items():
         if name not in found and all(each in sizes for each in variables(expression)):
@@ -45,14 +45,14 @@ def completed_sizes(derived: Mapping[str, str], sizes: Mapping[str, Any]) -> dic
 
 
 def contradicting_sizes(derived: Mapping[str, str], sizes: Mapping[str, int]) -> str:
-    """Say which derived size contradicts the others; "" if none does."""
+    """Say which derived sizes contradict the sizes that they follow from; "" if none does."""
     right = completed_sizes(derived, {axis: size for axis, size in sizes.items() if axis not in derived})
     wrong = [axis for axis in derived if axis in sizes and axis in right and sizes[axis] != right[axis]]
     return "; ".join(f"{axis} is {sizes[axis]}, must be {derived[axis]} = {right[axis]}" for axis in wrong)
 
 
 def shape_of(names: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of a tensor, from the names of its axes; some are numbers. Raises KeyError."""
+    """Return the shape of a tensor from the names of its axes. A name may be a number. Raises KeyError."""
     return tuple(int(a) if a.isdigit() else sizes[a] for a in names)
 
 

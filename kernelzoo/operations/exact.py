@@ -13,20 +13,20 @@ Exact: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None
 
 
 def scaled(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
-    """``x * 2^exponent`` for exponents from -2000 to 2000. Exact unless the result is subnormal."""
+    """Return ``x * 2^exponent`` for exponents from -2000 to 2000. Exact unless the result is subnormal."""
     half = (exponent / 2).floor_()
     return x.mul(half.exp2()).mul_((exponent - half).exp2_())
 
 
 def two_sum(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """``a + b`` rounded, and the rounding error (Knuth)."""
+    """Return ``a + b`` rounded, and the rounding error (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)).add_(b - part)
 
 
 def two_product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """``a * b`` rounded, and the rounding error (Dekker, Veltkamp)."""
+    """Return ``a * b`` rounded, and the rounding error (Dekker, Veltkamp)."""
     product = a * b
     a_high, a_low = _halves(a)
     b_high, b_low = _halves(b)
@@ -40,7 +40,7 @@ def _halves(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def summed(high: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The sum of each row of (high, low) pairs, as a pair, by pairwise summation."""
+    """Sum each row of (high, low) pairs by pairwise summation; returns the sums as a pair."""
     while high.size(1) > 1:
         if high.size(1) % 2:
             high, low = (torch.nn.functional.pad(part, (0, 0) * (part.ndim - 2) + (0, 1)) for part in (high, low))
@@ -57,7 +57,7 @@ _STEPS = 256
 
 @functools.cache
 def _table() -> tuple[list[float], list[float], list[float]]:
-    """2^(j / _STEPS) as pairs, and log(2) / _STEPS in three parts. The first two parts have 32 bits."""
+    """Return 2^(j / _STEPS) as highs and lows, and log(2) / _STEPS as a sum of three. The first two have 32 bits."""
     from decimal import Decimal, localcontext
 
     with localcontext() as context:
@@ -75,10 +75,10 @@ def _table() -> tuple[list[float], list[float], list[float]]:
 
 
 def exponential(t: torch.Tensor, t_low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """``e^(t + t_low)`` as high, low and scale, with a relative error below 2^-60.
+    """Return ``e^(t + t_low)`` as high, low and scale, with a relative error below 2^-60.
 
-    The argument is reduced by n * log(2) / 256 to below 2^-9. Its square and higher powers, below 2^-18, need only
-    float64. The rest comes from a table of pairs.
+    The argument is reduced by n * log(2) / 256 to r, below 2^-9. Powers of r from r^2 on are below 2^-18, and need
+    only float64. The factor 2^(n / 256) is a pair from a table, times 2^scale.
     """
     high, low, (c1, c2, c3) = _table()
     n = (t * (_STEPS / math.log(2))).add_(0.5).floor_()

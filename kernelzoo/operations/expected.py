@@ -21,14 +21,13 @@ class Bounds:
     """
 
     name: str
-    """The operation's name, with the output's if there are several."""
+    """The operation's name, followed by the output's name if there are several."""
     lower: torch.Tensor
     upper: torch.Tensor
     dtype: torch.dtype | None = None
     """The output's dtype, if it is not that of the bounds."""
 
     def right(self, actual: torch.Tensor) -> torch.Tensor:
-        """Whether each element is right."""
         actual = actual.to(self.lower.dtype)
         right = (actual >= self.lower).logical_and_(actual <= self.upper)
         return right.logical_or_((actual != actual).logical_and_(self.lower != self.lower))
@@ -63,7 +62,7 @@ class Bounds:
 
 
 def unlike(x: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> str:
-    """Say which of a tensor's shape, dtype and device is not as wanted; "" if all are."""
+    """Say whether a tensor's shape, dtype or device is wrong, and which; "" if none is."""
     wanted = {"shape": tuple(shape), "dtype": dtype, "device": device}
     for what, given in {"shape": tuple(x.shape), "dtype": x.dtype, "device": x.device}.items():
         if given != wanted[what]:
@@ -72,13 +71,13 @@ def unlike(x: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: to
 
 
 def compared_in(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of an output's bounds."""
+    """Return the dtype of an output's bounds."""
     return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
 
 
 @dataclass(frozen=True)
 class Rare:
-    """Allowed errors from the hook ``errors`` that only a share of the elements may reach."""
+    """A value of the hook ``errors``, where only a fraction of the elements may exceed the errors before it."""
 
     errors: Any
     share: float
@@ -90,14 +89,14 @@ class Expected:
 
     outputs: tuple[Bounds, ...]
     doubt: Callable[[Expected], str] | None = field(default=None, repr=False, compare=False)
-    """A function that says why the bounds can't decide, or "". It is only called for a result outside of them."""
+    """A function that says why the bounds can't decide, or "". It is only called for a result outside of the bounds."""
     wider: Callable[[], Expected | None] | None = field(default=None, repr=False, compare=False)
-    """A function that makes wider right bounds, or None. It is only called for a result outside of these."""
+    """A function that returns the next wider bounds, or None. It is only called for a result outside of these."""
     share: float = 1.0
-    """The share of each output's elements, at least one element, that may be outside of the narrower bounds before."""
+    """The fraction of an output's elements that may be outside of the next narrower bounds. One element always may."""
 
     def check(self, outs: Sequence[torch.Tensor]) -> None:
-        """Raise ContractError, with the first wrong element, unless every output is right or can't be judged."""
+        """Raise ContractError, with the first wrong element, unless every output is right or undecidable."""
         try:
             self.check_strictly(outs)
         except ContractError as error:
@@ -105,7 +104,7 @@ class Expected:
                 raise
 
     def check_strictly(self, outs: Sequence[torch.Tensor]) -> None:
-        """Raise ContractError for any output outside of the bounds."""
+        """Raise ContractError for any output outside of the bounds, even if they can't decide."""
         try:
             for bounds, out in zip(self.outputs, outs, strict=True):
                 bounds.check(out)
@@ -119,7 +118,7 @@ class Expected:
 
 
 def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """The least and greatest right value in a float dtype; ``exact`` and ``error`` are float64."""
+    """Return the least and greatest right value in a float dtype; ``exact`` and ``error`` are float64."""
     lower = rounded_to(exact - error, dtype, up=True)
     upper = rounded_to(exact + error, dtype, up=False)
     info = torch.finfo(dtype)
@@ -145,7 +144,7 @@ def _distance_to_bounds(got: float, lower: float, upper: float, dtype: torch.dty
 
 
 def rounded_to(exact: torch.Tensor, dtype: torch.dtype, *, up: bool) -> torch.Tensor:
-    """Float64 rounded up or down to another float dtype."""
+    """Round float64 up or down to another float dtype."""
     rounded = exact.to(dtype)
     missed = rounded.double() < exact if up else rounded.double() > exact
     # Adding 1 to the bits gives the next value up, subtracting 1 the next down. Below zero it is reversed.

@@ -10,11 +10,11 @@ from typing import Any
 from kernelzoo.lazy import torch
 
 Hook = Callable[..., Any]
-"""A function of an operation's class. It takes some of its inputs, scalars, ``n``, ``unit``, ``tiny``, ``ref`` etc."""
+"""A function of an operation's class. It takes some of: inputs, scalars, ``n``, ``unit``, ``tiny``, ``ref`` etc."""
 
 
 def parameters(function: Hook) -> tuple[str, ...]:
-    """The names of a function's parameters, or those in its attribute ``names``."""
+    """Return the names of a function's parameters, or the names in its attribute ``names``."""
     if said := getattr(function, "names", ()):
         return tuple(said)
     return function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
@@ -31,7 +31,7 @@ def device_fails() -> bool:
 
 
 def place_of(function: Hook, error: Exception | None = None) -> str:
-    """The file and line where a function failed, outside of torch. Without an error, where the function begins."""
+    """Return the file and line where a function failed, outside of torch. Without an error, return where it begins."""
     inner = str(Path(torch.__file__).parent)
     steps = traceback.extract_tb(error.__traceback__)[1:] if error is not None else []  # the first is the caller
     own = [f"{step.filename}:{step.lineno}" for step in steps if not step.filename.startswith(inner)]

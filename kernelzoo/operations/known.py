@@ -39,7 +39,7 @@ BUILT_IN = (
 
 @cache
 def homes() -> dict[str, str]:
-    """The module of each announced operation, by name. It imports none."""
+    """Return the module of each built-in operation, and of each one in ENTRY_POINTS, by name. Imports none of them."""
     import importlib.metadata  # slow to import, and only needed here
 
     others = {point.name: point.value for point in importlib.metadata.entry_points(group=ENTRY_POINTS)}
@@ -47,7 +47,7 @@ def homes() -> dict[str, str]:
 
 
 class Operations(Mapping[str, Operation]):
-    """All known operations by name. An announced one is imported on first use."""
+    """All known operations by name. A module of :func:`homes` is imported when its operation is first used."""
 
     def __getitem__(self, name: str) -> Operation:
         if name not in declared:
@@ -70,7 +70,7 @@ OPERATIONS = Operations()
 
 
 def described(op: Operation) -> dict[str, Any]:
-    """An operation's signature as JSON, with the values that another process needs. Its functions are left out."""
+    """Return an operation's signature as JSON, with the values that another process needs, but no functions."""
     hooks: dict[str, Any] = {
         **dict.fromkeys(op.hooks),
         "decisive": op.decisive,

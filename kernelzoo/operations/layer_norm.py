@@ -34,7 +34,7 @@ class layer_norm:
     def error(
         ref: Tensor, x: Tensor, weight: Tensor, bias: Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> Tensor:
-        """The error of each element's distance from the mean, times its weight, and of the last addition.
+        """Return the error of each element's distance from the mean, times its weight, and of the last addition.
 
         A subnormal input or product may count as zero.
         """
@@ -44,7 +44,7 @@ class layer_norm:
         return (weight * off + unit * (4 * weight * normal.abs() + 2 * ref.abs()) + lost).nan_to_num_(0.0, 0.0, 0.0)
 
     def samples() -> tuple[Sample, ...]:
-        """Rows far from zero, whose variance is lost in the mean of squares."""
+        """Return rows far from zero. For these, mean(x * x) - mean(x)^2 is an inaccurate variance."""
         return tuple(
             Sample(f"{dtype}-far-from-zero", (8, 300), partial(far, dtype)) for dtype in ("float32", "float64")
         )
@@ -59,10 +59,10 @@ def from_mean(x: Tensor) -> Tensor:
 
 
 def distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalised distances from the mean, the error that honest arithmetic can make in them, and their scale.
+    """Return normalised distances from the mean, the error that rounding can cause in them, and their scale.
 
-    A sum in order makes about sqrt(n) roundings, relative to its terms' absolute values. The error of the mean shifts
-    all distances equally. Its square is added to the variance.
+    A sum in order has an error of about sqrt(n) roundings, relative to its terms' absolute values. The mean's error
+    shifts all distances equally. Its square is added to the variance.
     """
     away = from_mean(x)
     scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
@@ -72,7 +72,7 @@ def distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Tensor, Tenso
 
 
 def far(dtype: str) -> tuple[Tensor, ...]:
-    """Rows that vary by 1 about 1000, 2000, ..., and weights and biases."""
+    """Return rows with the means 1000, 2000, ... and a deviation of 1, and weights and biases."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(8, 300, dtype=torch.float64, generator=generator) + 1000 * torch.arange(1.0, 9)[:, None]
     weight, bias = torch.randn(2, 300, dtype=torch.float64, generator=generator)

@@ -42,10 +42,10 @@ class layer_norm_backward:
     def error(
         x: Tensor, weight: Tensor, grad: Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The error that honest arithmetic can make.
+        """Return the error that rounding can cause.
 
-        The error of the distances from the mean enters every term. A sum of n terms in order makes about sqrt(n)
-        roundings, relative to the sum of absolute values. So does a sum over rows. A subnormal input or product may
+        The error of the distances from the mean enters every term. A sum of m terms in order, of a row or over rows,
+        makes about sqrt(m) roundings. They are relative to the sum of absolute values. A subnormal input or product may
         count as zero.
         """
         normal, off, scale = distances(x, eps, n, unit)

@@ -25,18 +25,17 @@ class Limit:
     """Numbers that divide the size."""
 
     def __str__(self) -> str:
-        """The limit as in a declaration: ``">=4,%8==0"``."""
+        """Return the limit as in a declaration: ``">=4,%8==0"``."""
         said = [f">={self.least}"] if self.least else []
         said += [f"<={self.most}"] if self.most is not None else []
         return ",".join(said + [f"%{step}==0" for step in self.steps])
 
     def allows(self, size: int) -> bool:
-        """Whether the axis may have that size."""
         inside = size >= self.least and (self.most is None or size <= self.most)
         return inside and not any(size % step for step in self.steps)
 
     def nearest(self, size: int) -> int:
-        """An allowed size of at least 1, close to ``size``. Raises ValueError if there is none."""
+        """Return an allowed size of at least 1, close to ``size``. Raises ValueError if there is none."""
         step = math.lcm(1, *self.steps)
         size = max(size, self.least, 1)
         up = -(-size // step) * step

@@ -14,8 +14,8 @@ class logsumexp:
     """``log(sum(exp(x)))`` along one axis or a tuple of axes, as ``torch.logsumexp``, without overflow.
 
     dim defaults to the last axis; None or an empty tuple means all axes. x: float16, bfloat16, float32 or float64, any
-    rank. Half precision is accumulated in float32. A NaN in a row gives NaN, else +inf gives +inf. A row of -inf alone,
-    or an empty one, gives -inf.
+    rank. Half precision is accumulated in float32. A NaN in a row gives NaN, else +inf gives +inf. A row that is empty
+    or all -inf gives -inf.
     """
 
     x = Input("outer n inner")
@@ -30,12 +30,11 @@ class logsumexp:
         return (x - top).exp().sum(1).log() + top[:, 0]
 
     def error(ref: Tensor, x: Tensor, n: int, unit: float) -> Tensor:
-        """The error that honest arithmetic can make.
+        """Return the error that rounding can cause.
 
-        The result is max + log(sum(exp(x - max))). A relative error of the sum is an absolute error of its logarithm,
-        and remains if the two terms cancel. The error of each exponential grows with max - x, and counts by its weight
-        in the sum. The sum makes sqrt(n) / 2 roundings. The last addition rounds the result, once more for each step of
-        a reduction over several axes.
+        The result is max + log(sum(exp(x - max))). The sum's relative error is its logarithm's absolute error, which
+        remains if the two terms cancel. An exponential's relative error grows with max - x. The sum has an error of
+        sqrt(n) / 2 roundings. The last addition rounds the result, in each step of a reduction over several axes.
         """
         if not n:
             return ref.new_zeros(ref.shape)
@@ -46,7 +45,7 @@ class logsumexp:
 
 
 def roundings(x: Tensor, n: int) -> Tensor:
-    """The error of log(sum(exp(x - max))), as a multiple of ``unit``."""
+    """Return the error of log(sum(exp(x - max))), as a multiple of ``unit``."""
     depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
     weights = (-depth).exp_()
     total = weights.sum(1)
@@ -55,12 +54,12 @@ def roundings(x: Tensor, n: int) -> Tensor:
 
 
 def finite(top: Tensor) -> Tensor:
-    """The number to subtract from a row with that maximum: 0 if not finite, since inf - inf is NaN."""
+    """Return a row's maximum ``top`` if it is finite, else 0. It is to be subtracted, and inf - inf is NaN."""
     return top.where(top.isfinite(), 0)
 
 
 def cancelling(dtype: str) -> Tensor:
-    """Rows whose maximum and logarithm almost cancel: results of about 1, 1/8, 1/64, ..."""
+    """Return rows whose maximum and logarithm almost cancel: results of about 1, 1/8, 1/64, ..."""
     noise = torch.randn(8, 300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     wanted = 8.0 ** -torch.arange(8.0)[:, None]
     return (noise - torch.logsumexp(noise, 1, keepdim=True) + wanted).to(getattr(torch, dtype))

@@ -28,11 +28,11 @@ class logsumexp_backward:
         return grad[:, None] * (power if dtype == torch.float64 else power.float().to(x.dtype))
 
     def error(ref: Tensor, x: Tensor, y: Tensor, grad: Tensor, unit: float, tiny: float) -> Tensor:
-        """The error of the exponential, which grows with |x - y|. A subnormal value may count as zero."""
+        """Return the error of the exponential, which grows with |x - y|. A subnormal value may count as zero."""
         depth = (x - y[:, None]).abs().clamp_(max=1500).nan_to_num_(0)
         return depth.mul_(4).add_(8).mul_(unit).mul_(ref.abs()).add_(tiny * (1 + grad.abs()[:, None])).nan_to_num_(0, 0)
 
     def others(x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """The logsumexp of x, and the gradient as drawn."""
+        """Return the logsumexp of x, and the gradient as drawn."""
         wide = x.float() if x.itemsize < 4 else x
         return wide.logsumexp(1), grad

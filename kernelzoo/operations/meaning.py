@@ -42,7 +42,7 @@ class Operation(Bindable):
         return known
 
     def reference(self, args: Arguments) -> tuple[torch.Tensor, ...]:
-        """The exact results in float64 for these inputs, whose own rounding does not count."""
+        """Return the exact results in float64. The inputs count as exact, although they are rounded."""
         rows = Rows(self, args)
         inputs = [self._as_float64(x) for x in rows.inputs]
         results = _several(self.call("reference", self._hook_arguments(inputs, args)))
@@ -57,9 +57,9 @@ class Operation(Bindable):
         return x.double() if self.rounds and is_number(x) else x
 
     def expect(self, args: Arguments) -> Expected:
-        """The bounds of right results for this call, made once for any number of checks.
+        """Return the bounds of right results for this call. They serve any number of checks.
 
-        Without rounding, results must equal the reference by value: -0.0 equals +0.0, and NaN must match NaN.
+        If the operation does not round, results must equal the reference. -0.0 equals +0.0, and NaN must match NaN.
         """
         if "expects" in self.hooks:
             found: Expected = self.call("expects", {"args": args})
@@ -88,7 +88,7 @@ class Operation(Bindable):
         return self._expected(args, pairs)
 
     def _expect_stepwise(self, args: Arguments) -> Expected:
-        """The bounds from the first of ``errors``. A result outside of them is compared with the next bounds."""
+        """Return the bounds from the first of ``errors``. A result outside of them is compared with the next bounds."""
         kinds = list(zip(self.out_shapes(args), self.out_dtypes(args), strict=True))
         known = self._hook_arguments([self._as_float64(x) for x in Rows(self, args).inputs], args)
         results = self._call_for_outputs("reference", known, [torch.empty(shape, device="meta") for shape, _ in kinds])
@@ -101,9 +101,9 @@ class Operation(Bindable):
     def _next_bounds(
         self, errors: Iterator[Any], results: Sequence[Any], kinds: Sequence[Any], args: Arguments
     ) -> Expected | None:
-        """The bounds from the next of ``errors``; None after the last.
+        """Return the bounds from the next of ``errors``; None after the last.
 
-        They are part of no reference cycle: large tensors must not wait for Python's garbage collector.
+        They are part of no reference cycle, so that large tensors are freed without Python's garbage collector.
         """
         if (found := self.guarded("errors", next, errors, None)) is None:
             return None
@@ -145,8 +145,8 @@ class Operation(Bindable):
     def undecidable(self, args: Arguments, expected: Expected) -> str:
         """Say why the bounds can't decide whether a result of this call is right; "" if they can.
 
-        The reference itself must be within them if computed as kernels do: in float64 for float64, else in float32.
-        NaN and infinities that ``special`` declares count as its own. ``written``, if declared, is run instead.
+        They can decide if the reference is within them although computed like a kernel: in float64 for float64, else in
+        float32. If declared, ``special`` sets NaN and infinities, and ``written`` replaces the reference.
         """
         written = "written" in self.hooks
         narrow = any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs)
@@ -190,7 +190,7 @@ class Operation(Bindable):
 
     @staticmethod
     def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """The error that the output's dtype adds: half an ulp for half precision, and values that may flush to zero."""
+        """Return the error that the output's dtype adds: half an ulp for half precision, and a flush to zero."""
         if dtype.itemsize == 1:
             return torch.zeros_like(exact)
 
@@ -199,7 +199,7 @@ class Operation(Bindable):
         return exact.abs().mul_(half).nan_to_num_(0.0, 0.0, 0.0).add_(floor)
 
     def allowance(self, args: Arguments, exact: torch.Tensor) -> torch.Tensor:
-        """The allowed error of each element of the first output, for an operation that rounds, in canonical form."""
+        """Return the allowed error of each element of the first output, in canonical form, if the operation rounds."""
         rows = Rows(self, args)
         known = self._hook_arguments([self._as_float64(x) for x in rows.inputs], args)
         rest = _several(self.call("reference", known))[1:] if len(self.outputs) > 1 else ()
@@ -207,7 +207,7 @@ class Operation(Bindable):
         return error + self._rounding(exact, self.out_dtypes(args)[0])
 
     def exact(self, args: Arguments) -> Exact:
-        """The first output in canonical form, exact to 1/100 ulp. With ``exact``, it is a pair for float64."""
+        """Return the first output in canonical form, exact to 1/100 ulp. For float64, ``exact`` makes it a pair."""
         rows = Rows(self, args)
         if args.x.dtype == torch.float64 and "exact" in self.hooks:
             found: Exact = self.call("exact", self._hook_arguments(rows.inputs, args))
@@ -225,7 +225,7 @@ class Operation(Bindable):
     sample, completed = sampling.sample, sampling.completed
 
     def unset(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
-        """New inputs like these on a device. Their values are arbitrary, but legal."""
+        """Allocate inputs like these on a device. Their values are arbitrary, but legal."""
         made = zip(self.inputs.values(), args.inputs, strict=True)
         return tuple((torch.zeros_like if one.checked else torch.empty_like)(x, device=device) for one, x in made)
 
@@ -235,12 +235,12 @@ class Operation(Bindable):
         return "others" in self.hooks or "draws" in self.hooks
 
     def samples(self) -> tuple[Sample, ...]:
-        """Inputs to try on this operation only."""
+        """Return inputs to try on this operation only."""
         return tuple(self.call("samples", {})) if "samples" in self.hooks else ()
 
     def clamp_to_domain(self, number: int, x: torch.Tensor, n: int) -> torch.Tensor:
-        """Clamp an input in place to the operation's domain, 1% below the limit, since an honest sum may round up.
-        Infinities stay if the domain allows them. ``n``: the length of a row."""
+        """Clamp an input in place to the operation's domain, 1% below the limit, because a right sum may round up.
+        Infinities are not clamped if the domain allows them. ``n``: the length of a row."""
         name = list(self.inputs)[number]
         limit = self.hooks.get("domain", {}).get(name)
         if limit is not None and x.is_floating_point() and dtype_name(x.dtype) not in NARROW:
@@ -267,7 +267,7 @@ def _one(results: Sequence[Any]) -> Any:
 
 
 def _as_kernels(x: torch.Tensor) -> torch.Tensor:
-    """An input in the dtype in which kernels compute."""
+    """Return an input in the dtype in which kernels compute."""
     return x.float() if is_number(x) and x.dtype.itemsize < 4 else x
 
 
@@ -277,14 +277,14 @@ def is_number(x: torch.Tensor) -> bool:
 
 
 def _with_special(result: torch.Tensor, special: torch.Tensor) -> torch.Tensor:
-    """Replace each element of a result by that of ``special`` if either is NaN or infinite."""
+    """Replace each element of a result by the one of ``special``, if either is NaN or infinite."""
     return result.where(result.isfinite() & special.isfinite(), special.to(result.dtype))
 
 
 def _bounds_with_special(
     lower: torch.Tensor, upper: torch.Tensor, exact: torch.Tensor, special: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Bounds with the NaN and infinities of ``special``. If only the reference is not finite, any number is right."""
+    """Add the NaN and infinities of ``special`` to bounds. Where only ``exact`` is not finite, any number is right."""
     free = special.isfinite() & ~exact.isfinite()
     due = special.to(lower.dtype)
     kept = special.isfinite()

@@ -12,7 +12,7 @@ from kernelzoo.lazy import torch
 
 
 def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether two tensors share a byte. This is exact for interleaved views, too, unless the search takes too long."""
+    """Whether two tensors share a byte. Exact even for interleaved views; True if the search takes too long."""
     if not a.numel() or not b.numel() or a.device != b.device:
         return False
     a_start, b_start = a.data_ptr(), b.data_ptr()
@@ -29,7 +29,7 @@ def overlap(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _addresses(x: torch.Tensor) -> object:
-    """A NumPy array over the tensor's addresses, never to be read: they may be on a device."""
+    """Return a NumPy array at the tensor's addresses. It must not be read, because they may be on a device."""
     import numpy as np
 
     class Memory:
@@ -45,7 +45,7 @@ def _addresses(x: torch.Tensor) -> object:
 
 
 def overlaps_itself(x: torch.Tensor) -> bool:
-    """Whether two indices may share an address. A sufficient test, exact for sliced and stepped tensors."""
+    """Whether two elements may share an address. Exact for sliced and stepped tensors; others may give a wrong True."""
     if x.is_contiguous():
         return False
     reach = 0
@@ -61,7 +61,7 @@ def distinct(x: torch.Tensor) -> int:
 
 
 def no_memory_for(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error: RuntimeError) -> Exception:
-    """The error to raise if outputs of these shapes and dtypes could not be allocated."""
+    """Return the error to raise if outputs of these shapes and dtypes could not be allocated."""
     if "can't allocate memory" not in str(error):
         return error
     return no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))

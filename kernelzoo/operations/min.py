@@ -9,9 +9,9 @@ from kernelzoo.operations.declaring import operation
 class min:
     """Minimum of ``x`` along one axis or a tuple of axes (an empty tuple: all of them), as ``torch.amin``.
 
-    dim defaults to the last axis, unlike ``torch.amin``; None means all axes for both. x: float16, bfloat16, float32,
-    float64, bool, uint8 or int8 to int64, any rank. Returns the values only, with x's dtype. A NaN in the reduced axis
-    gives NaN. Raises EmptyReductionError if the reduced axis is empty.
+    dim defaults to the last axis, unlike ``torch.amin``. None means all axes. x: float16, bfloat16, float32, float64,
+    bool, uint8 or int8 to int64, any rank. Returns the values, but no indices, in x's dtype. A NaN among the reduced
+    elements gives NaN. Raises EmptyReductionError if the reduced axis is empty.
     """
 
     x = Input("outer n inner")

@@ -26,7 +26,7 @@ class min_backward:
         return (lowest * grad.unsqueeze(1)).div_(lowest.sum(1, keepdim=True))
 
     def error(ref: Tensor, unit: float) -> Tensor:
-        """A division, or a product with a reciprocal: up to three roundings."""
+        """Return up to three roundings, which a division or a product with a reciprocal can make."""
         return ref.abs().mul_(3 * unit).nan_to_num_(0.0, 0.0, 0.0)
 
     def sample(x: Tensor, n: int, generator: Generator) -> Tensor:
@@ -38,5 +38,5 @@ class min_backward:
         return x
 
     def others(x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """The minimum of x, and the gradient as drawn."""
+        """Return the minimum of x, and the gradient as drawn."""
         return x.amin(1), grad

@@ -12,8 +12,8 @@ class min_backward_finish:
 
     x: float16, bfloat16, float32 or float64, any rank. y, grad: the minimum of the whole row and its gradient, of x's
     dtype, without the axis ``dim``. count: the number of minima in the whole row, of y's shape; float32, or float64 for
-    float64. See ``min_backward_counts``. It is 1 or more, or 0 for a row with a NaN, which becomes NaN. Returns a
-    contiguous tensor of x's shape and dtype.
+    float64; see ``min_backward_counts``. A count is at least 1. Only a row with a NaN has the count 0, and becomes NaN.
+    Returns a contiguous tensor of x's shape and dtype.
     """
 
     x = Input("outer n inner")
@@ -31,7 +31,7 @@ class min_backward_finish:
         return ((x == y.unsqueeze(1)) * grad.unsqueeze(1)).div_(count.unsqueeze(1))
 
     def others(x: Tensor, grad: Tensor, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """The minimum of x, the gradient as drawn, and the count of minima in x and up to three more."""
+        """Return the minimum of x, the gradient as drawn, and a count: x's minima and up to three more."""
         least = x.amin(1)
         own = (x == least.unsqueeze(1)).sum(1)
         elsewhere = torch.randint(0, 4, own.shape, generator=generator, device=generator.device).to(x.device)

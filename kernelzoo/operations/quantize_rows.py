@@ -12,19 +12,19 @@ TOP = 448.0
 """The largest float8_e4m3fn."""
 
 LEAST = TOP * 2.0**-126
-"""The least maximum of a row that is scaled: its scale is the smallest normal float32."""
+"""A row with a smaller maximum is not scaled. With this maximum, the scale is the smallest normal float32."""
 
 
 @operation(dtypes=DTYPES)
 class quantize_rows:
-    """Each row of ``x`` along one axis as float8_e4m3fn values and a float32 scale: about ``values * scale``.
+    """Each row of ``x`` along one axis as float8_e4m3fn values and a float32 scale: x is about ``values * scale``.
 
     scale is the row's absolute maximum divided by 448, the largest float8_e4m3fn. values are ``x / scale``, rounded to
-    nearest, ties to even. Both divisions are in float32. Their rounding may differ, as for a product with the
-    reciprocal. x: float16, bfloat16 or float32, any rank. Returns (values, scale), contiguous: float8_e4m3fn of x's
-    shape, and float32 without the axis ``dim``.
+    nearest, ties to even. Both divisions are in float32. A kernel may round them otherwise, such as by a product with
+    the reciprocal. x: float16, bfloat16 or float32, any rank. Returns (values, scale), contiguous: float8_e4m3fn of
+    x's shape, and float32 without the axis ``dim``.
 
-    A row of zeros, or whose maximum is below 448 * 2^-126, has the scale 1. A row with a NaN has the scale NaN, and
+    A row whose absolute maximum is below 448 * 2^-126 has the scale 1. A row with a NaN has the scale NaN, and
     all its values are NaN. Any other row with an infinity has the scale inf: its values are NaN at infinities, else 0.
     """
 
@@ -39,7 +39,7 @@ class quantize_rows:
         return (x / scale[:, None]).clamp(-TOP, TOP).to(torch.float8_e4m3fn).to(x.dtype), scale
 
     def error(ref: tuple[Tensor, Tensor], x: Tensor, unit: float, tiny: float) -> tuple[Tensor, Tensor]:
-        """The change of a float8 value by float32's rounding of the quotient, which matters near a tie.
+        """Return how much a float8 value may change because float32 rounds the quotient. That matters near a tie.
 
         A quotient by a power of two is exact. A subnormal element may count as zero.
         """
@@ -60,7 +60,7 @@ def scales(x: Tensor) -> Tensor:
 
 
 def ties(dtype: str) -> Tensor:
-    """Rows of numbers halfway between two float8_e4m3fn, subnormal ones too. Their scales are powers of two."""
+    """Return rows of numbers halfway between two float8_e4m3fn, also subnormal ones. Their scales are powers of two."""
     normal = torch.arange(17, 32, 2.0) * 2.0 ** torch.arange(-10, 5)[:, None]
     halfway = torch.cat((torch.arange(1, 16, 2) * 2.0**-10, normal[normal < TOP]))
     row = torch.cat((halfway, -halfway, torch.tensor([TOP])))

@@ -14,8 +14,8 @@ LARGEST_WEIGHT = no_overflow(2, summed=False)
 class rms_norm:
     """``x / sqrt(mean(x * x) + eps) * weight`` along one axis, as ``torch.nn.functional.rms_norm`` over the last.
 
-    x: float16, bfloat16, float32 or float64, any rank. weight: as long as the axis ``dim``, of x's dtype. eps: a float;
-    torch's default depends on the dtype, this one does not. Half precision is computed in float32 and rounded once.
+    x: float16, bfloat16, float32 or float64, any rank. weight: as long as the axis ``dim``, of x's dtype. eps: a float,
+    whose default does not depend on the dtype, unlike torch's. Half precision is computed in float32 and rounded once.
     Returns a contiguous tensor of x's shape and dtype. A row with a NaN is NaN. A row with an infinity is NaN at the
     infinity, and NaN or 0 at other elements: torch's own kernels differ.
     """
@@ -32,9 +32,9 @@ class rms_norm:
         return x / (x.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None]
 
     def error(ref: Tensor, x: Tensor, weight: Tensor, eps: float, n: int, unit: float, tiny: float) -> Tensor:
-        """The error that honest arithmetic can make.
+        """Return the error that rounding can cause.
 
-        A sum in order makes about sqrt(n) roundings, whose error the root halves. A few other roundings follow. A
+        A sum in order has an error of about sqrt(n) roundings, which the root halves. A few other roundings follow. A
         subnormal input or product may count as zero, before the next factor makes it larger.
         """
         root = (x.square().mean(1, keepdim=True) + eps).sqrt()

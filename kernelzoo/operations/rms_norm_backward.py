@@ -37,10 +37,10 @@ class rms_norm_backward:
     def error(
         x: Tensor, weight: Tensor, grad: Tensor, eps: float, n: int, unit: float, tiny: float
     ) -> tuple[Tensor, Tensor]:
-        """The error that honest arithmetic can make.
+        """Return the error that rounding can cause.
 
-        A sum of n terms in order makes about sqrt(n) roundings, relative to the sum of absolute values. So does a sum
-        over rows. A subnormal input or product may count as zero.
+        A sum of m terms in order, of a row or over rows, makes about sqrt(m) roundings. They are relative to the sum of
+        absolute values. A subnormal input or product may count as zero.
         """
         x, weight, grad = x.abs(), weight.abs()[:, None], grad.abs()
         scale = 1 / (x.square().mean(1, keepdim=True) + eps).sqrt()

@@ -11,7 +11,7 @@ from kernelzoo.operations.declared import ROW
 
 
 class Rows:
-    """The inputs of a call in canonical form, and the way back to the call's shapes for its outputs."""
+    """The inputs of a call in canonical form. :meth:`back` restores an output to its own shape."""
 
     def __init__(self, op: Bindable, args: Arguments) -> None:
         self._shapes = op.out_shapes(args)
@@ -23,7 +23,7 @@ class Rows:
             return
         x, dims = inputs[0], args.dims
         shape = tuple(x.shape)
-        if len(dims) > 1 or not dims:  # move the reduced axes behind the others, as one
+        if len(dims) > 1 or not dims:  # move the reduced axes to the end, and merge them
             kept = [d for d in range(x.ndim) if d not in dims]
             x = x.permute((*kept, *dims))
             outer, n, inner = math.prod(shape[d] for d in kept), math.prod(shape[d] for d in dims), 1
@@ -41,7 +41,7 @@ class Rows:
         self.out_shapes = [sizes.get(names, shape) for names, shape in outs]
 
     def back(self, number: int, out: torch.Tensor) -> torch.Tensor:
-        """An output in canonical form, restored to its own shape."""
+        """Return an output in canonical form in its own shape."""
         return out.reshape(self._shapes[number])
 
 
@@ -52,9 +52,9 @@ _PART = {"cpu": 2**20, "cuda": 2**24}
 def parts(
     by_rows: bool, axes: Sequence[tuple[str, ...]], tensors: Sequence[torch.Tensor], inputs: int
 ) -> Iterable[list[torch.Tensor]]:
-    """Cut tensors in canonical form into parts of whole rows: at most _PART elements of the first, or one row.
+    """Split tensors in canonical form into groups of rows: at most _PART elements of the first tensor, or one row.
 
-    ``inputs``: the number of input tensors. An output without axes of rows needs all rows, so there is one part.
+    ``inputs``: the number of input tensors. If an output is a sum over rows, there is just one group.
     """
     x = tensors[0]
     count = -(-x.numel() // _PART.get(x.device.type, _PART["cpu"]))

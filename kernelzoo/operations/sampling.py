@@ -24,9 +24,9 @@ def sample(
     sizes: Mapping[str, int] | None = None,
     scalars: Mapping[str, Any] | None = None,
 ) -> tuple[torch.Tensor, ...]:
-    """Random inputs whose right result is not constant, zero or equal between rows.
+    """Draw inputs whose right results are not constant, not zero, and different from row to row.
 
-    ``scalars``: those of the call that are not at their default, since drawing may depend on them.
+    ``scalars``: those of the call that are not at their default, because the drawn values may depend on them.
     """
     dims, sizes = axes_of(dim, len(shape)) if op.by_rows else (), sizes or {}
     _, *others = op.inputs
@@ -104,7 +104,7 @@ def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: t
 def random_places(
     x: torch.Tensor, dims: tuple[int, ...], generator: torch.Generator, part: tuple[int, int] = (0, 1)
 ) -> tuple[torch.Tensor, ...]:
-    """The index of one random element of each row. ``part``: the part to draw from, and the number of parts."""
+    """Draw the index of one element of each row. ``part``: (i, count) draws from part i of ``count``."""
     row = [1 if d in dims else size for d, size in enumerate(x.shape)]
     found = []
     for d, size in enumerate(x.shape):
@@ -148,19 +148,19 @@ def as_declared(
 
 
 def row_shape(shape: tuple[int, ...], dim: Dims) -> list[int]:
-    """The shape with size 1 for the reduced axes."""
+    """Return the shape with size 1 for the reduced axes."""
     dims = axes_of(dim, len(shape))
     return [1 if d in dims else size for d, size in enumerate(shape)]
 
 
 def normal(shape: tuple[int, ...], dtype: str, *, generator: torch.Generator) -> torch.Tensor:
-    """Standard normal values: float64 for float64, float32 for every other dtype."""
+    """Draw standard normal values, in float64 for float64, and in float32 for every other dtype."""
     wide = torch.float64 if dtype == "float64" else torch.float32
     return torch.randn(shape, dtype=wide, generator=generator, device=generator.device)
 
 
 def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Generator) -> torch.Tensor:
-    """Draw normal floats, or integers in a range of each row's own. For bool, half of the rows are all true."""
+    """Draw normal floats, or integers in a different range for each row. Of bool rows, about half are all true."""
     kind = getattr(torch, dtype)
     if dtype.startswith("float4"):
         return torch.randint(256, shape, dtype=torch.uint8, generator=generator, device=generator.device).view(kind)

@@ -37,7 +37,7 @@ class Signature:
     in_torch: str
     """Name of torch's function ``(x, dim, out=)`` for it; "" if there is none."""
     module: str = ""
-    """The module of its class; "" where another process described it."""
+    """The module of its class; "" if another process described it."""
 
     def __post_init__(self) -> None:
         hooks = self.hooks
@@ -47,9 +47,9 @@ class Signature:
         self.reduces = self.by_rows and not any("n" in out.names for out in self.outputs.values())
         """Whether a row becomes one element of each output. A call then takes ``keepdim``."""
         self.separable = self.by_rows and all("outer" in out.names for out in self.outputs.values())
-        """Whether a part of the rows gives a part of every output. Otherwise, an output depends on all rows."""
+        """Whether rows can be computed separately. Otherwise, an output depends on all rows."""
         self.needs_element = self.reduces and not hooks.get("takes_empty", False)
-        """Whether an empty reduced axis raises EmptyReductionError. Otherwise the output is empty too."""
+        """Whether a call raises EmptyReductionError if a reduced axis is empty."""
         self.checks_values = any(declared.checked for declared in self.inputs.values())
         """Whether a call on the host checks the values of an input."""
         self.rounds = "error" in hooks
@@ -75,7 +75,7 @@ class Signature:
 
     @property
     def writes_all(self) -> bool:
-        """Whether it writes as many bytes as it reads. Its speed limit is then a copy, else a read."""
+        """Whether it writes as many bytes as it reads. If so, a copy is its speed limit, else a read."""
         return not self.reduces
 
     @property
@@ -96,12 +96,12 @@ class Signature:
 
     @property
     def free_axes(self) -> tuple[str, ...]:
-        """Names of all axes whose size is not in the declaration, those of the first input first."""
+        """Names of axes whose size is neither a number nor derived. Those of the first input come first."""
         named = dict.fromkeys((*self.axes[0], *self.sizes))
         return tuple(axis for axis in named if not axis.isdigit() and axis not in self.derived)
 
     def sized_scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """The scalars that depend on sizes: those named like an axis, and those drawn with the inputs."""
+        """Return the scalars that depend on sizes: those named like an axis, and those of ``scalars(sizes)``."""
         drawn = self.call("scalars", {"sizes": sizes}) if self.hooks.get("scalars") else {}
         return {**drawn, **{name: sizes[name] for name in self.scalars if name in sizes}}
 
@@ -116,11 +116,11 @@ class Signature:
         return {axis: self.limits[axis].nearest(size) if axis in wrong else size for axis, size in sizes.items()}
 
     def first_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
-        """The shape of the first input, from the sizes of named axes."""
+        """Return the shape of the first input from the sizes of named axes."""
         return shape_of(self.axes[0], completed_sizes(self.derived, sizes))
 
     def call(self, hook: str, known: Mapping[str, Any]) -> Any:
-        """Call a function of the operation's class with the parameters it names. Raises OperationError if it fails."""
+        """Call a function of the operation's class with those of ``known`` that it takes. Raises OperationError."""
         function = self.hooks[hook]
         return self.guarded(hook, function, **{name: known[name] for name in parameters(function)})
 
@@ -140,12 +140,12 @@ class Signature:
             raise self.fault(hook, f"raised {type(error).__name__}: {error}", place_of(function, error)) from error
 
     def fault(self, hook: str, words: str, place: str = "") -> OperationError:
-        """The error for a function of the class that failed, or returned something wrong."""
+        """Return the error for a function of the class that failed, or returned something wrong."""
         place = place or place_of(self.hooks[hook])
         return OperationError(f"operation {self.name} is at fault, no kernel: its {hook} {words} ({place})")
 
     def dtype_of(self, name: str, dtype: str) -> str:
-        """The dtype of an input if the first input has ``dtype``. If several are declared, it is the first."""
+        """Return the dtype of an input if the first input has ``dtype``. Of several dtypes, it is the first."""
         wanted = self.inputs[name].dtype
         if name == next(iter(self.inputs)) or not wanted:
             return dtype
@@ -155,7 +155,7 @@ class Signature:
 
 
 def wide_name(dtype: str) -> str:
-    """The dtype that WIDE stands for if the first input has this dtype."""
+    """Return the dtype that WIDE means if the first input has this dtype."""
     return "float64" if dtype == "float64" else "float32"
 
 

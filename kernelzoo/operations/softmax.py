@@ -13,9 +13,9 @@ from kernelzoo.operations.exact import Exact, exponential, scaled, summed, two_p
 class softmax:
     """Softmax of ``x`` over one axis, as ``torch.softmax``: ``exp(x - max) / sum(exp(x - max))``.
 
-    x: float16, bfloat16, float32 or float64, any rank (0-d as torch does it). Half precision is accumulated in
+    x: float16, bfloat16, float32 or float64, any rank (0-d too, as in torch). Half precision is accumulated in
     float32. ``dtype``: x is converted to it first. Returns a contiguous tensor of x's shape and dtype. A NaN or +inf in
-    a row, or a row of -inf alone, makes that whole row NaN.
+    a row makes all of the row NaN. So does a row that is all -inf.
     """
 
     x = Input("outer n inner")
@@ -30,20 +30,20 @@ class softmax:
         return exponentials / exponentials.sum(1, keepdim=True)
 
     def error(ref: Tensor, x: Tensor, n: int, unit: float) -> Tensor:
-        """The error that honest arithmetic can make.
+        """Return the error that rounding can cause.
 
         The relative error is at most u * (16 + 4 * d + sqrt(n) / 2). Here d = max - x, and u = 2^-24 (float64: 2^-53).
-        The error of exp(-d) grows with d. The square root is the random walk of n additions in order, which is how
-        torch adds up any axis but the last. The bound does not grow with the magnitude of x.
+        The error of exp(-d) grows with d. The square root is the random walk of n additions in order: torch adds up
+        any axis but the last like that. The bound does not grow with the magnitude of x.
         """
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(unit * (16 + math.sqrt(n) / 2)).mul_(ref)
 
     def exact(x: Tensor) -> Exact:
-        """The result in double-double, good to 2^-60.
+        """Return the result in double-double, with a relative error below 2^-60.
 
-        The exponential's argument is exact as a pair, and the sum is a tree of pairs. The scale keeps results that are
-        subnormal in float64 exact.
+        The exponential's argument is exact as a pair, and pairs are summed in a tree. Because of the scale, results
+        that would be subnormal in float64 are exact, too.
         """
         top = x.amax(1, keepdim=True)
         t, t_low = two_sum(x, -top)
@@ -62,7 +62,7 @@ class softmax:
         return quotient.masked_fill(row_is_nan, math.nan), rest, scale
 
     def sample(x: Tensor, n: int, generator: Generator) -> Tensor:
-        """Raise one element of each row so that it holds about half of the row's weight, for any row length."""
+        """Raise one element of each row, so that its result is about one half at any row length."""
         row, device = (x.size(0), 1, x.size(2)), generator.device
         peak = torch.randint(0, n, row, generator=generator, device=device)
         raised = torch.rand(row, dtype=x.dtype, generator=generator, device=device)
@@ -74,7 +74,7 @@ class softmax:
 
 
 def equal_terms(width: int) -> Tensor:
-    """Rows of a maximum and many equal terms. A sum in order rounds up at each addition, by almost half a ulp.
+    """Return rows of a maximum and many equal terms. A sum in order rounds up each time, by almost half an ulp.
     So 38 additions in order break the contract."""
     x = torch.empty(8, width)
     for row, depth in zip(x, torch.linspace(4.5, 6, 8).tolist(), strict=True):

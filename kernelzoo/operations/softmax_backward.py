@@ -13,7 +13,7 @@ class softmax_backward:
 
     grad: gradient of the softmax's output, float16, bfloat16, float32 or float64, any rank. y: that output, of grad's
     shape and dtype, and never infinite. dim: the axis of the softmax. Half precision is accumulated in float32.
-    Returns a contiguous tensor of grad's shape and dtype. A NaN in a row of either makes that whole row NaN.
+    Returns a contiguous tensor of grad's shape and dtype. A NaN in a row of grad or y makes all of that row NaN.
     """
 
     grad = Input("outer n inner")
@@ -27,7 +27,7 @@ class softmax_backward:
         return (grad - (grad * y).sum(1, keepdim=True)) * y
 
     def error(grad: Tensor, y: Tensor, n: int, unit: float, tiny: float) -> Tensor:
-        """The error that honest arithmetic can make.
+        """Return the error that rounding can cause.
 
         With unit roundoff u, the sum of products is off by u * (8 + sqrt(n) / 2) * sum(|grad * y|). The square root is
         the random walk of n additions in order. The difference and the last product add four roundings. A subnormal
@@ -40,7 +40,7 @@ class softmax_backward:
         return around.mul_(4 * unit).add_(off).mul_(y.abs()).nan_to_num_(0.0, 0.0, 0.0)
 
     def others(y: Tensor, n: int, generator: Generator) -> tuple[Tensor]:
-        """A softmax of y's values, with one element of each row raised to about half of its weight."""
+        """Return a softmax of y's values, in which one raised element of each row is about half of the sum."""
         place = torch.randint(0, n, (y.size(0), 1, y.size(2)), generator=generator, device=generator.device)
         logits = y.float() if y.itemsize < 4 else y
         return (logits.scatter(1, place.to(y.device), math.log(n) + 1).softmax(1),)

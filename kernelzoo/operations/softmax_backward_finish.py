@@ -6,7 +6,7 @@ from kernelzoo.operations.declaring import operation
 
 @operation()
 class softmax_backward_finish:
-    """Gradient of a softmax in a part of each row: ``y * (grad - total)``, by the row's total.
+    """Gradient of a softmax in a part of each row, from the row's total: ``y * (grad - total)``.
 
     grad: gradient of the softmax's output, float16, bfloat16, float32 or float64, any rank. y: that output, of grad's
     shape and dtype, and never infinite. total: the row's ``vecdot(grad, y)``, without the axis ``dim``, in float32, or
@@ -24,11 +24,11 @@ class softmax_backward_finish:
         return (grad - total.unsqueeze(1)) * y
 
     def error(grad: Tensor, y: Tensor, total: Tensor, unit: float, tiny: float) -> Tensor:
-        """The error of the difference and the product, whose subnormal operands may count as zero."""
+        """Return the error of the difference and the product. A subnormal operand may count as zero."""
         around = total.abs().unsqueeze(1) + grad.abs()
         return around.mul_(4 * unit).add_(tiny).mul_(y.abs()).add_(tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     def others(grad: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """A softmax of y's values, and its total with the drawn gradient."""
+        """Return a softmax of y's values, and its total with the drawn gradient."""
         weights = (y.float() if y.itemsize < 4 else y).softmax(1)
         return weights, (grad.to(weights.dtype) * weights).sum(1)

@@ -10,8 +10,8 @@ class softmax_finish:
 
     x: float16, bfloat16, float32 or float64, any rank. maximum, total: the state from ``softmax_pairs`` or
     ``softmax_merge``, without the axis ``dim``. A total is 1 or more, or 0 if the maximum is -inf. Returns a contiguous
-    tensor of x's shape and dtype. An element that is NaN in x stays NaN. A NaN in a row's state, or the state of a row
-    of -inf, makes the whole row NaN.
+    tensor of x's shape and dtype. An element that is NaN in x is NaN. If a row's state has a NaN, or is that of a row
+    of -inf, all of the row is NaN.
     """
 
     x = Input("outer n inner")
@@ -24,12 +24,12 @@ class softmax_finish:
         return (x - maximum.unsqueeze(1)).clamp_(max=0).exp_() / total.unsqueeze(1)
 
     def error(ref: Tensor, x: Tensor, maximum: Tensor, unit: float, tiny: float) -> Tensor:
-        """The errors of the exponential, which grows with maximum - x, and of a division. Both may flush to zero."""
+        """Return the errors of a division and an exponential, which grows with maximum - x. Both may flush to zero."""
         depth = (maximum.unsqueeze(1) - x).clamp_(0, 1100).nan_to_num_(0)
         return depth.mul_(4 * unit).add_(8 * unit).mul_(ref.abs()).add_(2 * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     def others(x: Tensor) -> tuple[Tensor, Tensor]:
-        """The (max, sum) state of x."""
+        """Return the (max, sum) state of x."""
         wide = x.float() if x.itemsize < 4 else x
         top = wide.amax(1)
         return top, (wide - top.unsqueeze(1)).exp_().sum(1)

@@ -32,7 +32,7 @@ class softmax_merge:
     def error(
         ref: tuple[Tensor, ...], maximum: Tensor, total: Tensor, n: int, unit: float, tiny: float
     ) -> tuple[Tensor, Tensor]:
-        """The maximum is exact. A term has the errors of a product and its exponential, which grows with its depth."""
+        """Return 0 for the maximum. A term of the sum has the errors of a product and exp(-d), which grows with d."""
         depth = (maximum.amax(1, keepdim=True) - maximum).clamp_(0, 2200).nan_to_num_(0)
         half = (depth / -2).exp_()
         sizes = total.abs() * half * half
@@ -40,6 +40,6 @@ class softmax_merge:
         return ref[0].new_zeros(()).expand_as(ref[0]), allowed.nan_to_num_(0.0)
 
     def others(maximum: Tensor, n: int, generator: Generator) -> tuple[Tensor]:
-        """Totals of 1 and more."""
+        """Draw totals of 1 and more."""
         drawn = torch.rand(maximum.shape, generator=generator, device=generator.device)
         return (1 + 100 * drawn.to(maximum.device),)

@@ -11,8 +11,8 @@ class softmax_pairs:
     """The (max, sum) state of each row along one axis: ``maximum``, and ``total = sum(exp(x - maximum))``.
 
     x: float16, bfloat16, float32 or float64, any rank. Returns two tensors without that axis, in float32, or float64
-    for float64. A row of -inf alone has the state (-inf, 0), and a row with a NaN or +inf (NaN, NaN). ``softmax_merge``
-    merges the states of parts to that of the row. ``softmax_finish`` then finishes each part.
+    for float64. A row of only -inf has the state (-inf, 0), and a row with a NaN or +inf (NaN, NaN). If a row is split,
+    ``softmax_merge`` merges its parts' states, and ``softmax_finish`` then computes the softmax of each part.
     """
 
     x = Input("outer n inner")
@@ -25,7 +25,7 @@ class softmax_pairs:
         return top[:, 0].masked_fill(total.isnan(), math.nan), total
 
     def error(ref: tuple[Tensor, ...], x: Tensor, n: int, unit: float) -> tuple[Tensor, Tensor]:
-        """The maximum is exact. Each exponential has the error of ``softmax``, and so has their sum."""
+        """Return 0 for the maximum. Each exponential has the error as in ``softmax``, and so has the sum."""
         depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
         depths = (depth * (-depth).exp_()).sum(1)
         allowed = depths.mul_(4 * unit).add_(ref[1].nan_to_num(0.0), alpha=unit * (16 + math.sqrt(n) / 2))

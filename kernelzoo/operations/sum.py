@@ -17,10 +17,10 @@ from kernelzoo.operations.exact import Exact, summed
 class sum:
     """Sum of ``x`` along one axis or a tuple of axes (an empty tuple: all of them), as ``torch.sum``.
 
-    dim defaults to the last axis, unlike ``torch.sum``; None means all axes for both. x: float16, bfloat16, float32,
-    float64, bool, uint8 or int8 to int64, any rank. Returns x's dtype, and int64 for integers and bool, whose sum wraps
-    around. Half precision is accumulated in float32. The error grows as the logarithm of a row's length, as that of
-    pairwise summation does. An empty row has the sum 0.
+    dim defaults to the last axis, unlike ``torch.sum``. None means all axes. x: float16, bfloat16, float32, float64,
+    bool, uint8 or int8 to int64, any rank. Returns x's dtype, or int64 for integers and bool: these sums wrap around.
+    Half precision is accumulated in float32. The error grows with the logarithm of a row's length, as in pairwise
+    summation. An empty row has the sum 0.
     """
 
     x = Input("outer n inner")
@@ -33,7 +33,7 @@ class sum:
         return x.sum(1)
 
     def error(ref: Tensor, x: Tensor, n: int, unit: float, tiny: float) -> Tensor | None:
-        """The error of a pairwise sum: two roundings a level, and eight, relative to the sum of absolute values.
+        """Return a pairwise sum's error: two roundings per level and eight more, relative to the sum of |x|.
 
         A subnormal element may count as zero. Integers are exact.
         """
@@ -43,7 +43,7 @@ class sum:
         return sizes.mul_(unit * (8 + 2 * math.log2(max(n, 2)))).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     def exact(x: Tensor) -> Exact:
-        """The sum in double-double, by pairwise summation."""
+        """Return the sum in double-double, by pairwise summation."""
         total = x.sum(1)
         high, low = (part[:, 0] for part in summed(x, x.new_zeros(()).expand_as(x)))
         legal = total.isfinite()
@@ -61,12 +61,12 @@ def _samples() -> Iterator[Sample]:
 
 
 def equal_terms(n: int) -> Tensor:
-    """Rows that repeat one number. A running sum rounds in the same direction at almost every step."""
+    """Return rows that repeat one number. A running sum rounds in the same direction at almost every step."""
     return torch.linspace(1, 1.9, 8).mul_(1 + 2.0**-23)[:, None].expand(8, n).contiguous()
 
 
 def cancelling() -> Tensor:
-    """Rows of large terms, their negatives in another order, and a small term."""
+    """Return rows of large terms, their negatives in another order, and a small term."""
     generator = torch.Generator().manual_seed(0)
     half = torch.randn(8, 1500, generator=generator)
     x = torch.cat((half * 1e6, -half.flip(1) * 1e6, torch.ones(8, 1)), 1)
@@ -74,5 +74,5 @@ def cancelling() -> Tensor:
 
 
 def wider() -> Tensor:
-    """Rows whose sums overflow int32, above and below."""
+    """Return rows whose sums overflow int32, above and below."""
     return torch.tensor([[2**31 - 1], [-(2**31)]], dtype=torch.int32).expand(2, 3000).contiguous()

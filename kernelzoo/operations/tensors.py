@@ -92,7 +92,7 @@ def has_tangent(x: torch.Tensor) -> bool:
 
 
 def why_unreadable(x: torch.Tensor) -> str:
-    """Say why a kernel must not read a tensor's memory: torch or a wrapper would not see the result. "" if it may."""
+    """Say why a kernel must not read a tensor: torch or a wrapper would not see what it does. "" if it may."""
     from kernelzoo.torch_private import is_hidden, is_jit_traced, is_transformed
 
     if is_transformed(x):
@@ -138,7 +138,7 @@ def check_output(
     inplace: str = "",
 ) -> None:
     """Check a caller's output: its shape, dtype and device, and that it overlaps neither an input nor itself.
-    It may be the input named ``inplace``.
+    The output may be the input named ``inplace``.
 
     Raises OutputError.
     """

@@ -11,8 +11,8 @@ class vecdot:
     """Dot product of two tensors along one axis, ``sum(x * y)``, as ``torch.linalg.vecdot``, but in float32 at least.
 
     x: float16, bfloat16, float32 or float64, any rank. y: of x's shape and dtype. Returns a tensor without that axis,
-    in float32, or float64 for float64. The results for parts add up to that of the row: a ``vecdot`` with ones adds
-    them in the order of parts.
+    in float32, or float64 for float64. If rows are split, the results of their parts add up: a ``vecdot`` with ones
+    adds them in order.
     """
 
     x = Input("outer n inner")
@@ -24,6 +24,6 @@ class vecdot:
         return (x * y).sum(1)
 
     def error(x: Tensor, y: Tensor, n: int, unit: float, tiny: float) -> Tensor:
-        """The random walk of n additions, relative to the products' sizes. A subnormal product may count as zero."""
+        """Return the random walk of n additions, relative to sum(|x * y|). A subnormal product may count as zero."""
         sizes = (x * y).abs_().sum(1)
         return sizes.mul_(unit * (8 + math.sqrt(n) / 2)).add_(n * tiny).nan_to_num_(0.0, 0.0, 0.0)

@@ -1,7 +1,4 @@
-"""Tables and figures from benchmark results; see ``kernelzoo report --help``.
-
-It reads the JSON that the benchmarks write, and imports no kernel language.
-"""
+"""Tables and figures from the JSON of benchmark results, without any kernel language; see ``kernelzoo report``."""
 
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Group, Results, ResultsError, Row

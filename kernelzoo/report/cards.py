@@ -17,9 +17,9 @@ NOTE = (
 
 
 def tables(results: Results) -> Mapping[str, Table]:
-    """Return, by caption, a table of scores for each operation, and a table of how each card was measured.
+    """Return tables by caption: the scores of each operation, and the conditions in which each card was measured.
 
-    It is empty unless cards of different models share problems, with known limits and the same clock and cache.
+    Only cards of different models are compared. They need known limits, and the same clock, cache state and problems.
     """
     alike: dict[tuple[str, str], list[Group]] = {}
     for group in results.groups:
@@ -38,7 +38,7 @@ def tables(results: Results) -> Mapping[str, Table]:
 
 
 def markdown(results: Results) -> str:
-    """Return the tables with their captions as Markdown, or "" without any."""
+    """Return the tables with their captions as Markdown, or "" if there are none."""
     found = tables(results)
     parts = [part for caption, table in found.items() for part in (f"**{caption}**", table.markdown())]
     marks = sections.notes_of((row for group in results.groups for row in group.rows), parts)
@@ -46,7 +46,7 @@ def markdown(results: Results) -> str:
 
 
 def _scores(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
-    """A column for each card, and a line for each implementation that two cards measured, on their common problems."""
+    """Tabulate scores on common problems: a column per card, a line per implementation that two cards measured."""
     selections = [card.select(op) for card in cards]
     lines = []
     for name in dict.fromkeys(name for selection in selections for name in standing.leading_names(selection)):
@@ -64,7 +64,7 @@ def _scores(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
 
 
 def _facts(cards: Sequence[Group]) -> Table:
-    """A line for each fact, the driver first, and a column for each card."""
+    """Tabulate measuring conditions: a column for each card, and a line for each fact, the driver first."""
     facts = []
     for card in cards:
         runs = [run for run, _ in card.runs()]

@@ -15,12 +15,12 @@ from kernelzoo.report.table import BLANK, WORDS, Cell, Table, ratio_text, signif
 
 @dataclass(frozen=True)
 class Comparison:
-    """The time of ``row`` / that of ``base`` on the same problem: below 1 is faster."""
+    """The ratio of two rows' times on the same problem, ``row`` / ``base``. Below 1, ``row`` is faster."""
 
     row: Row
     base: Row
     interval: Interval | None
-    """The interval of the ratio; None if a file has too few samples."""
+    """The 95 % confidence interval of the ratio; None if a file has too few samples."""
 
     @property
     def ratio(self) -> float:
@@ -32,7 +32,7 @@ class Comparison:
 
     @property
     def interval_text(self) -> str:
-        """The ends of the interval; empty without one."""
+        """The ends of the interval as text, or "" if there is no interval."""
         return "" if self.interval is None else f"{ratio_text(self.interval.low)} to {ratio_text(self.interval.high)}"
 
     @property
@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def disturbed(self) -> bool:
-        """Whether other work disturbed either row. Then neither is known to be faster."""
+        """Whether other work disturbed either row. If so, the verdict is UNCLEAR."""
         return DISTURBED in self.row.flags or DISTURBED in self.base.flags
 
 
@@ -70,7 +70,7 @@ class Change:
         return {(c.row.op, c.row.problem): c.ratio for c in self.comparisons if c.row.name == self.new.baseline}
 
     def table(self, comparisons: Sequence[Comparison], caption: str = "") -> Table:
-        """Return a table with a line for each comparison. Its last column divides by the baseline's own change."""
+        """Return a table with a line for each comparison. Its last column divides the ratio by the baseline's ratio."""
         headers = ["implementation", "problem", "before, µs", "now, µs", "now / before", "95 % interval", "verdict"]
         lines = []
         for c in comparisons:
@@ -82,7 +82,7 @@ class Change:
 
 
 def compare(row: Row, base: Row) -> Comparison:
-    """Compare two rows. Samples of one race are paired by round, which cancels common slowdowns."""
+    """Compare two rows. Samples of the same race are paired by round, so that a round's slowdown cancels out."""
     interval = None
     if min(len(row.times), len(base.times)) >= FEWEST:
         paired = row.run == base.run and row.race == base.race != "" and len(row.times) == len(base.times)
@@ -91,12 +91,12 @@ def compare(row: Row, base: Row) -> Comparison:
 
 
 def same_card(row: Row, base: Row) -> bool:
-    """Whether one card measured both, as far as their files say. No ratio is taken between two cards."""
+    """Whether the same card measured both rows. If a file does not name its card, the answer is True."""
     return not (row.gpu and base.gpu) or row.gpu == base.gpu
 
 
 def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison]:
-    """Compare every row with the baseline on the same problem. The result has no key for the baseline itself."""
+    """Compare every row, except the baseline's, with the baseline's row on the same problem."""
     found = {}
     for (problem, name), row in selection.cells.items():
         base = selection.cells.get((problem, selection.baseline))
@@ -106,13 +106,13 @@ def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison
 
 
 def by_current_id(rows: Sequence[Row]) -> dict[tuple[str, Problem], Row]:
-    """Index rows by problem and by the id that replaces a removed form's. A row with that id itself has precedence."""
+    """Index rows by id and problem. A removed form's row gets its replacement's id, unless that has a row itself."""
     found = {(current_id(row.id), row.problem): row for row in rows}
     return {**found, **{(row.id, row.problem): row for row in rows if current_id(row.id) == row.id}}
 
 
 def changes(new: Results, old: Results) -> list[Change]:
-    """Compare the groups that are in both results. Different devices, cards or clocks are never compared."""
+    """Compare the rows that are in both results and have the same device, card, clock and cache state."""
     olds = {(group.device, group.clock, group.cache): group for group in old.groups}
     found = []
     for group in new.groups:

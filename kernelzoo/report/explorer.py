@@ -1,7 +1,7 @@
 """The data of the page's explorer: standings, and every row with its numbers and texts, by group, operation and dtype.
 
-The texts are made by the functions that make the tables. The numbers only place points and sort lines. So the page's
-script computes nothing that a reader could quote.
+The texts come from the functions that format the tables. The page's script uses the numbers only to place points and
+to sort. So it computes nothing that a reader could quote.
 """
 
 import base64
@@ -46,7 +46,7 @@ CLASSES = {
 
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
-"""The verdicts, in the order of their numbers in a comparison."""
+"""The verdicts. :func:`pairs` names a verdict by its index here."""
 
 PACKAGE = Path(kernelzoo.__file__).parent
 ROOT = PACKAGE.parent
@@ -101,9 +101,10 @@ def texts_of(results: Results) -> dict[str, dict[str, str]]:
 
 
 def pairs(selection: Selection) -> dict[str, list[str]]:
-    """Compare every two implementations but the baseline on each problem. The key ``"1 4"`` names two by number.
+    """Compare every two implementations except the baseline on each problem.
 
-    Each value has, by problem, the ratio, its interval, the verdict's number and the marks; "" without an interval.
+    The key ``"1 4"`` is the pair of ``selection.names[1]`` and ``names[4]``. Its value has one text per problem: ratio,
+    interval, index of the verdict, and marks. If no interval is known, the text is "".
     """
     found = {}
     problems = looks.by_length(selection.problems)
@@ -150,7 +151,7 @@ def classes(problem: Problem) -> list[str]:
 
 
 def _standings(group: Group, op: str) -> Json:
-    """Return a standing for each dtype, and one for all if there are several, by kind of shapes."""
+    """Return the standings by dtype and then by kind of problem. If there are several dtypes, ``all`` has them all."""
     known = standing.scores(group.select(op))
     dtypes = group.dtypes(op)
     return {
@@ -190,7 +191,7 @@ def _checked(results: Results, op: str) -> str:
 
 
 def _lines(results: Results) -> Mapping[str, int]:
-    """Count the lines of code of each implementation of kernelzoo: its own files, and all forms that it chose."""
+    """Count the lines of code of each kernelzoo implementation, including those of all forms that it chose."""
     forms: dict[str, set[str]] = {}
     for group in results.groups:
         for row in group.rows:
@@ -240,7 +241,7 @@ def _row(
     comparisons: Mapping[tuple[Problem, str], Comparison],
     run: int,
 ) -> list[Any]:
-    """Return the :data:`FIELDS` of one row that follow its name and problem."""
+    """Return the values of one row for :data:`FIELDS`, except the first two: name and problem."""
     comparison = comparisons.get((row.problem, row.name))
     ratio = selection.ratio(row) if comparison is None else comparison.ratio
     interval = None if comparison is None else comparison.interval

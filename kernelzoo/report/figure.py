@@ -1,6 +1,6 @@
-"""The standard figure: GB/s against columns, a line for each implementation. Without a sweep, bars.
+"""The standard figure: GB/s against the number of columns, with a line for each implementation.
 
-Also the picture of a race: how many times as fast as torch each implementation is.
+If the problems are no sweep over columns, it has bars. There is also the picture of a race: speeds relative to torch.
 """
 
 import io
@@ -51,7 +51,7 @@ STYLE: dict[Any, Any] = {
 
 
 def draw(group: Group, op: str, dtype: str) -> Figure:
-    """Draw one operation and dtype: curves of its longest sweep, or without a sweep, bars for each problem."""
+    """Draw one operation and dtype: curves over its longest sweep, or if there is no sweep, bars for each problem."""
     selection = group.select(op, dtype)
     with rc_context(STYLE):
         return _curves(group, selection) if selection.is_sweep else _bars(group, selection)
@@ -151,7 +151,7 @@ def _colours(selection: Selection) -> Mapping[str, str]:
 
 
 def _scale_columns(axes: Axes, columns: list[int]) -> None:
-    """Set a linear axis; a logarithmic one if most counts, such as powers of two, would crowd at its start."""
+    """Make the axis logarithmic if most column counts would crowd at its start; else leave it linear."""
     crowded = sum(count < columns[0] + (columns[-1] - columns[0]) / 10 for count in columns)
     if crowded > len(columns) / 2:
         axes.set_xscale("log", base=2)

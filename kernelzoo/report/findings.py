@@ -1,9 +1,8 @@
 """The records of checks as tables.
 
-A record's ``format`` names its kind: ``kernelzoo-fuzz/1`` is of the kind ``fuzz``. A record has the command, the device
-and versions, the date and duration, and ``rows``, one flat object for each check. Its ``what`` may say what all rows
-have in common. ``kernelzoo report`` prints records, or puts the block of a kind into a document between ``<!--
-results:KIND -->`` and ``<!-- /results -->``.
+A record's ``format`` names its kind: ``kernelzoo-fuzz/1`` is of the kind ``fuzz``. A record has the command, device,
+versions, date and duration, and ``rows`` with a flat object for each check. ``what`` may describe all rows. ``kernelzoo
+report`` prints records, or inserts them into a document between ``<!-- results:KIND -->`` and ``<!-- /results -->``.
 """
 
 import re
@@ -51,7 +50,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Findings:
-    """One file: its kind, its source, and its rows as text by column."""
+    """One record: its kind, device and facts, and its rows as texts by column."""
 
     kind: str
     device: str
@@ -60,7 +59,7 @@ class Findings:
     rows: tuple[Mapping[str, str], ...]
 
     def table(self) -> Table:
-        """Return a table with a line for each row, and with the kind's columns that are not empty."""
+        """Return a table of the rows. It has the columns of the record's kind, except empty ones."""
         known = dict.fromkeys(name for row in self.rows for name, value in row.items() if value)
         columns = [name for name in COLUMNS.get(self.kind, known) if name in known]
         lines = [[Cell(row.get(name) or "-") for name in columns] for row in self.rows]
@@ -68,7 +67,7 @@ class Findings:
 
 
 def blocks(paths: Sequence[str | Path]) -> dict[str, str]:
-    """Return a block for each kind, with its files in the given order. Raises ResultsError."""
+    """Return a Markdown block for each kind of record, with its files in the given order. Raises ResultsError."""
     found: dict[str, list[str]] = {}
     for findings in map(load, paths):
         parts = f"**{escape(findings.device)}**, {escape(findings.facts)}", findings.table().markdown()
@@ -77,7 +76,7 @@ def blocks(paths: Sequence[str | Path]) -> dict[str, str]:
 
 
 def terminal(paths: Sequence[str | Path], width: int) -> str:
-    """Return the same tables as plain text, wrapped to a terminal's width. Raises ResultsError."""
+    """Return the records' tables as plain text, wrapped to a terminal's width. Raises ResultsError."""
     parts = list[str]()
     for findings in map(load, paths):
         said = f"{findings.kind}: {findings.device}, {findings.facts}"
@@ -88,7 +87,7 @@ def terminal(paths: Sequence[str | Path], width: int) -> str:
 
 
 def load(path: str | Path) -> Findings:
-    """Read one file. Raises ResultsError."""
+    """Read one record. Raises ResultsError."""
     try:
         return _parsed(files.read_json(Path(path)), Path(path).name)
     except files.FileError as error:
@@ -135,7 +134,7 @@ def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _exact_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Merge the rows of all dtypes of an implementation that does not round. ``wrong`` counts wrong results."""
+    """Merge the rows of all dtypes into one for each implementation of an operation that does not round."""
     found: dict[str, dict[str, Any]] = {}
     others = []
     for row in rows:

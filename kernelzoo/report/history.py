@@ -1,6 +1,6 @@
 """Speed changes over the results of many commits.
 
-Each row is compared with the run of its previous change. So small steps are found once they add up.
+Each row is compared with the same row in the run where it last changed. So small changes are found once they add up.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ Key = tuple[str, Problem]
 
 @dataclass(frozen=True)
 class Step:
-    """The run at which an implementation's time on a problem changed, and the run of its previous change."""
+    """A change of an implementation's time on a problem, relative to the run of its previous change."""
 
     comparison: Comparison
-    """The row of this run compared with that of the previous change's run."""
+    """The row of this run, compared with the row of the previous change's run."""
     verdict: Verdict
     of_baseline: float | None
     """The baseline's time ratio between the same two runs. It shows changes of the machine or torch."""
@@ -42,9 +42,9 @@ class Point:
     """The device, clock and state of the cache."""
     results: int
     again: int
-    """The number of results that an earlier run has too."""
+    """How many of the results an earlier run has too."""
     not_comparable: int
-    """The number of these that can't be compared: they have too few samples, were disturbed, or are of another card."""
+    """How many of ``again`` can't be compared: too few samples, disturbed, or of another card."""
     steps: tuple[Step, ...]
 
     def count(self, kind: Verdict) -> int:
@@ -54,8 +54,8 @@ class Point:
 def history(paths: Sequence[Path], by: float, op: Sequence[str] = ()) -> list[Point]:
     """Return the runs of each device, clock and cache, by date.
 
-    A row has changed if its whole interval lies beyond ``by``, such as 0.05. ``op``: these operations only. Raises
-    ResultsError for a file that can't be read, and if no two runs measured the same row.
+    A row has changed if its ratio's complete interval is below 1 - ``by`` or above 1 + ``by``. ``op``: the operations
+    to include; by default all. Raises ResultsError if a file can't be read, or if no two runs have the same row.
     """
     if len(paths) < 2:
         raise ResultsError("a history needs the results files of at least two runs")

@@ -36,7 +36,7 @@ SYMBOLS = (
 """Shapes that web/charts.js draws, each unlike the others at the size of a point."""
 
 SHADES = (1, 0, 2)
-"""The order in which shades are taken."""
+"""The indices of a hue's shades, in the order of their use."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Look:
 def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
     """Return a look for each implementation, by id. It depends only on the set of implementations.
 
-    Two of one operation differ in symbol or in lightness, for up to 66 implementations. Later looks repeat.
+    Up to 66 implementations of an operation have different looks: symbol or lightness differs. Further looks repeat.
     """
     ids = sorted(
         {(row.op, row.backend, row.variant) for row in rows},
@@ -72,5 +72,5 @@ def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
 
 
 def by_length(problems: Iterable[Problem]) -> list[Problem]:
-    """Sort problems by row length first, which says more about a kernel's speed than the number of rows."""
+    """Sort problems by row length first, because it affects a kernel's speed more than the number of rows does."""
     return sorted(problems, key=lambda problem: (problem.length, math.prod(problem.shape), problem))

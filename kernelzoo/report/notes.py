@@ -37,7 +37,7 @@ def unmarked(flags: Iterable[str]) -> list[str]:
 
 
 def costs(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each torch chooser that ran another, slower form than the baseline to keep the contract."""
+    """Say for which ids in ``rows`` torch ran a slower form than the baseline to keep the contract."""
     found: dict[tuple[str, str], None] = {}
     for id, form in rows:
         backend, op, _ = id.split("/")
@@ -51,7 +51,7 @@ def costs(rows: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def lines(results: Sequence[Collection[str]]) -> list[str]:
-    """Return a line for each mark in the results. It gives the number of marked results, unless all are marked."""
+    """Return an explanation of each mark in the results, with the number of marked results unless all are marked."""
     found = []
     for mark, note in NOTES.items():
         count = sum(mark in marks for marks in results)
@@ -62,7 +62,7 @@ def lines(results: Sequence[Collection[str]]) -> list[str]:
 
 
 def energy_resolution(energies: Iterable[Energy | None]) -> str:
-    """Say what the energy covers, and with which resolution. The text is empty without any energy."""
+    """Say what the energy covers, and at which resolution. If no energy is known, the text is empty."""
     known = [energy for energy in energies if energy is not None]
     if not known:
         return ""
@@ -76,7 +76,7 @@ def energy_resolution(energies: Iterable[Energy | None]) -> str:
 
 
 def energy(energies: Iterable[Energy | None], baseline: str) -> list[str]:
-    """Return the footer of a table with columns of energy, or [] without any energy."""
+    """Return the footer of a table with energy columns, or [] if no energy is known."""
     words = energy_resolution(energies)
     columns = f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}."
     return [f"{columns} `J/GB` is the energy divided by the necessary bytes. {words}"] if words else []

@@ -29,7 +29,7 @@ OURS = ("state.js", "charts.js", "tables.js", "page.js")
 
 
 UNITS = {"mhz": " MHz", "c": " °C", "w": " W", "s": " s"}
-"""The unit of a fact about the device's state, by the end of the fact's name."""
+"""The unit of a fact about the device's state, by the suffix of the fact's name."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
 
 
 def _body(table: Table) -> Markup:
-    """Return the rows as HTML. The first cell is a row's heading. The template would be too slow for 100 000 cells."""
+    """Return the rows as HTML, because a template is too slow for 100 000 cells. Each row's first cell is a heading."""
     lines = (f"<tr>{_html(row[0], 0)}{''.join(map(_html, row[1:]))}</tr>\n" for row in table.rows)
     return Markup("".join(lines))
 
@@ -141,7 +141,7 @@ def _runs(group: Group) -> Table:
 
 
 def _conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
-    """Return the device's state over all rows, by name: the range of numbers, or all texts."""
+    """Return the facts of the device's state over all rows, by name: the range of numbers, or all texts."""
     found: dict[str, set[str | float]] = {}
     for row in rows:
         for name, value in row.condition:

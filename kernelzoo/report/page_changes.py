@@ -11,7 +11,7 @@ from kernelzoo.report.results import Group, Results, Row, geometric_mean
 from kernelzoo.report.table import WORDS, Cell, Table, known, ratio_text
 
 FEW = 25
-"""The most lines of the table of the largest changes. A second table, closed at first, has all."""
+"""The maximum number of lines in the table of the largest changes. A second, collapsed table has all changes."""
 
 
 @dataclass(frozen=True)

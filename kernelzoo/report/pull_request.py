@@ -12,7 +12,7 @@ from kernelzoo.report.results import Results, Row, Selection, geometric_mean
 from kernelzoo.report.table import BLANK, Cell, Table, escape, ratio_text, significant
 
 MOST = 25
-"""The most lines of a table. If there are more results, each implementation has one line, which counts verdicts."""
+"""The maximum number of lines of a table. If there are more results, each implementation has one line with counts."""
 
 
 def markdown(results: Results, against: Results | None = None) -> str:
@@ -31,7 +31,7 @@ def markdown(results: Results, against: Results | None = None) -> str:
 
 
 def _each(selection: Selection) -> Table:
-    """A line for each result, by problem, the fastest first."""
+    """Return a table with a line for each result, by problem, the fastest first."""
     compared = to_baseline(selection)
     headers = ["implementation", "problem", "µs", f"time / {selection.baseline}", "95 % interval", "verdict"]
 
@@ -46,7 +46,7 @@ def _each(selection: Selection) -> Table:
 
 
 def _counted(selection: Selection) -> Table:
-    """A line for each implementation: the mean ratio, and the number of each verdict."""
+    """Return a table with a line for each implementation: the mean ratio, and how often each verdict occurs."""
     compared = to_baseline(selection)
     verdicts = Verdict.FASTER, Verdict.SAME, Verdict.SLOWER, Verdict.UNCLEAR
 
@@ -66,7 +66,7 @@ def _counted(selection: Selection) -> Table:
 
 
 def _since(new: Results, old: Results) -> Iterator[str]:
-    """Yield paragraphs on what is slower or faster than in the older results."""
+    """Yield paragraphs about what is slower or faster than in the older results."""
     found = changes(new, old)
     if not any(change.comparisons for change in found):
         yield "Nothing can be compared with the older results: no row has the same problem, device, clock and cache."

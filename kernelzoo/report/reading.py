@@ -1,6 +1,6 @@
 """Reads benchmark results: the JSON of pytest-benchmark with the ``extra_info`` of ``kernelzoo bench``.
 
-Everything a report needs is checked here once, by the schema and then in code. Tables and figures can trust it.
+Everything that a report needs is checked here once, by the schema and then in code. Tables and figures rely on that.
 """
 
 import re
@@ -32,13 +32,13 @@ WRITTEN = "results files are written by kernelzoo bench -o FILE.json (or by pyte
 
 
 class NoTimesError(ResultsError):
-    """A file is a record of checks; see :mod:`kernelzoo.report.findings`."""
+    """The files have no times: records of checks (:mod:`kernelzoo.report.findings`), or only a profiler's counts."""
 
 
 def load(paths: Iterable[str | Path]) -> Results:
-    """Read results files. If several runs measured the same row, the newest counts. Raises ResultsError.
+    """Read results files. If several runs measured the same row, the newest is used. Raises ResultsError.
 
-    Records of bench/counters.py may be among the files. Their counts belong to the rows of the other files.
+    Records of bench/counters.py may be among the files. They add a profiler's counts to the rows of the other files.
     """
     newest: dict[Key, dict[tuple[str, Problem], Row]] = {}
     repeated: dict[Key, int] = {}
@@ -218,11 +218,11 @@ _TEXTS = ("form", "device", "clock", "clock_detail", "shape_set", "race", "break
 _ENERGY = tuple(field.name for field in fields(Energy) if field.name != "unknown")
 
 ROUNDED = 1e-3
-"""Two figures count as equal within this share, since files have five digits."""
+"""The relative difference up to which two figures count as equal, because files have five digits."""
 
 
 def _differing(said: Mapping[str, Any], ours: Mapping[str, float | None]) -> Iterator[str]:
-    """Yield a text for each figure of a file's summary that contradicts its samples."""
+    """Yield a text for each figure of a file's summary, ``said``, that contradicts ``ours``, computed from samples."""
     for name, figure in said.items():
         found = ours[name]
         if not isinstance(figure, int | float) or found is None:
@@ -255,9 +255,9 @@ def _gpu(value: object) -> str:
 
 
 def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
-    """Split a group's rows by card if several cards measured one problem. A ratio needs times of one card.
+    """Split a group's rows by card if several cards measured the same problem. A ratio needs times of one card.
 
-    The baseline's card, or else the first, keeps the group. A row measured again may join another card's rows.
+    The card of the baseline's row, or else of the first row, keeps ``key``. Other rows get a key that names their card.
     """
     cards: dict[tuple[str, Problem], str] = {}
     for row in sorted(rows, key=lambda row: row.name != BASELINE):  # stable, so the others stay in order
@@ -271,7 +271,7 @@ def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
 
 
 def _again(one: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the backends measured again, and a text with the date and torch's time then / its earlier time."""
+    """Return the backends measured again, and a text: the date, and torch's time then relative to its earlier time."""
     mean, least, most = (float(one["yardstick"][name]) for name in ("mean", "least", "most"))
     took = f"took {mean:.3f} of its earlier time in the mean, {least:.2f} to {most:.2f}"
     return ", ".join(map(printable, one["backends"])), f"{printable(one['datetime'])}, while torch/eager {took}"

@@ -10,10 +10,10 @@ from kernelzoo.report.results import OUTCOMES, Failure, Problem, Results, Row, S
 from kernelzoo.report.table import BLANK, Cell, Table, digits, known, significant
 
 LONG = 1000
-"""The most characters of a reason."""
+"""The maximum number of characters of a reason."""
 
 FEW = 12
-"""The most problems named beside a reason."""
+"""The maximum number of problems listed for a reason."""
 
 VALUES = re.compile(
     r", in rows of [^:]*|torch\.\w+|[-+]?\b(?:\d[\d.]*(?:e[-+]?\d+)?|nan|inf)\b(?: to [-+]?\d\S*)?|[(),]"
@@ -28,10 +28,10 @@ def ranked(
     mean: Callable[[Sequence[Row]], float | None],
     best: Callable[[Iterable[float]], float] = min,
 ) -> dict[str, float | None]:
-    """Rank the names that took all problems by their mean. Unranked names follow, by number of problems and name.
+    """Rank the names with rows on all problems by mean. Unranked names follow, by number of problems, then by name.
 
-    ``best``: min or max. The value of a ranked name is None. The value of an unranked name is the best mean of a ranked
-    name on its problems. For this, names that break the contract don't count.
+    The value of a ranked name is None. The value of an unranked name is the best mean of any ranked name on the same
+    problems. Names that break the contract are ignored for it. ``best``: min if small means are good, else max.
     """
     every = {row.problem for rows in taken.values() for row in rows}
     means = {name: mean(rows) for name, rows in taken.items() if len(rows) == len(every)}
@@ -48,7 +48,7 @@ def ranked(
 
 
 def summary_table(selection: Selection) -> Table:
-    """A line for each implementation, in the order of :func:`ranked` by their ratio to the baseline."""
+    """Return a table with a line for each implementation, in the order of :func:`ranked` by ratio to the baseline."""
     names = _by_ratio(selection)
     with_limit = any(row.of_limit is not None for row in selection.rows)
     with_submit = any(row.submit_us is not None for row in selection.rows)
@@ -74,7 +74,7 @@ def summary_table(selection: Selection) -> Table:
 
 
 def coverage(rows: Sequence[Row], selection: Selection, there: float | None = None) -> str:
-    """Say how many problems have rows, how many rows are disturbed, and the best ranked mean there."""
+    """Say how many problems have rows, how many rows are disturbed, and ``there``, the best ranked mean."""
     disturbed = sum(TILDE in row.marks for row in rows)
     told = f"{len(rows)} of {len(selection.problems)}" + (f", {disturbed} {TILDE}" if disturbed else "")
     return told if there is None else f"{told}; best ranked {there:.2f}"
@@ -88,13 +88,13 @@ def _by_ratio(selection: Selection) -> dict[str, float | None]:
 
 
 def _droppable(selection: Selection, *others: str) -> list[str]:
-    """Return the columns to drop first. They include the number of problems unless a line is unranked."""
+    """Return the columns to drop first, including the number of problems if every line has all problems."""
     partial = len(selection.rows) < len(selection.names) * len(selection.problems)
     return [*others, *["problems"] * (not partial)]
 
 
 def ratio_table(selection: Selection) -> Table | None:
-    """The ratio of every implementation to the baseline on the readable problems; None if nothing can be compared."""
+    """Return a table of ratios to the baseline on the problems of :meth:`Selection.readable`; None without ratios."""
     names = [name for name in selection.names if name != selection.baseline and selection.mean_ratio(name) is not None]
     lines = []
     for problem in selection.readable():
@@ -114,7 +114,7 @@ def ratio_table(selection: Selection) -> Table | None:
 
 
 def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
-    """A table of times and GB/s, with a line for each shape and a column for each implementation."""
+    """Return a table of times and GB/s, with a line for each shape and a column for each implementation."""
 
     def line(problem: Problem) -> list[Cell]:
         rows = [selection.cells.get((problem, name)) for name in selection.names]
@@ -126,7 +126,7 @@ def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
 
 
 def breaking_table(results: Results) -> Table:
-    """A line for each implementation that was timed although it breaks the contract."""
+    """Return a table with a line for each implementation that was timed although it breaks the contract."""
     found: dict[str, list[Row]] = {}
     for group in results.groups:
         for row in group.rows:
@@ -137,7 +137,7 @@ def breaking_table(results: Results) -> Table:
 
 
 def failure_table(results: Results) -> Table:
-    """A line for each reason of a missing time, the worst outcome first. Reasons that differ only in values are one."""
+    """Return a table of reasons for missing times, the worst outcome first. It merges reasons that differ in values."""
     found: dict[tuple[str, str], list[Failure]] = {}
     for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
         words = failure.reason.replace(failure.id, "").replace(failure.id.replace(f"/{failure.op}/", "/"), "")
@@ -167,7 +167,7 @@ def _some(problems: list[str]) -> str:
 
 
 def call_table(selection: Selection) -> Table:
-    """A line for each implementation with its whole calls, in the order of :func:`ranked` by ratio to the baseline."""
+    """Return a table of complete calls: a line for each implementation, in the order of :func:`ranked` by ratio."""
     lines = []
     for name, there in _by_ratio(selection).items():
         rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)
@@ -189,7 +189,7 @@ def call_table(selection: Selection) -> Table:
 
 
 def submit_table(selection: Selection) -> Table:
-    """The host's time to submit a call, with a line for each way to call, the fastest first."""
+    """Return a table of the host's times to submit a call: a line per way of calling, the fastest first."""
     rows = sorted(selection.rows, key=lambda row: row.seconds)
     lines = [
         [
@@ -203,7 +203,7 @@ def submit_table(selection: Selection) -> Table:
 
 
 def marks_of(rows: Iterable[Row], *, counted: bool = False) -> str:
-    """Return the marks that any of these rows has. Use ``counted`` if :func:`coverage` counts the disturbed rows."""
+    """Return the marks of these rows. ``counted``: omit the tilde, because :func:`coverage` counts disturbed rows."""
     found = {mark for row in rows for mark in row.marks} - ({TILDE} if counted else set())
     return "".join(f" {mark}" for mark in (DAGGER, TILDE) if mark in found)
 

@@ -32,11 +32,11 @@ class Problem:
 
     rank: int = field(init=False, repr=False)
     dim: int
-    """Never negative."""
+    """The index of the reduced axis; never negative."""
     shape: tuple[int, ...]
     dtype: str
     axes: tuple[tuple[str, int], ...] = ()
-    """All axes with their names, for an operation that is not by rows."""
+    """All axes with their sizes, for an operation that does not work by rows."""
     scalars: tuple[tuple[str, Any], ...] = ()
     """Scalars that differ from their default."""
 
@@ -82,7 +82,7 @@ class Run:
     date: str
     commit: str
     again: tuple[tuple[str, str], ...] = ()
-    """Backends measured again later (bench/again.py): their names, and a text with the date and torch's time then."""
+    """Backends that were measured again later (bench/again.py): names, and a text with the date and torch's time."""
 
     @property
     def minute(self) -> str:
@@ -115,11 +115,11 @@ class Row(Result):
     """One implementation timed on one problem."""
 
     form: str
-    """The id of the form that ran; for ``auto`` the one it chose. Empty if unknown."""
+    """The id of the form that ran, for example the one that ``auto`` chose. Empty if unknown."""
     seconds: float
     """Median time of one launch."""
     bytes: int
-    """Bytes that the operation must move, whatever the implementation moves."""
+    """The bytes that the operation must move. The implementation may move more."""
     device: str
     clock: str
     """``"device"``, ``"wall"``, ``"call"`` for whole calls, or ``"submit"`` for the host's submission. The last two do
@@ -128,13 +128,13 @@ class Row(Result):
     submit_us: float | None
     """The host's time to submit one launch."""
     ceiling_gb_per_s: float | None
-    """The best bandwidth measured in the same run, of a copy or a read, whichever resembles the operation."""
+    """The best bandwidth measured in the same run: of a copy or of a read, whichever is more like the operation."""
     floor_us: float | None
     """The time of the smallest launch."""
     copy_us: float | None
     """The time of a copy of the same data in the same rounds. None if the operation writes less than it reads."""
     of_limit: float | None
-    """The share of the device's limit reached; None without a measured ceiling, or with a hot cache."""
+    """The device's limit divided by the time; None if no ceiling was measured, or if the cache is hot."""
     shape_set: str
     versions: tuple[tuple[str, str], ...]
     samples: int
@@ -152,7 +152,7 @@ class Row(Result):
     flags: tuple[str, ...]
     """Caveats of this time, for example that the host can't keep up."""
     breaks: str
-    """How it breaks the contract, if it was timed on request all the same; else empty."""
+    """How it breaks the contract, if it was nevertheless timed on request (``--waive``); else empty."""
     condition: tuple[tuple[str, str | float], ...]
     """The device's state around the race (clocks, temperature), by name. A name may occur twice."""
     energy: Energy | None = None
@@ -160,20 +160,20 @@ class Row(Result):
     gpu: str = ""
     """The UUID of the card; empty if not in the file."""
     beside: str = ""
-    """If it was measured again on another card of the same model: the card whose rows it joins."""
+    """The card whose rows it joins, if it was measured again on another card of the same model; else empty."""
     table: str = ""
-    """The launch table it was bound with; empty if not in the file."""
+    """The launch table with which it was bound; empty if not in the file."""
     differs: tuple[str, ...] = ()
     """Texts on where the file's summary contradicts its samples. The row's numbers are from the samples."""
 
     @property
     def card(self) -> str:
-        """The card whose rows share its group."""
+        """The card with whose rows it is compared: ``beside``, or else ``gpu``."""
         return self.beside or self.gpu
 
     @property
     def chosen(self) -> str:
-        """The name of the form that ran, if it is another one, for example the choice of ``auto``."""
+        """The name of the form that ran, for example the choice of ``auto``; empty if it is this implementation."""
         return "" if self.form == self.id else self.form.rpartition("/")[2]
 
     @property
@@ -196,7 +196,7 @@ class Row(Result):
 
     @property
     def j_per_gb(self) -> float | None:
-        """The energy per byte that the operation must move."""
+        """The energy of a launch in J per GB that the operation must move."""
         return None if self.energy is None else 1e6 * self.energy.launch_mj / self.bytes
 
 
@@ -212,7 +212,7 @@ class Failure(Result):
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows of one operation in a group, of one dtype or of all. Tables and figures show a selection."""
+    """The rows of one operation in a group, for one dtype or for all. Tables and figures show a selection."""
 
     rows: tuple[Row, ...]
     baseline: str = BASELINE
@@ -223,7 +223,7 @@ class Selection:
 
     @cached_property
     def names(self) -> list[str]:
-        """Implementation names: the baseline, the rest of its backend, then by backend; ``auto`` first."""
+        """Implementation names: the baseline, the rest of its backend, then others by backend, with ``auto`` first."""
         names = {(row.backend, row.variant) for row in self.rows}
         first, _, variant = self.baseline.partition("/")
         order = sorted(names, key=lambda n: (n != (first, variant), n[0] != first, n[0], n[1] != "auto", n[1]))
@@ -238,12 +238,12 @@ class Selection:
         return [self.cells[problem, name] for problem in self.problems if (problem, name) in self.cells]
 
     def ratio(self, row: Row) -> float | None:
-        """Return the row's time / the baseline's on the same problem: below 1 is faster. None without a baseline."""
+        """Return the row's time divided by the baseline's on the same problem. None if the baseline has none there."""
         base = self.cells.get((row.problem, self.baseline))
         return None if base is None else row.seconds / base.seconds
 
     def energy_ratio(self, row: Row) -> float | None:
-        """Return the row's energy / the baseline's on the same problem: below 1 is better. None if one is unknown."""
+        """Return the row's energy divided by the baseline's on the same problem. None if either is unknown."""
         base = self.cells.get((row.problem, self.baseline))
         if row.energy is None or base is None or base.energy is None:
             return None
@@ -263,11 +263,11 @@ class Selection:
 
     @property
     def ceiling(self) -> float | None:
-        """The measured bandwidth, or the median of several runs."""
+        """The measured bandwidth in GB/s: the median of :attr:`Row.ceiling_gb_per_s`."""
         return median(row.ceiling_gb_per_s for row in self.rows)
 
     def sweep(self) -> list[Problem]:
-        """Return the points of the standard figure: the matrices of the row count with the most column counts."""
+        """Return the longest sweep over columns: the largest set of matrices with the same row count and dtype."""
         return max(self._by_row_count().values(), key=len, default=[])
 
     @cached_property
@@ -277,7 +277,7 @@ class Selection:
         return points >= SWEEP and 2 * points >= len(self.problems)
 
     def readable(self) -> list[Problem]:
-        """Return problems for a table read at a glance: of a long sweep, the powers of two and the ends."""
+        """Return problems for a short table. Of a long sweep, take powers of two and the ends, or an even sample."""
         hidden: set[Problem] = set()
         for problems in self._by_row_count().values():
             if len(problems) > READABLE:
@@ -307,7 +307,7 @@ class Group:
     cache: str
     rows: tuple[Row, ...]
     repeated: int
-    """Rows left out because a newer run measured the same."""
+    """The number of rows that were left out because a newer run measured the same."""
     baseline: str = BASELINE
 
     @property
@@ -348,13 +348,13 @@ class Results:
 
     groups: tuple[Group, ...]
     failed: tuple[Failure, ...] = ()
-    """Everything without a time, in the order of the files. A file does not say to which group it belongs."""
+    """All failures, in the order of the files. A file does not say to which group a failure belongs."""
     baseline: str = BASELINE
     counters: Mapping[tuple[str, str, str], Counters] = field(default_factory=dict)
     """A profiler's counts by device, id and problem as text (``float32 (8, 8)``). Only the page shows them."""
 
     def relative_to(self, baseline: str) -> Self:
-        """Return the results with ratios to another ``backend/variant``. Raises ResultsError if it has no results."""
+        """Return the results with another baseline, ``backend/variant``. Raises ResultsError if that has no results."""
         known = {row.name for group in self.groups for row in group.rows}
         if baseline not in known:
             raise ResultsError(f"no results of {baseline!r} to take ratios to; known: {', '.join(sorted(known))}")
@@ -372,7 +372,7 @@ class Results:
         ]
 
     def slugs(self) -> list[str]:
-        """Return a name for each group, for addresses and files. It stays the same when other results are added."""
+        """Return a name for each group, for links and files. A name does not change if other results are added."""
         made: list[str] = []
         for group in self.groups:
             slug = re.sub(r"[^a-z0-9]+", "-", group.label.lower()).strip("-")

@@ -46,12 +46,10 @@ def _text(value: Any) -> str:
 def read(*paths: str | Path) -> Rows:
     """Read the rows of results files. Each is a dictionary with the same keys. A notebook shows them as a table.
 
-    ``outcome`` is ``measured``, or ``refused``, ``wrong`` or ``failed`` with a ``reason``. ``seconds`` is the median of
-    a launch. ``p10``, ``quartile_1``, ``quartile_3`` and ``p90`` are :func:`quantiles` of its samples, in seconds too.
-    ``of_limit`` is limit / time, the share of the device's limit. Unknown values are None. If several runs measured the
-    same row, the newest counts.
-
-    Raises ResultsError for a file without results.
+    ``outcome`` is ``measured``, or ``refused``, ``wrong`` or ``failed`` with a ``reason``. ``seconds`` is the median
+    time of a launch. ``p10``, ``quartile_1``, ``quartile_3`` and ``p90`` are :func:`quantiles` of its samples, in
+    seconds too. ``of_limit`` is the device's limit divided by the time. Unknown values are None. If several runs
+    measured the same row, the newest is returned. Raises ResultsError for a file without results.
 
     >>> import kernelzoo
     >>> rows = kernelzoo.results.read("bench/results/h200-axes.json.gz")
@@ -75,9 +73,9 @@ def to_csv(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def quantiles(times: Sequence[float], unit: float = 1.0) -> dict[str, float | None]:
-    """Return the 10th, 25th, 75th and 90th percentiles of the times, in ``unit`` seconds; None for fewer than two.
+    """Return the 10th, 25th, 75th and 90th percentiles of the times in seconds, divided by ``unit``.
 
-    A percentile between two samples is interpolated. It never lies outside the range of the samples.
+    A percentile between two samples is interpolated. If there are fewer than two samples, all are None.
     """
     names = {"p10": 10, "quartile_1": 25, "quartile_3": 75, "p90": 90}
     if len(times) < 2:
@@ -122,7 +120,7 @@ def _measured(row: Row) -> dict[str, Any]:
 
 
 def document(results: Results) -> Json:
-    """Return every group with its summary and rows, and all failures. A ratio is a time / that of the baseline."""
+    """Return every group with its summary and rows, and all failures. Ratios are time / the baseline's time."""
     return {
         "baseline": results.baseline,
         "groups": [_group(group) for group in results.groups],

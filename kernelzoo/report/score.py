@@ -28,7 +28,7 @@ WORST = 10  # the number of worst cases against the peer, and against the copy
 
 
 def score_table(group: Group, op: str) -> Table | None:
-    """A line for each implementation, the best variant, the best peer and a copy. None without limits."""
+    """Tabulate scores of all implementations, the best variant, the best peer and a copy. None if no limit is known."""
     selection = group.select(op)
     if not any(row.of_limit is not None for row in selection.rows):
         return None
@@ -46,7 +46,7 @@ def score_table(group: Group, op: str) -> Table | None:
 
 
 def shortfall_table(group: Group, op: str) -> Table | None:
-    """Problems on which the best kernelzoo variant reaches less than ``SHORT`` of the limit, the worst first."""
+    """Tabulate problems on which the best kernelzoo variant reaches less than ``SHORT`` of the limit, worst first."""
     selection = group.select(op)
     zoo = dict(sides(selection)).get(ZOO, {})
     short = [row for row in zoo.values() if row.of_limit is not None and row.of_limit < SHORT]
@@ -64,10 +64,9 @@ def shortfall_table(group: Group, op: str) -> Table | None:
 
 
 def behind_table(group: Group, op: str) -> Table | None:
-    """Problems on which a peer is faster than the best kernelzoo variant, the widest gap first, with the verdict.
+    """Tabulate problems on which a peer is faster than the best kernelzoo variant, the largest ratio first.
 
-    Peers that break the contract count here, and are marked.
-    """
+    Peers that break the contract are included and marked."""
     from kernelzoo.report.compare import compare  # imports numpy, which a report without gaps does not need
 
     found = dict(sides(group.select(op)))
@@ -89,7 +88,7 @@ def behind_table(group: Group, op: str) -> Table | None:
 
 
 def spread_table(group: Group, op: str) -> Table | None:
-    """Speeds of the best variant and of each backend's choice, relative to a peer and a copy."""
+    """Tabulate speeds of the best variant and of each backend's ``auto``, relative to the best peer and to a copy."""
     selection = group.select(op)
     kernels = {ZOO: list(dict(sides(selection)).get(ZOO, {}).values())}
     kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}
@@ -108,7 +107,7 @@ def spread_table(group: Group, op: str) -> Table | None:
 
 
 def worst_table(group: Group, op: str) -> Table | None:
-    """The worst cases of the best kernelzoo variant relative to the best peer and a plain copy, ten of each."""
+    """Tabulate the ten worst problems of the best kernelzoo variant relative to the best peer, and to a plain copy."""
     selection = group.select(op)
     zoo = dict(sides(selection)).get(ZOO, {})
     lines = []
@@ -122,20 +121,20 @@ def worst_table(group: Group, op: str) -> Table | None:
 
 
 def _references(selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
-    """Yield the seconds by problem of the best peer that keeps the contract, and of a copy."""
+    """Yield labels with seconds by problem: of the best peer that keeps the contract, and of a copy."""
     others = dict(sides(selection)).get(OTHERS, {})
     yield OTHERS, {problem: row.seconds for problem, row in others.items()}
     yield COPY, {row.problem: row.copy_us / 1e6 for row in selection.rows if row.copy_us}
 
 
 def _speeds(rows: Iterable[Row], base: Mapping[Problem, float]) -> list[tuple[float, Row]]:
-    """Return speeds relative to ``base``, the slowest first."""
+    """Return each row's speed relative to the seconds in ``base``, with the row, the slowest first."""
     speeds = [(base[row.problem] / row.seconds, row) for row in rows if row.problem in base]
     return sorted(speeds, key=lambda one: one[0])
 
 
 def variant_table(group: Group, op: str) -> Table | None:
-    """The time of each variant over that of its backend's fastest variant."""
+    """Tabulate the time of each variant divided by the time of its backend's fastest variant."""
     selection = group.select(op)
     own = _own_backends(selection)
     fastest: dict[tuple[str, Problem], float] = {}
@@ -156,7 +155,8 @@ def variant_table(group: Group, op: str) -> Table | None:
 
 
 def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
-    """Yield the fastest row of each problem: of kernelzoo, of peers that keep the contract, and perhaps of all."""
+    """Yield labels with the fastest row of each problem: of kernelzoo, and of peers that keep the contract. If a peer
+    breaks the contract, yield the fastest row of all peers too."""
     own = _own_backends(selection)
     others = [row for row in selection.rows if row.backend not in own]
     found = [
@@ -174,7 +174,7 @@ def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
 
 
 def _own_backends(selection: Selection) -> list[str]:
-    """Return the built-in backends except the baseline's."""
+    """Return the built-in backends that have rows, except the baseline's."""
     return sorted({row.backend for row in selection.rows} & set(OWN))
 
 
@@ -195,7 +195,7 @@ def _score_line(label: str, rows: Iterable[Row], selection: Selection, there: fl
 
 
 def _as_copy(row: Row) -> Row:
-    """Replace the row's time by that of a plain copy of the same data."""
+    """Return the row with the time, and the share of the limit, of a plain copy of the same data."""
     assert row.of_limit is not None and row.copy_us is not None
     share = row.of_limit * row.microseconds / row.copy_us
     return replace(row, seconds=row.copy_us / 1e6, of_limit=share)
@@ -206,5 +206,5 @@ def _timed(row: Row) -> tuple[Cell, Cell]:
 
 
 def _best(row: Row) -> Cell:
-    """The name, and the form that it chose, if known."""
+    """Return a cell with the row's implementation, the form that it chose, and its marks."""
     return Cell(" ".join([row.name, *([f"({row.chosen})"] if row.chosen else []), *row.marks]), id=row.id)

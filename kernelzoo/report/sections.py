@@ -53,7 +53,7 @@ def ratios_note(baseline: str) -> str:
 
 
 def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], str]) -> str:
-    """Return the whole report. ``figures``: image file by label of the group, operation and dtype."""
+    """Return the complete report. ``figures``: image files by the group's label, operation and dtype."""
     parts = [f"# {escape(title)}", environment(results)]
     for group in results.groups:
         if group.clock in OF_CALLS:
@@ -86,7 +86,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
 
 
 def blocks(results: Results) -> dict[str, str]:
-    """Return every block that these results can fill, by name."""
+    """Return the text of every block for which there are results, by the block's name."""
     found: dict[str, list[str]] = {"summary": []}
     for group in results.groups:
         for name, parts in _blocks(group):
@@ -120,7 +120,7 @@ def environment(results: Results) -> str:
 
 
 def terminal(results: Results, width: int = 0) -> str:
-    """Return ratios to the baseline as plain text: a summary of each operation, and on the host every problem."""
+    """Return ratios to the baseline as plain text: a summary of each operation, and for host times every problem."""
 
     def prose(text: str) -> str:
         return "\n".join(wrapped(text, width or len(text)))
@@ -160,7 +160,7 @@ BREAKING_NOTE = (
 
 
 def _calls(group: Group) -> list[str]:
-    """Show whole calls: the means of each operation, and the ratio on every problem."""
+    """Show complete calls: for each operation a table of means, and a table of ratios by problem."""
     parts = []
     for op in group.operations():
         selection = group.select(op)
@@ -225,7 +225,7 @@ SCORES = {
 
 
 def _scores(group: Group, kind: str) -> list[str]:
-    """Show a table for each operation, or "none" if it is empty. Without a measured limit, return []."""
+    """Show a table for each operation, or "none" if the table is empty. If no limit was measured, return []."""
     made = SCORES[kind]
     parts = []
     for op in group.operations():
@@ -289,7 +289,7 @@ def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
-    """Return the versions of all packages, by name. If rows differ, a package has several."""
+    """Return the versions of all packages, by name. If rows have different versions, list them all."""
     found: dict[str, set[str]] = {}
     for row in rows:
         for name, version in row.versions:
@@ -298,7 +298,7 @@ def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
 
 
 def aged(group: Group) -> list[tuple[str, str]]:
-    """Return the versions with their age at the last measurement, if releases.json knows their release."""
+    """Return the versions, with their age at the last measurement if their release date is in releases.json."""
     measured = max(run.date for run, _ in group.runs())[:10]
     text = resources.files("kernelzoo.report").joinpath("releases.json").read_text(encoding="utf-8")
     released = json.loads(text) if measured else {}
@@ -311,7 +311,7 @@ def aged(group: Group) -> list[tuple[str, str]]:
 
 
 def clocks(rows: Iterable[Row]) -> str:
-    """Return the most frequent detail of the clock, and others with their implementations."""
+    """Return the rows' most frequent ``clock_detail``, then each other detail with its implementations."""
     ids: dict[str, list[str]] = {}
     for row in rows:
         ids.setdefault(row.clock_detail, []).append(row.id)

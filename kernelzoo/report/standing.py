@@ -13,7 +13,7 @@ from kernelzoo.report.result_tables import marks_of
 from kernelzoo.report.results import Group, Problem, Results, Selection, geometric_mean
 
 FEW = 5
-"""A language that shares fewer shapes with the others is ignored when the common shapes are determined."""
+"""The minimum number of common shapes. If there are fewer, languages with few shapes are ignored."""
 
 PEER = score.OTHERS
 
@@ -22,14 +22,14 @@ DISTURBED_NOTE = f"{TILDE} other work disturbed it"
 
 @dataclass(frozen=True)
 class Bar:
-    """The score of one implementation, or of the best peer on each shape."""
+    """The mean score of one implementation, or of the best peer on each shape."""
 
     name: str
     """``backend/variant``, or :data:`PEER`."""
     score: float
     low: float
     high: float
-    """The ends of its 95 % interval; 0 and 0 if the file has no samples."""
+    """The upper end of the 95 % interval. ``low`` is the lower end. Both are 0 if the file has no samples."""
     count: int
     """The number of shapes that it was measured on."""
     ratio: float | None
@@ -39,7 +39,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Standing:
-    """All bars over the same shapes, the fastest first. Bars over fewer shapes follow."""
+    """Bars over all these shapes, the fastest first. Bars of implementations with fewer shapes follow."""
 
     problems: Sequence[Problem]
     bars: Sequence[Bar]
@@ -48,7 +48,7 @@ class Standing:
 def leading_names(selection: Selection) -> list[str]:
     """Return the implementations shown at first: the baseline, each ``auto``, and all of a backend without ``auto``.
 
-    If these are fewer than two, return all. torch's ``auto`` is left out if the baseline takes as many shapes.
+    If the baseline has as many shapes as its backend's ``auto``, ``auto`` is omitted. If only one is left, return all.
     """
     base, _, _ = selection.baseline.partition("/")
     firsts = [name for name in selection.names if name == selection.baseline or name.endswith("/auto")]
@@ -60,8 +60,8 @@ def leading_names(selection: Selection) -> list[str]:
 
 
 Score = tuple[float, Sequence[tuple[float, int]]]
-"""The logarithm of a row's share of the limit, or without a limit, of its speed relative to the baseline. Then the
-variances with their degrees of freedom; none if samples are too few."""
+"""A row's logarithmic score, with variances and their degrees of freedom (none if there are too few samples). The score
+is the share of the limit, or if no limit is known, the speed relative to the baseline."""
 
 Scores = Mapping[tuple[Problem, str], Score]
 
@@ -81,12 +81,12 @@ def scores(selection: Selection) -> Scores:
 
 
 def score_of(value: float, timed: Sequence[Sequence[float]]) -> Score:
-    """Return the score of a value that was computed from these samples."""
+    """Return the score of a value. ``timed``: the samples of each time from which the value was computed."""
     return math.log(value), [_error(times) for times in timed] if min(map(len, timed)) > 1 else []
 
 
 def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -> Standing:
-    """Rank all bars on those of the problems that every language of kernelzoo takes. Scores are geometric means."""
+    """Rank all implementations on the problems that every kernelzoo language supports. Scores are geometric means."""
     shown = _common_problems(selection, known, set(problems))
     rows_of = {name: selection.of(name) for name in selection.names}
     base = selection.baseline.partition("/")[0]
@@ -107,7 +107,7 @@ def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -
 
 
 def sentence(found: Standing, selection: Selection) -> str:
-    """Say which is the fastest, which are too close to tell apart, and how much faster it is than others."""
+    """Say which implementation is the fastest, which are too close to tell apart, and its speed relative to others."""
     shown, count = {*leading_names(selection), PEER}, len(found.problems)
     bars = [bar for bar in found.bars if bar.name in shown and bar.count == count and DAGGER not in bar.marks]
     if not bars:
@@ -127,7 +127,7 @@ def sentence(found: Standing, selection: Selection) -> str:
 
 
 def shapes(found: Standing, asked: int) -> str:
-    """Return the dtypes and shapes of a standing as text."""
+    """Return the dtypes and shapes of a standing as text. ``asked``: the number of requested shapes."""
     problems = found.problems
     dtypes = " and ".join(sorted({problem.dtype for problem in problems}))
     count = f"{len(problems)} shape{'s' * (len(problems) != 1)}"
@@ -152,20 +152,20 @@ def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
 
 
 def _error(times: Sequence[float]) -> tuple[float, int]:
-    """Return the variance of a median's logarithm, 1.5708 times that of a mean, and its degrees of freedom."""
+    """Return the variance of the median's logarithm, pi / 2 times the mean's variance, and its degrees of freedom."""
     logs = list(map(math.log, times))
     mean = math.fsum(logs) / len(logs)
     return 1.5708 * math.fsum((log - mean) ** 2 for log in logs) / (len(logs) - 1) / len(logs), len(logs) - 1
 
 
 def _student(freedom: float, z: float = 1.959964) -> float:
-    """Return Student's quantile for 95 % from the normal one (Abramowitz and Stegun 26.7.5)."""
+    """Return Student's quantile for 95 % from the normal quantile ``z`` (Abramowitz and Stegun 26.7.5)."""
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
 def _common_problems(selection: Selection, known: Scores, asked: set[Problem]) -> set[Problem]:
-    """Return the problems that every language takes. If these are few, leave out the language with the fewest."""
+    """Return the problems that every language has. If these are few, ignore the language with the fewest problems."""
     by_language: dict[str, set[Problem]] = {}
     names = set(leading_names(selection))
     for problem, name in known:
@@ -189,7 +189,7 @@ def _bar_label(bar: Bar) -> str:
 
 
 def speeds(group: Group, op: str) -> dict[str, float]:
-    """Return the mean speed relative to torch eager of each name with the same problems as it, the fastest first."""
+    """Return mean speeds relative to the baseline, the fastest first. Names without the same problems are left out."""
     selection = group.select(op)
     taken = {name: {row.problem for row in selection.of(name)} for name in selection.names}
     means = {name: selection.mean_ratio(name) for name in taken if taken[name] == taken.get(selection.baseline)}

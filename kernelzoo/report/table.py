@@ -14,11 +14,11 @@ class Cell:
     text: str
     best: bool = False
     id: str = ""
-    """The implementation's id, since the text may hold more."""
+    """The implementation's id, because the text may contain more than the id."""
     note: str = ""
     """A second, smaller line on the page; in Markdown it follows the text."""
     kind: str = ""
-    """The CSS classes on the page; by default those of a name or a number."""
+    """The CSS classes on the page. By default a first cell has none, and others are numbers."""
 
     @property
     def markdown(self) -> str:
@@ -28,14 +28,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Headers, and rows with as many cells. The first column has names, the others numbers."""
+    """Headers, and rows with the same number of cells. The first column has names, the others numbers."""
 
     headers: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     spare: Sequence[str] = ()
     """Headers of columns that a narrow terminal drops, the least needed first."""
     matrix: bool = False
-    """Whether all columns but the first are alike, so that a narrow terminal shows them in parts."""
+    """Whether a narrow terminal shows the columns in several parts, because all but the first are alike."""
     caption: str = ""
     op: str = ""
     """Its operation; empty for several."""
@@ -49,7 +49,7 @@ class Table:
         return "\n".join(lines)
 
     def text(self, width: int = 0) -> str:
-        """Align the columns, with a star at the best of a row. Columns beyond ``width`` follow below; 0 is no limit."""
+        """Return aligned text with a star at the best cell of a row. A ``width`` of 0 is no limit."""
         rows = [[cell.text + "*" * cell.best for cell in row] for row in self.rows]
         if not self.matrix or not width:
             fitted = fit(self.headers, rows, width or 10**6, range(1, len(self.headers)), self.spare)
@@ -76,22 +76,22 @@ WORDS = "words"
 
 
 def known(value: float | None, text: Callable[[float], str] = "{:.2f}".format) -> Cell:
-    """Return the cell of a number, or a blank one for None."""
+    """Return a cell with a formatted number, or a blank cell for None."""
     return BLANK if value is None else Cell(text(value))
 
 
 def significant(value: float) -> str:
-    """Format a number with three significant digits, and with every digit before the point."""
+    """Format a number with three significant digits: at most two decimals, and all digits before the point."""
     return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
 def digits(value: float) -> str:
-    """Format a number as :func:`significant` does, but with three digits of small numbers too."""
+    """Format a number as :func:`significant` does, but give small numbers three significant digits too."""
     return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 
 def ratio_text(value: float) -> str:
-    """Format a ratio, perhaps infinite or NaN, with two decimals, or three near 1 to show small differences."""
+    """Format a ratio with two decimals, or near 1 with three to show small differences. It may be infinite or NaN."""
     if value >= 1e6:
         return f"{value:.0e}"
     return f"{value:.3f}" if 0.9 <= value < 1.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"

@@ -17,7 +17,7 @@ def is_page(path: Path) -> bool:
 
 
 def check_output(path: Path) -> None:
-    """Raise ResultsError if the path is no page or folder, FileError if its parent folder does not exist."""
+    """Raise ResultsError if the path names no page or folder, FileError if its parent folder does not exist."""
     check_folder(path)
     if path.is_dir() or is_page(path):
         return
@@ -52,7 +52,7 @@ def write(
 
 
 def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
-    """Draw every figure into a folder, and return their names by label, operation and dtype."""
+    """Draw every figure into a folder. Returns file names by the group's label, operation and dtype."""
     try:
         from kernelzoo.report import figure
     except ImportError as error:

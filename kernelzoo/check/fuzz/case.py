@@ -14,7 +14,7 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.operations.arguments import NARROW
 
 FAR = 2**30
-"""The fewest elements between rows of a case that is ``far``. Multiples of it exceed 32 bits."""
+"""The smallest stride of x in a case that is ``far``, in elements. Multiples of it exceed 32 bits."""
 
 
 class CaseError(KernelZooError, ValueError):
@@ -34,7 +34,7 @@ Specials = tuple[tuple[str, int], ...]
 
 
 def json_key(name: str) -> str:
-    """The JSON key of a companion input: its name, prefixed where a case has a key of that name.
+    """Return the JSON key of a companion input: its name, with a prefix if cases have that key.
 
     >>> json_key("weight"), json_key("values")
     ('weight', 'input values')
@@ -64,30 +64,30 @@ class Companion:
     negated: bool = False
 
     def said(self) -> dict[str, Any]:
-        """The companion input as JSON, without default values."""
+        """Return the companion input as JSON, without default values."""
         layout = {"strides": self.layout.strides, **_nonempty(offset=self.layout.offset)} if self.layout else {}
         rest = _nonempty(values=self.values, specials=self.specials, negated=self.negated)
         return {**_nonempty(dtype=self.dtype), **layout, **rest}
 
 
 def _nonempty(**said: Any) -> dict[str, Any]:
-    """The given values, without those that are empty, zero or False."""
+    """Return the given values, without those that are empty, zero or False."""
     return {key: value for key, value in said.items() if value}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One call. ``fault`` names what is wrong with it (see ``faulty.FAULTS``); the rest is the call without it."""
+    """One call. ``fault`` names what is wrong with it, see ``faulty.FAULTS``. The other fields are a valid call."""
 
     dtype: str
-    """Dtype of the first input. ``shape``, ``values``, ``seed``, ``specials`` and ``negated`` describe it too."""
+    """Dtype of the first input. ``shape``, ``values``, ``seed``, ``specials`` and ``negated`` are of the same input."""
     shape: tuple[int, ...]
     x: Layout
     dim: Any = -1
     """The axis, or several; None unless the operation is by rows."""
     keepdim: bool = False
     outs: tuple[Layout, ...] = ()
-    """Layout of each output. Empty if the call makes its own."""
+    """Layout of each output that the caller passes. Empty if the call allocates them."""
     values: str = "normal"
     seed: int = 0
     specials: Specials = ()
@@ -101,10 +101,10 @@ class Case:
     sizes: tuple[tuple[str, int], ...] = ()
     """Sizes of the axes that the first input does not have, by name."""
     drawn: tuple[int, tuple[int, ...]] = field(default=(0, ()), repr=False, compare=False)
-    """For a drawn case: the most elements that it could have, and the choices that drew it."""
+    """If the case was drawn: the most elements that it could have, and the choices from which it was drawn."""
 
     def __str__(self) -> str:
-        """Compact JSON, without default values."""
+        """Return compact JSON, without default values."""
         outs = [[out.strides, out.offset] for out in self.outs]
         said: dict[str, Any] = {"dtype": self.dtype, "shape": self.shape}
         said |= {} if self.dim is None else {"dim": self.dim}
@@ -136,26 +136,25 @@ class Case:
         return self.dtype, self.shape, self.x, self.dim, self.keepdim, self.outs, companions, self.scalars, self.sizes
 
     def shapes(self, op: str) -> tuple[tuple[int, ...], ...]:
-        """Shapes of all inputs and outputs."""
+        """Return the shapes of all inputs and outputs."""
         return operations.OPERATIONS[op].shapes(self.shape, self.axes, self.keepdim, dict(self.sizes))
 
     def out_shapes(self, op: str) -> tuple[tuple[int, ...], ...]:
         return self.shapes(op)[len(operations.OPERATIONS[op].inputs) :]
 
     def each_input(self, op: str) -> Iterator[tuple[Companion, tuple[int, ...]]]:
-        """Every input and its shape. The first is described as a companion, too."""
+        """Yield every input and its shape. The first input is described as a Companion, too."""
         first = next(iter(operations.OPERATIONS[op].inputs))
         yield Companion(first, self.dtype, self.x, self.values, self.specials, self.negated), self.shape
         yield from self.each_companion(op)
 
     def each_companion(self, op: str) -> Iterator[tuple[Companion, tuple[int, ...]]]:
-        """Every companion input, and its shape."""
         known = {companion.name: companion for companion in self.companions}
         for name, shape in zip(list(operations.OPERATIONS[op].inputs)[1:], self.shapes(op)[1:], strict=False):
             yield known.get(name, Companion(name)), shape
 
     def with_companion(self, op: str, *changed: Companion) -> Case:
-        """The case with these companion inputs in place of those of the same names."""
+        """Return the case with companion inputs replaced, by name."""
         known = {companion.name: companion for companion in (*self.companions, *changed)}
         named = (known.get(name, Companion(name)) for name in list(operations.OPERATIONS[op].inputs)[1:])
         return replace(
@@ -163,7 +162,7 @@ class Case:
         )
 
     def free_sizes(self, op: str) -> tuple[int, ...]:
-        """The sizes that determine all shapes: those of x by rows, else those of all named axes."""
+        """Return the sizes that determine all shapes: x's if the operation is by rows, else those of all free axes."""
         operation = operations.OPERATIONS[op]
         if operation.by_rows:
             return self.shape
@@ -171,7 +170,7 @@ class Case:
         return tuple(known[axis] for axis in operation.free_axes)
 
     def with_sizes(self, op: str, sizes: Sequence[int]) -> Case:
-        """The case with these ``free_sizes``. Its strides stay."""
+        """Return the case with other ``free_sizes``, but the same strides."""
         operation = operations.OPERATIONS[op]
         if operation.by_rows:
             return replace(self, shape=tuple(sizes))
@@ -180,12 +179,12 @@ class Case:
 
 
 def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple[tuple[int, ...], dict[str, int]]:
-    """The shape of the first input, and the sizes of axes that it does not have."""
+    """Return the shape of the first input, and the sizes of the axes that it does not have."""
     return operation.first_shape(sizes), {axis: sizes[axis] for axis in operation.sizes}
 
 
 def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """The families of values for an input of that dtype. A declared range and a narrow dtype have only their own."""
+    """Return the families of values for an input: only DECLARED if it has a declared range or a narrow dtype."""
     operation = operations.OPERATIONS[op]
     declared = operation.inputs[name]
     if "others" in operation.hooks and name != next(iter(operation.inputs)):
@@ -196,12 +195,12 @@ def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
 
 
 def specials(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """Names of the special values for an input of that dtype."""
+    """Return the names of the special values for an input of that dtype."""
     return () if families(op, name, dtype) == (values.DECLARED,) else values.specials(dtype)
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor."""
+    """Return the strides of a contiguous tensor."""
     strides, step = list[int](), 1
     for size in reversed(shape):
         strides.append(step)
@@ -210,7 +209,7 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """The number of elements in memory from the first to the last, inclusive; 0 if the tensor is empty."""
+    """Return the number of elements in memory from the first to the last, inclusive; 0 if the tensor is empty."""
     if not math.prod(shape):
         return 0
     return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GROUP = 8
-"""Consecutive cases that share a layout, so that kernels are seldom compiled. Values, specials and sizes differ."""
+"""The number of consecutive cases that share a layout, so that few kernels are compiled. Values and sizes differ."""
 
 
 def largest(implementation: Implementation) -> int:
-    """The most elements of an input: few if kernels are interpreted, many if launches are cheap."""
+    """Return the most elements of an input: few if kernels are interpreted, many on a GPU."""
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**20
@@ -35,14 +35,14 @@ def largest(implementation: Implementation) -> int:
 
 
 class Choose(Protocol):
-    """A function that chooses, by a seeded generator or Hypothesis. ``plain``: the simplest choice, if it is not the
-    first. ``often``: the indices that a generator chooses from."""
+    """A function that chooses a value, by a seeded generator or Hypothesis. ``plain``: the simplest value, by default
+    the first. ``often``: the indices from which a generator chooses; Hypothesis chooses from all."""
 
     def __call__(self, among: Sequence[T], /, plain: T | None = None, often: Sequence[int] = ()) -> T: ...
 
 
 def _recording_choose(number_of: Callable[[int, Sequence[int]], int]) -> tuple[Choose, list[int]]:
-    """Return a :class:`Choose`, and a list that records its choices: numbers from ``number_of``, 0 for the simplest."""
+    """Return a :class:`Choose`, and the list of its choices so far: numbers from ``number_of``, 0 for the simplest."""
     choices = list[int]()
 
     def choose(among: Sequence[T], /, plain: T | None = None, often: Sequence[int] = ()) -> T:
@@ -56,8 +56,8 @@ def _recording_choose(number_of: Callable[[int, Sequence[int]], int]) -> tuple[C
 def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> list[Case]:
     """Draw ``count`` different cases of at most ``elements`` elements, the same for the same arguments.
 
-    ``alike`` consecutive cases share a layout; see GROUP. A plain generator draws them. Hypothesis would repeat half of
-    the cases, and take twenty times longer.
+    ``alike`` consecutive cases share a layout; see GROUP. A seeded generator draws them, because Hypothesis would
+    repeat half of the cases, and take twenty times longer.
     """
     cases = dict[str, Case]()
     layouts = set[Case]()
@@ -78,7 +78,7 @@ def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> l
 
 
 def strategy(op: str, elements: int) -> SearchStrategy[Case]:
-    """A Hypothesis strategy for one case of at most that many elements. Needs Hypothesis."""
+    """Return a Hypothesis strategy for one case of at most that many elements. Needs Hypothesis."""
     from hypothesis import strategies as st
 
     @st.composite
@@ -99,11 +99,11 @@ def choosing(draw: DrawFn) -> Choose:
 
 
 _MOST_BY_ROWS = 2000
-"""The most elements of a first input from :func:`tensors`, by rows, so that an interpreter runs it quickly."""
+"""The most elements of a first input by rows from :func:`tensors`, so that an interpreter runs it quickly."""
 
 
 def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
-    """A Hypothesis strategy for inputs on the CPU: every dtype of an operation, and any rank up to 5.
+    """Return a Hypothesis strategy for inputs on the CPU: any dtype of an operation, any rank up to 5.
 
     Axes have at most ``largest`` elements, unless their bounds require more. Tensors are permuted, sliced, stepped or
     expanded, and floats include special values. Several inputs come as a tuple, for a call along the last axis.
@@ -157,7 +157,7 @@ def _draw_case(choose: Choose, op: str, elements: int) -> Case:
 
 
 def with_companions(choose: Choose, op: str, case: Case, room: int) -> Case:
-    """The case with a random dtype and layout for each companion input, within ``room`` elements."""
+    """Draw a dtype and layout for each companion input, within ``room`` elements; returns the case with them."""
     operation = operations.OPERATIONS[op]
     for companion, shape in list(case.each_companion(op)):
         wanted = operation.inputs[companion.name].dtype
@@ -196,7 +196,7 @@ def _dtype(choose: Choose, operation: operations.Operation) -> str:
 
 
 def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
-    """Draw dtype and sizes for an operation with named axes. Rarely a size is 0, if that makes all outputs empty."""
+    """Draw dtype and sizes for an operation with named axes. Sometimes a size is 0, if that makes all outputs empty."""
     operation = operations.OPERATIONS[op]
     dtype, axes = _dtype(choose, operation), operation.free_axes
     sizes = _allowed(operation, _shape(choose, len(axes), (), elements), elements)
@@ -211,7 +211,7 @@ def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
 
 
 def _allowed(operation: operations.Operation, sizes: Sequence[int], elements: int) -> list[int]:
-    """Change the sizes of named axes to satisfy their bounds. If that makes too many elements, others become small."""
+    """Fit the sizes of named axes to their bounds. While there are too many elements, axes get their least size."""
     named = operation.fitted(dict(zip(operation.free_axes, sizes, strict=True)))
     least = operation.fitted(dict.fromkeys(named, 1))
     for axis in named if operation.limits else ():
@@ -225,13 +225,13 @@ def _chance(choose: Choose, percent: int) -> bool:
 
 
 def _order(choose: Choose, count: int) -> list[int]:
-    """A random permutation."""
+    """Draw a permutation of the numbers below ``count``."""
     left = list(range(count))
     return [left.pop(choose(range(len(left)))) for _ in range(count)]
 
 
 def _shape(choose: Choose, rank: int, reduced: Sequence[int], elements: int) -> tuple[int, ...]:
-    """Draw sizes whose product may have any magnitude up to ``elements``. Most shapes are a few long rows."""
+    """Draw a shape with any order of magnitude up to ``elements`` elements. Most shapes have few, long rows."""
     left = int(2 ** (choose(range(3, 21)) / 20 * math.log2(elements)))
     sizes = [1] * rank
     kept = [d for d in range(rank) if d not in reduced]
@@ -242,14 +242,14 @@ def _shape(choose: Choose, rank: int, reduced: Sequence[int], elements: int) -> 
 
 
 def _lengths(most: int) -> list[int]:
-    """Lengths of any magnitude: mostly powers of two, with one more or less, small ones, odd ones, and ``most``."""
+    """Return lengths to choose from: powers of two and their neighbours, small and odd ones, and often ``most``."""
     near = (2**power + more for power in range(most.bit_length()) for more in (-1, 0, 0, 0, 1))
     lengths = [length for length in (*near, *range(2, 9), *_ODD) if 1 <= length <= most]
     return lengths + [most] * (1 + len(lengths) // 3)
 
 
 def layout_of(choose: Choose, shape: Sequence[int], room: int, *, read_only: bool) -> Layout:
-    """A random layout within ``room`` elements. One that is only read may also be expanded or overlap itself."""
+    """Draw a layout within ``room`` elements. If ``read_only``, it may also be expanded or overlap itself."""
     offset = choose((0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 7, 8, 12, 15))
     kind = choose(("contiguous",) * 3 + ("permuted", "gaps", "permuted gaps") * 2 + ("read alone",) * 2)
     rank = len(shape)
@@ -258,7 +258,7 @@ def layout_of(choose: Choose, shape: Sequence[int], room: int, *, read_only: boo
     strides, step = [0] * rank, 1
     for d in reversed(_order(choose, rank) if "permuted" in kind else range(rank)):
         strides[d] = step * (choose((1, 1, 2, 3)) if "gaps" in kind else 1)
-        # With padding, it is a slice of longer rows.
+        # Padding makes it a slice of longer rows.
         step = strides[d] * shape[d] + (choose((0, 0, 1, 3, 8, 16)) if "gaps" in kind else 0)
     if kind == "read alone" and read_only:
         # Equal rows, or overlapping windows.
@@ -268,18 +268,18 @@ def layout_of(choose: Choose, shape: Sequence[int], room: int, *, read_only: boo
 
 
 _LIKE = ("same", "near", "resized")
-"""How a case of a group may differ from its first."""
+"""How a case of a group may differ from the group's first case."""
 
 
 def _similar_case(choose: Choose, op: str, case: Case, elements: int, how: str) -> Case:
-    """A similar case for the same compiled kernels; see GROUP."""
+    """Return a similar case that runs the same compiled kernels; see GROUP. ``how``: one of _LIKE."""
     if how == "near":
         return replace(case, x=Layout(contiguous(case.shape)))
     return _resized(choose, op, case, elements) if how == "resized" and case.elements and not case.far else case
 
 
 def _with_values_or_fault(choose: Choose, op: str, case: Case) -> Case:
-    """The case with values, and now and then a fault."""
+    """Draw a case's values, and occasionally a fault or a lazily negated x; returns the case with them."""
     case = with_values(choose, op, case)
     if case.far:
         return case
@@ -289,7 +289,7 @@ def _with_values_or_fault(choose: Choose, op: str, case: Case) -> Case:
 
 
 def with_values(choose: Choose, op: str, case: Case, *, plain: bool = False) -> Case:
-    """The case with values of any family, or of each dtype's first if ``plain``, and with special values."""
+    """Draw families of values and special values; returns the case with them. ``plain``: only the first families."""
     operation, most = operations.OPERATIONS[op], 1 if plain else None
     first = next(iter(operation.inputs))
     case = replace(case, values=choose(families(op, first, case.dtype)[:most]), seed=choose(range(2**31)))
@@ -308,14 +308,14 @@ def with_values(choose: Choose, op: str, case: Case, *, plain: bool = False) -> 
 
 
 def _specials(choose: Choose, names: Sequence[str], elements: int) -> tuple[tuple[str, int], ...]:
-    """Draw special values, often at either end of the memory, where blocks or rows begin or end."""
+    """Draw special values and their indices, often at either end of the memory, where blocks or rows begin or end."""
     last = max(1, elements)
     count = choose((1, 1, 1, 2, 3))
     return tuple((choose(names), choose((0, -1, choose(range(last))))) for _ in range(count))
 
 
 def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
-    """The case with sizes enlarged by multiples of 16 within one power of two, and strides to match."""
+    """Return the case with matching strides and larger sizes: by multiples of 16, below the next power of two."""
     sizes = list(case.free_sizes(op))
     for d, size in enumerate(sizes):
         room = ((1 << size.bit_length()) - 1 - size) // 16
@@ -339,7 +339,7 @@ def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
 
 
 def _refit(shape: Sequence[int], layout: Layout, new: Sequence[int]) -> Layout:
-    """The layout for another size: the same axis order in memory, and the same gaps."""
+    """Return the layout for the shape ``new``, with the same axis order in memory and the same gaps."""
     strides = list(layout.strides)
     axes = sorted(range(len(shape)), key=lambda d: (layout.strides[d], shape[d]))
     for inner, outer in itertools.pairwise(axes):

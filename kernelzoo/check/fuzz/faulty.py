@@ -14,7 +14,7 @@ from kernelzoo.operations.tensors import same_memory
 
 
 class Call:
-    """A valid call, and the arguments that make it faulty."""
+    """A valid call. Its methods return arguments that make it faulty."""
 
     def __init__(self, op: Operation, case: Case, inputs: Sequence[torch.Tensor]) -> None:
         self.op, self.case, self.inputs = op, case, inputs
@@ -26,25 +26,25 @@ class Call:
         return list(self.op.allocate(args))
 
     def with_out(self, change: Callable[[torch.Tensor], object]) -> dict[str, Any]:
-        """An argument ``out`` with one output changed."""
+        """Return an argument ``out`` in which ``change`` replaces one output."""
         outs: list[Any] = list(self.outs())
         place = self.seed % len(outs)
         outs[place] = change(outs[place])
         return {"out": outs[0] if len(outs) == 1 else tuple(outs)}
 
     def with_companion(self, change: Callable[[int], torch.Tensor]) -> dict[str, Any]:
-        """An argument for one companion input, made from its index."""
+        """Return an argument for one companion input, which ``change`` makes from its index."""
         number = 1 + self.seed % (len(self.inputs) - 1)
         return {list(self.op.inputs)[number]: change(number)}
 
     def gradient(self) -> dict[str, Any]:
-        """An argument for one floating-point input, which requires a gradient."""
+        """Return an argument for one floating-point input, which requires a gradient."""
         able = [name for name, x in zip(self.op.inputs, self.inputs, strict=True) if x.is_floating_point()]
         name = able[self.seed % len(able)]
         return {name: dict(zip(self.op.inputs, self.inputs, strict=True))[name].detach().requires_grad_()}
 
     def out_overlapping_input(self, right: torch.Tensor) -> object:
-        """An out that overlaps an input and is not a legal in-place output; "out" if no such tensor exists."""
+        """Return an out like ``right`` that overlaps an input, but may not replace it; "out" if there is none."""
         number = self.seed % len(self.inputs)
         number = number if self.inputs[number].numel() else 0
         x, shape, wide = self.inputs[number], tuple(right.shape), right.element_size()
@@ -66,7 +66,7 @@ class Call:
         return list(self.op.inputs)[number] in allowed and same_memory(out, self.inputs[number])
 
     def outs_at_one_address(self) -> dict[str, Any]:
-        """Outs that begin at the same address."""
+        """Return an argument ``out`` whose outputs begin at the same address."""
         outs = self.outs()
         memory = torch.empty(sum(16 + out.numel() * out.element_size() for out in outs), dtype=torch.uint8)
         storage = memory.to(self.x.device).untyped_storage()
@@ -74,7 +74,7 @@ class Call:
         return {"out": tuple(same)}
 
     def another_shape(self, number: int) -> torch.Tensor:
-        """A tensor with an extra axis, or with one size that contradicts an earlier input."""
+        """Return an input's replacement with an extra axis, or with a size that contradicts an earlier input."""
         x, names = self.inputs[number], self.op.axes[number]
         before = {axis for earlier in self.op.axes[:number] for axis in earlier}
         fixed = [d for d in range(x.ndim) if self.op.by_rows or names[d] in before or names[d].isdigit()]
@@ -85,7 +85,7 @@ class Call:
 
 
 def _out_overlapping_itself(out: torch.Tensor) -> object:
-    """An expanded single element, as an out that overlaps itself; "out" for an output of one element."""
+    """Return an out that overlaps itself: one expanded element; "out" unless the output has several elements."""
     return out.new_empty(1).expand(out.shape) if math.prod(out.shape) > 1 else "out"
 
 
@@ -130,14 +130,14 @@ FAULTS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
     ),
     "outs upon each other": ("OutputError", lambda call: call.outs_at_one_address()),
 }
-"""Possible faults of a call: the error that each must raise, and the arguments to replace."""
+"""By name of a fault: the error that it must raise, and a function that returns the arguments to replace."""
 
 _OF_AXES = ("an axis out of range", "no axis", "half an axis", "an axis twice")
 _OF_INPUTS = ("another shape of an input", "an input elsewhere", "another dtype of an input")
 
 
 def faults(op: str, dtype: str) -> tuple[str, ...]:
-    """The faults that a call of an operation on that dtype can have."""
+    """Return the faults that a call of an operation on that dtype can have."""
     operation = operations.OPERATIONS[op]
     not_for = {*(_OF_AXES if not operation.by_rows else ()), *(_OF_INPUTS if len(operation.inputs) < 2 else ())}
     not_for |= {"outs upon each other"} if len(operation.outputs) < 2 else set()

@@ -14,7 +14,7 @@ from kernelzoo.operations.limits import broken
 
 
 def parse(text: str, op: str) -> Case:
-    """The case that ``str(case)`` wrote. Raises CaseError."""
+    """Return the case that ``str(case)`` wrote. Raises CaseError."""
     try:
         case = _parsed(json.loads(text), operations.OPERATIONS[op])
         _check(case, op, text)

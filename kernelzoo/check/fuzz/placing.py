@@ -27,7 +27,7 @@ Draw: TypeAlias = "Callable[[tuple[int, ...]], torch.Tensor]"
 
 
 def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed]:
-    """Every input of a case, on the generator's device. Raises NoRoomError."""
+    """Return every input of a case, on the generator's device. Raises NoRoomError."""
     from kernelzoo.torch_private import negated
 
     placed = list[Placed]()
@@ -53,7 +53,7 @@ def _values(
     first: torch.Tensor | None,
     shape: tuple[int, ...],
 ) -> torch.Tensor:
-    """The values of one input, within the operation's domain. ``first``: the first input, for a companion input."""
+    """Draw the values of one input, within the operation's domain. ``first``: the first input, for a later one."""
     generator.manual_seed(case.seed ^ number * 0x9E3779B9)  # a seed of its own, so that no two inputs are equal
     family = given.values or families(op.name, given.name, dtype)[0]
     if (
@@ -76,7 +76,7 @@ def _values(
 
 
 def _all_inputs(op: Operation, case: Case, first: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
-    """All inputs, with companion inputs that match the first."""
+    """Draw companion inputs that match the first input; returns all inputs."""
     companions = [name for name in op.inputs if name != next(iter(op.inputs))]
     shapes = case.shapes(op.name)[1 : 1 + len(companions)]
     drawn = (
@@ -87,14 +87,14 @@ def _all_inputs(op: Operation, case: Case, first: torch.Tensor, generator: torch
 
 
 def _length(op: Operation, case: Case) -> int:
-    """The length of a row, at least 1, since a domain's limit is divided by it; 0 unless by rows."""
+    """Return a row's length, at least 1, because a domain's limit is divided by it; 0 unless by rows."""
     if not op.by_rows:
         return 0
     return max(1, math.prod(case.shape[d] for d in case.axes) if case.shape else 1)
 
 
 def _range_values(op: Operation, case: Case) -> dict[str, Any]:
-    """The values of axes and scalars that an input's range may name."""
+    """Return the values of the axes and scalars that an input's declared range may name."""
     scalars = {name: scalar.default for name, scalar in op.scalars.items()} | dict(case.scalars)
     if op.by_rows:
         return {**scalars, "n": _length(op, case)}
@@ -102,7 +102,7 @@ def _range_values(op: Operation, case: Case) -> dict[str, Any]:
 
 
 def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw, device: torch.device) -> Placed:
-    """Memory with a tensor in it. Other elements are NaN or the least integer: reading them gives a wrong result."""
+    """Return memory with a tensor in it. All other elements are NaN or the least integer, to reveal a read of them."""
     extent = span(shape, layout.strides)
     memory = torch.empty(2 * _GUARD + layout.offset + extent, dtype=kind, device=device)
     memory.fill_(math.nan if kind.is_floating_point else kind != torch.bool and torch.iinfo(kind).min)
@@ -120,7 +120,7 @@ def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw
 
 
 def output(shape: tuple[int, ...], layout: Layout, dtype: torch.dtype, pattern: int, device: torch.device) -> Placed:
-    """Memory filled with one pattern, and in the middle an output of that layout."""
+    """Return memory filled with the byte ``pattern``, and an output in its middle."""
     extent = span(shape, layout.strides)
     board = torch.empty(2 * _GUARD + layout.offset + extent, dtype=dtype, device=device)
     if dtype == torch.bool:

@@ -19,7 +19,7 @@ NEEDED = "to reduce and keep failures: python -m pip install 'hypothesis>=6.140'
 
 
 def reduce(op: str, case: Case, fails: Callable[[Case], bool], tries: int) -> Case:
-    """A simpler case that still fails, after at most ``tries`` tries. A case that was not drawn stays as it is."""
+    """Return a simpler case that still fails, after at most ``tries`` tries; the same case if it was not drawn."""
     from hypothesis import Phase, Verbosity, find, settings
     from hypothesis.database import InMemoryExampleDatabase, choices_to_bytes
     from hypothesis.errors import NoSuchExample
@@ -27,7 +27,7 @@ def reduce(op: str, case: Case, fails: Callable[[Case], bool], tries: int) -> Ca
     known = {str(case): True}
 
     def failed(candidate: Case) -> bool:
-        """Hypothesis asks twice about a case, and must get the same answer even if a kernel fails only sometimes."""
+        """Whether a case fails. It is cached: Hypothesis asks twice, and a kernel may fail only sometimes."""
         text = str(candidate)
         if text not in known:
             takes_gigabytes = candidate.far and not case.far
@@ -55,7 +55,7 @@ def keep(id: str, case: Case, *, failed: bool) -> None:
 
 
 def kept(id: str) -> list[Case]:
-    """The stored failures of an implementation."""
+    """Return the stored failures of an implementation."""
     found = []
     for text in sorted(_database().fetch(id.encode())):
         try:
@@ -66,7 +66,7 @@ def kept(id: str) -> list[Case]:
 
 
 def _database() -> ExampleDatabase:
-    """The database of Hypothesis's own examples."""
+    """Return the database of Hypothesis's own examples."""
     from hypothesis.database import DirectoryBasedExampleDatabase
 
     return DirectoryBasedExampleDatabase(

@@ -1,8 +1,8 @@
 """Fuzzing cases run through an implementation as user calls, and checked against the contract.
 
-Each case is called twice, over different old memory contents. Results must be within the operation's tolerance, and
-equal to the bit. Bytes around and between the elements of every tensor must not change. A fault must raise its
-documented error, and no other call may raise. If an output may be an input, a third call works in place.
+Each case is called twice, with outputs in memory that held another pattern. Both results must be within the
+operation's tolerance, and have the same bits. Bytes around and between the elements of every tensor must not change.
+A fault must raise its documented error, and no other call may raise. A third call works in place, if that is allowed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Check = tuple[str, "torch.Tensor"]
 
 @dataclass
 class Found:
-    """The results of several cases, as numbers of cases."""
+    """The number of cases with each kind of result."""
 
     right: int = 0
     """Cases with the right result, twice with the same bits."""
@@ -61,13 +61,13 @@ class Found:
     no_room: int = 0
     """Cases that do not fit into this machine's memory."""
     compiled: int = 0
-    """Cases whose first call took SLOW longer than the second."""
+    """Cases whose first call took more than SLOW seconds longer than the second."""
     undecidable: int = 0
     """Cases with wrong elements in which the operation's own reference exceeds its bounds. No kernel is at fault."""
     wrong: list[tuple[int, str]] = field(default_factory=list)
     """The number of each failed case, and why."""
     unavailable: str = ""
-    """Why the implementation can't run here, or the fault of its operation. Nothing is counted from there on."""
+    """Why the implementation can't run here, or the fault of its operation. Later cases are not counted."""
 
 
 def run(
@@ -80,8 +80,8 @@ def run(
 ) -> Found:
     """Run cases through one implementation.
 
-    ``progress`` gets the number of the next case, and of the oldest case that the device may still run. They differ on
-    a GPU unless ``one_by_one``.
+    ``progress`` gets the numbers of the oldest case that the device may still run, and of the next case. They differ
+    on a GPU unless ``one_by_one``.
     """
     if "draws" in implementation.operation.hooks:
         words = (
@@ -234,7 +234,7 @@ class _Runner:
         return checks + self._in_place(case, placed, expected)
 
     def _in_place(self, case: Case, placed: Sequence[Placed], expected: Expected) -> list[Check]:
-        """Call with an input as out, if the only output may be that input; returns the checks."""
+        """Call with an input as ``out``, if the operation allows that; returns the checks."""
         op = self._operation
         (declared, *more) = op.outputs.values()
         if more or not declared.inplace or case.far:
@@ -256,7 +256,7 @@ class _Runner:
         return [*_wrong(expected, [out], f" with {declared.inplace} as out"), (words, _differ(board, clean))]
 
     def _boards(self, case: Case, args: Arguments, pattern: int) -> list[Placed]:
-        """Memory filled with one pattern for each output, and the output in it."""
+        """Return memory for each output, filled with the byte ``pattern``, and the output in it."""
         shapes, dtypes = self._operation.out_shapes(args), self._operation.out_dtypes(args)
         layouts = case.outs or [Layout(contiguous(shape)) for shape in shapes]
         return [
@@ -280,7 +280,7 @@ class _Runner:
             raise _RaisedError(f"raised {type(error).__name__}: {error}", error) from error
 
     def _expect_error(self, case: Case, inputs: Sequence[torch.Tensor], arguments: dict[str, Any], name: str) -> None:
-        """Make a faulty call, which must raise that error. Raises AssertionError."""
+        """Make a faulty call, which must raise the error ``name``. Raises AssertionError if it does not."""
         before = [bits(x).clone() for x in inputs]
         try:
             self._call(case, inputs, arguments)
@@ -295,7 +295,7 @@ class _Runner:
                 raise AssertionError(f"raised {name}, and changed {input_name}")
 
     def _check_results(self, result: object, args: Arguments, outs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        """Check a call's result; returns it as a tuple. ``outs``: the outputs that the call was given."""
+        """Check a call's result; returns it as a tuple. ``outs``: the outputs that the caller passed."""
         op = self._operation
         several = len(op.outputs) > 1
         found = result if several else (result,)
@@ -327,18 +327,18 @@ class _RaisedError(Pickled, Exception):
 
 
 def _identity(x: torch.Tensor) -> tuple[object, ...]:
-    """Everything about a tensor except its values."""
+    """Return everything about a tensor except its values."""
     storage = x.untyped_storage()
     return type(x), x.dtype, x.shape, x.stride(), x.data_ptr(), storage.data_ptr(), storage.nbytes()
 
 
 def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Whether two tensors differ in any bit, as a tensor."""
+    """Return a tensor of one bool: whether two tensors differ in any bit."""
     return (bits(a) != bits(b)).any()
 
 
 def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
-    """Make a check for wrong elements of each output, without waiting for the device."""
+    """Return a check for wrong elements of each output, without waiting for the device."""
     return [
         (f"{bounds.name}: {_WRONG}{where}", bounds.right(out).all().logical_not_())
         for bounds, out in zip(expected.outputs, outs, strict=True)

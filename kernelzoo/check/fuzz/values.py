@@ -31,7 +31,7 @@ class Fill:
         return torch.finfo(self.kind) if self.kind.is_floating_point else torch.iinfo(self.kind)
 
     def normal(self, double: bool | None = None) -> torch.Tensor:
-        """Normal values in float64 if ``double``, else in float32. By default, float64 is for dtypes of 8 bytes."""
+        """Draw normal values, in float64 if ``double``, else in float32. By default, dtypes of 8 bytes use float64."""
         return self._floats(double).normal_(generator=self.generator)
 
     def uniform(self, double: bool | None = None) -> torch.Tensor:
@@ -41,11 +41,11 @@ class Fill:
         return self.uniform(double).sub_(0.5).sign_()
 
     def constant(self, double: bool | None = None) -> torch.Tensor:
-        """One normal value, expanded."""
+        """Draw one normal value, expanded to the shape."""
         return replace(self, shape=()).normal(double).expand(self.shape)
 
     def integers(self, low: int, high: int | None) -> torch.Tensor:
-        """64-bit integers from ``low`` to ``high - 1``, or without an upper limit if ``high`` is None."""
+        """Draw 64-bit integers from ``low`` to ``high - 1``, or without an upper limit if ``high`` is None."""
         words = torch.empty(self.shape, dtype=torch.int64, device=self.generator.device)
         return words.random_(low, high, generator=self.generator)
 
@@ -58,25 +58,25 @@ Family: TypeAlias = Callable[[Fill], "torch.Tensor"]
 
 
 def families(dtype: str) -> tuple[str, ...]:
-    """Names of a dtype's families, the plainest first."""
+    """Return the names of a dtype's families, the plainest first."""
     return tuple(_table(dtype))
 
 
 def draw(family: str, shape: tuple[int, ...], dtype: str, generator: torch.Generator) -> torch.Tensor:
-    """Values of a named family, as a new contiguous tensor on the generator's device."""
+    """Draw values of a family, as a new contiguous tensor on the generator's device."""
     kind = getattr(torch, dtype)
     return _table(dtype)[family](Fill(shape, kind, generator)).to(kind)
 
 
 def specials(dtype: str) -> tuple[str, ...]:
-    """Names of a dtype's special values."""
+    """Return the names of a dtype's special values."""
     if dtype == "bool":
         return ("false", "true")
     return _SPECIAL_FLOATS if "float" in dtype else ("least", "most", "zero", "ones")
 
 
 def special(name: str, dtype: str) -> int:
-    """The bits of a special value, as an integer of the same width."""
+    """Return the bits of a special value, as an integer of the same width."""
     kind = getattr(torch, dtype)
     if kind == torch.bool:
         return int(name == "true")
@@ -106,31 +106,31 @@ def _table(dtype: str) -> dict[str, Family]:
 
 
 def _wide(fill: Fill) -> torch.Tensor:
-    """Values with every exponent of the dtype, and both signs."""
+    """Draw values with every exponent of the dtype, and both signs."""
     low, high = math.log2(fill.info.tiny), math.log2(fill.info.max)
     exponent = fill.uniform(double=True).mul_(high - low).add_(low)
     return exponent.exp2_().mul_(fill.signs(double=True)).clamp_(-fill.info.max, fill.info.max)
 
 
 def _plateau(fill: Fill) -> torch.Tensor:
-    """Equal values, and about one in 200 above them. A sum in order rounds in the same direction each time."""
+    """Draw equal values, with about one in 200 above them. A sum in order rounds in the same direction each time."""
     low = fill.constant(double=True).abs().neg_()
     return low.masked_fill_(fill.uniform(double=False) < 0.005, 2.0)
 
 
 def _close(fill: Fill) -> torch.Tensor:
-    """Values a few ulp apart."""
+    """Draw values a few ulp apart."""
     return fill.integers(-3, 4).double().mul_(fill.info.eps).add_(1).mul_(fill.constant(double=True))
 
 
 def _ladder(fill: Fill) -> torch.Tensor:
-    """Values that fall by three quarters from element to element, over 100 elements, then again."""
+    """Return values that fall in steps of 0.75 for 100 elements, and then start again at 0."""
     steps = torch.arange(math.prod(fill.shape), dtype=torch.float32, device=fill.generator.device).remainder_(100)
     return steps.mul_(-0.75).view(fill.shape)
 
 
 def _masked(fill: Fill) -> torch.Tensor:
-    """Normal values, of which about half are -inf: in runs of 32 as in a causal mask, and single ones."""
+    """Draw normal values, with -inf for about half of them: runs of 32, as in a causal mask, and singles."""
     count = math.prod(fill.shape)
     runs = replace(fill, shape=(count // 32 + 1,)).uniform(double=False).repeat_interleave(32)[:count]
     alone = fill.uniform(double=False) < 0.1
@@ -138,7 +138,7 @@ def _masked(fill: Fill) -> torch.Tensor:
 
 
 def _bits(fill: Fill) -> torch.Tensor:
-    """Values of random bits. Those that are not finite become zero, since a single one decides a whole row."""
+    """Draw values of random bits. Infinity and NaN become zero, because a single one would decide a whole row."""
     words = fill.integers(-(2**63), None)
     if not fill.kind.is_floating_point:
         return words.to(fill.kind)  # wraps around
@@ -147,7 +147,7 @@ def _bits(fill: Fill) -> torch.Tensor:
 
 
 def _ends(fill: Fill) -> torch.Tensor:
-    """The largest integer, and rarely the least."""
+    """Draw the largest integer, and rarely the least."""
     rare = fill.uniform(double=False) < 0.02
     return rare.to(fill.kind).fill_(fill.info.max).masked_fill_(rare, fill.info.min)
 
@@ -175,7 +175,7 @@ _INTEGERS: dict[str, Family] = {
     # Few different values, so that the minimum occurs often.
     "few": lambda fill: fill.integers(-2 if fill.info.min else 0, 4),
     "bits": _bits,
-    # Close to a minimum's identity.
+    # Close to the largest integer, with which a minimum starts.
     "highest": lambda fill: fill.integers(0, 3).neg_().add_(fill.info.max),
     "ends": _ends,
 }

@@ -11,10 +11,10 @@ from kernelzoo.registry import require
 _INSTALL = "pip install 'kernelzoo[cupy-cuda13]' (for a CUDA 13 driver) or 'kernelzoo[cupy-cuda12]'"
 
 COMPILES_WITH: dict[str, str] = {}
-"""Environment variables of a process that compiles kernels only to show them. CuPy needs none."""
+"""Environment variables to set in a process that compiles kernels only to show them. CuPy needs none."""
 
 stand_in: Any = None
-"""The tests' emulator, or None. It has ``probe``, ``name``, ``device_of`` and ``loaded``."""
+"""The tests' emulator, or None. It has the attributes ``probe``, ``name``, ``device_of`` and ``loaded``."""
 
 
 def emulator() -> str:
@@ -50,7 +50,7 @@ def probe() -> tuple[str, ...]:
         raise unavailable("CuPy finds no CUDA device", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
     try:
         cupy.cuda.nvrtc.getVersion()
-    except Exception as error:  # a missing library shows as an ImportError, OSError or RuntimeError, by CuPy's version
+    except Exception as error:  # a missing library: ImportError, OSError or RuntimeError, depending on CuPy's version
         raise unavailable(
             f"NVRTC, which compiles its kernels, can't be loaded: {error}",
             f"pip install nvidia-cuda-nvrtc{'' if built_for >= 13 else f'-cu{built_for}'}",

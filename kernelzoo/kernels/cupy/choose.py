@@ -14,5 +14,5 @@ from kernelzoo.registry import chooser
 @chooser("cupy", "logsumexp", "auto")
 @chooser("cupy", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
-    """Several blocks per row if rows are few and long, else at most one block per row."""
+    """Several blocks share each row if rows are few and long. Otherwise a row has at most one block."""
     return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"

@@ -1,24 +1,24 @@
-"""Rows that the blocks of a thread-block cluster share."""
+"""Plans in which the blocks of a thread-block cluster share a row."""
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.rows import side_by_side
 from kernelzoo.layout import Rows
 
-THREADS = 512  # of the largest block. With 64 registers a thread an SM runs two: one computes, one loads
+THREADS = 512  # per block, at most. At 64 registers per thread, an SM runs two such blocks: one computes, one loads
 
 
 def cluster_sizes(device: Device) -> list[int]:
-    """Return the numbers of blocks that a cluster may have."""
+    """Return the possible numbers of blocks per cluster."""
     return [size for size in (2, 4, 8, 16) if size <= device.cluster_blocks]
 
 
 def can_use_clusters(rows: Rows, device: Device) -> bool:
-    """Whether clusters can take the rows: rows are contiguous, and the device has clusters."""
+    """Whether clusters can process the rows: rows are contiguous, and the device supports clusters."""
     return device.cluster_blocks > 1 and side_by_side(rows)
 
 
 def require_clusters(id: str, usable: bool) -> None:
-    """Raise UnsupportedProblemError for a form if clusters can't take its rows."""
+    """Raise UnsupportedProblemError for form ``id`` unless clusters can process its rows (``usable``)."""
     if not usable:
         raise UnsupportedProblemError(id, "it takes rows whose elements lie side by side, on a device with clusters")

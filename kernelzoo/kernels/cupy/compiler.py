@@ -1,4 +1,4 @@
-"""A kernel's source with its headers inlined, and its compilation by NVRTC. No device is needed."""
+"""Inline the headers of a kernel's source, and compile it with NVRTC. No device is needed."""
 
 import re
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _NAME = re.compile(rf"[a-z_]+(?:<{_PARAMETER}(?:, {_PARAMETER})*>)?")
 
 @cache
 def files(file: Path) -> tuple[Path, ...]:
-    """Return a file and all files that it includes, each once. An included file comes before its includers."""
+    """Return a file and all files that it includes, each once. Included files come before their includers."""
     found: dict[Path, None] = {}
 
     def gather(path: Path) -> None:
@@ -37,12 +37,12 @@ def files(file: Path) -> tuple[Path, ...]:
 
 @cache
 def source(file: Path) -> str:
-    """Return the CUDA C++ of a file with its includes inlined. It is the key in CuPy's cache on disk."""
+    """Return a file's CUDA C++ with all includes inlined. CuPy's cache on disk uses this text as its key."""
     return "\n".join(_INCLUDE.sub("", path.read_text(encoding="utf-8")) for path in files(file))
 
 
 def checked_name(kernel: str) -> str:
-    """Return a kernel's name, which NVRTC reads as code. Raises ValueError if it is not a known kind of name."""
+    """Return a kernel's name. Raises ValueError if it has other code in it, because NVRTC would compile that."""
     if not _NAME.fullmatch(kernel):
         raise ValueError(f"{kernel!r} is no kernel's name: a template's, of numbers and {', '.join(C_TYPES.values())}")
     return kernel
@@ -55,11 +55,11 @@ class Program:
     ptx: str
     cubin: bytes
     log: str  # the assembler's log, with registers and spills
-    symbols: dict[str, str]  # each instance's entry point in ptx and cubin
+    symbols: dict[str, str]  # the name of each instance in ptx and cubin
 
 
 def program(code: str, instances: tuple[str, ...], capability: int, options: tuple[str, ...] = OPTIONS) -> Program:
-    """Compile as cupy.RawModule does, with the options that it adds. Needs no GPU. Raises InspectionError."""
+    """Compile with ``options`` and those that cupy.RawModule adds. Needs no GPU. Raises InspectionError."""
     handle = nvrtc.createProgram(code, "", (), ())
     for instance in instances:
         nvrtc.addNameExpression(handle, instance)
@@ -70,7 +70,7 @@ def program(code: str, instances: tuple[str, ...], capability: int, options: tup
         raise InspectionError(f"NVRTC fails for sm_{capability}: {nvrtc.getProgramLog(handle)}") from error
     return Program(
         nvrtc.getPTX(handle).decode().rstrip("\0"),
-        nvrtc.getCUBIN(handle) + b"\0",  # CuPy cuts off the last byte, as if it ended a string
+        nvrtc.getCUBIN(handle) + b"\0",  # CuPy drops the last byte, as if it were a string's terminator
         nvrtc.getProgramLog(handle),
         {instance: nvrtc.getLoweredName(handle, instance) for instance in instances},
     )
@@ -78,7 +78,7 @@ def program(code: str, instances: tuple[str, ...], capability: int, options: tup
 
 @cache
 def compiled(file: Path, kernel: str, capability: int) -> Compiled:
-    """Return an instance of a file's template, compiled for a compute capability and not loaded."""
+    """Compile a template instance of a file for a compute capability, without loading it."""
     result = program(source(file), (checked_name(kernel),), capability)
     return described(result, kernel, capability, *template(file, kernel))
 
@@ -86,7 +86,7 @@ def compiled(file: Path, kernel: str, capability: int) -> Compiled:
 def described(
     result: Program, kernel: str, capability: int, text: str, place: str | Path, line: int, constants: dict[str, Any]
 ) -> Compiled:
-    """Return a kernel of a program with its source: the text, file, line and template arguments."""
+    """Describe a compiled kernel. ``text`` is its source, at line ``line`` of the file ``place``."""
     symbol = result.symbols.get(kernel, kernel)
     return Compiled(
         name=kernel,
@@ -104,7 +104,8 @@ def described(
 
 @cache
 def template(file: Path, instance: str) -> tuple[str, Path, int, dict[str, int | str | bool]]:
-    """Return (text, file, line, arguments by name) of an instance's template, from a file or its includes."""
+    """Find an instance's template in a file or its includes. Return (source text, file, line, argument values by
+    name)."""
     name, _, arguments = instance.rstrip(">").partition("<")
     pattern = rf"^(?:template <([^;{{}}]*?)>\n)?__global__[^;{{}}]*?\s{name}\([^;{{]*\{{.*?^\}}$"
     texts = ((path, path.read_text(encoding="utf-8")) for path in reversed(files(file)))

@@ -1,9 +1,10 @@
 // Common to all kernels: dtypes, the problem, and exchanges between lanes and between blocks.
 //
-// No header of CUDA is included: NVRTC needs no toolkit. Half precisions are 16 bits, which PTX widens and narrows.
+// No CUDA header is included, so NVRTC needs no toolkit. Half precisions are 16-bit words, which PTX widens and
+// narrows.
 #pragma once
 
-#define UNROLL _Pragma("unroll")  // so that every index of an array is a constant, and the array stays in registers
+#define UNROLL _Pragma("unroll")  // so that array indices are constants, and arrays stay in registers
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -14,7 +15,7 @@ typedef long long i64;
 struct float16 { u16 bits; };
 struct bfloat16 { u16 bits; };
 
-// The canonical problem: x (outer, n, inner), out likewise (the minimum has no out_n). Strides count elements.
+// The canonical problem: x and out have the shape (outer, n, inner). A minimum's out has no n. Strides count elements.
 struct Layout {
   i64 rows, n, inner;
   i64 x_outer, x_n, x_inner;
@@ -36,8 +37,9 @@ struct MultiInput : Addresses<COUNT>, Layout {
   Strides strides[COUNT];
 };
 
-// Every kernel begins with this: the previous launch may still run (see shared/driver.py). Addresses pass through the
-// wait, so that no load is moved ahead of it. No kernel lets the next one begin early: only benchmarks would gain.
+// Every kernel calls this first, because the previous launch may still run (see shared/driver.py). Addresses pass
+// through the asm, so that no load is moved ahead of it. No kernel lets the next one begin early: only benchmarks would
+// gain.
 template <class P>
 __device__ inline P wait_for_previous_launch(P p) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -49,10 +51,10 @@ __device__ inline P wait_for_previous_launch(P p) {
 
 __device__ inline i64 block_index() { return blockIdx.x + (i64)blockIdx.y * gridDim.x; }
 
-// Row r has the coordinates (r / inner, r % inner).
+// Row r has the coordinates (outer, inner) = (r / inner, r % inner).
 __device__ inline void row_coords(const Layout& p, i64 r, i64& outer, i64& inner) {
   outer = r, inner = 0;
-  if (p.inner != 1) {  // a 64-bit division is a hundred instructions; this one is exact up to 2^52 rows
+  if (p.inner != 1) {  // a 64-bit division takes a hundred instructions; this is exact up to 2^52 rows
     outer = (i64)((double)r * p.inner_inverse);
     inner = r - outer * p.inner;
     if (inner < 0) outer -= 1, inner += p.inner;
@@ -62,15 +64,15 @@ __device__ inline void row_coords(const Layout& p, i64 r, i64& outer, i64& inner
 
 template <class V> __device__ inline V shuffle_xor(V v, int mask) { return __shfl_xor_sync(0xffffffffu, v, mask); }
 
-// The sum over LANES neighbouring lanes, a power of two; with FROM > 1, over every FROM-th of them. Every lane gets the
-// same bits.
+// The sum over LANES adjacent lanes, or if FROM > 1, over every FROM-th of them. Both are powers of two. Every lane
+// gets the same bits.
 template <int LANES, int FROM = 1, class V>
 __device__ inline V warp_sum(V v) {
   UNROLL for (int mask = LANES / 2; mask >= FROM; mask /= 2) v += shuffle_xor(v, mask);
   return v;
 }
 
-// A long sum and its rounding errors, which are added up separately (D. E. Knuth's two-sum). Counts have no errors.
+// A long sum and the sum of its rounding errors (D. E. Knuth's two-sum). Sums of integers have no errors.
 template <class S>
 struct CompensatedSum {
   S sum = 0, lost = 0;
@@ -83,7 +85,7 @@ struct CompensatedSum {
   __device__ S all() const { return sum - sum == 0 ? sum + lost : sum; }  // infinity stays infinity
 };
 
-// The sum of `count` sums in memory. Every warp computes it.
+// The sum of `count` numbers in memory. Every warp computes it.
 template <class V>
 __device__ inline V sum_of_slots(const V* slots, int count) {
   V sum = 0;
@@ -91,7 +93,7 @@ __device__ inline V sum_of_slots(const V* slots, int count) {
   return warp_sum<32>(sum);
 }
 
-// Send a word to other blocks. Its reader must know a value that is never sent, and waits for another.
+// Send a word to other blocks. The word's old value must be one that is never sent: the reader polls until it changes.
 __device__ inline void send_word(u64* at, u64 word) {
   asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(at), "l"(word) : "memory");
 }
@@ -100,15 +102,15 @@ __device__ inline u64 peek_word(const u64* at) {
   asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
   return word;
 }
-// Increment a counter, and return its old value. A block that sees the new count also sees all earlier writes.
+// Increment a counter, and return its old value. A block that reads the new value also sees all earlier writes.
 __device__ inline u64 count_up(u64* at) {
   u64 before;
   asm volatile("atom.add.acq_rel.gpu.global.u64 %0, [%1], 1;" : "=l"(before) : "l"(at) : "memory");
   return before;
 }
 
-// Whether this block is the last of `chunks` blocks to arrive here, after writing its result to device memory. The
-// counter returns to zero, ready for the next launch.
+// Whether this block is the last of `chunks` blocks to call this, each after writing its result to device memory. The
+// counter returns to zero for the next launch.
 __device__ inline bool arrives_last(u32* arrived, int chunks) {
   __shared__ u32 before;
   __syncthreads();

@@ -1,8 +1,8 @@
-// Barriers in shared memory, bulk copies and clusters, from compute capability 9.0 on.
+// Barriers in shared memory, bulk copies and clusters: for compute capability 9.0 and later.
 #pragma once
 #include "vector_io.cuh"
 
-// Blocks of split_cluster, of 512 threads, per SM: two would spill from compute capability 12.0 on.
+// The number of split_cluster's blocks per SM, of 512 threads. From compute capability 12.0 on, two would spill.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1200
 enum { SPLIT_BLOCKS = 1 };
 #else
@@ -20,8 +20,8 @@ __device__ inline void arrive_expecting(u64* barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                :: "r"(shared_address(barrier)), "r"(bytes) : "memory");
 }
-// Make a barrier that expects so many bytes. The block's first warp calls this, and one thread makes it and arrives.
-// Without a __syncwarp between both, compute-sanitizer reports a race.
+// Make a barrier that waits for `bytes` bytes. The block's first warp runs this; its first thread makes the barrier and
+// arrives. Without the __syncwarp in between, compute-sanitizer reports a race.
 __device__ inline void arm_barrier(u64* barrier, u32 bytes) {
   if (threadIdx.x < 32) {
     if (threadIdx.x == 0) {
@@ -41,7 +41,7 @@ __device__ inline void wait_for(u64* barrier, u32 parity) {
   } while (!done);
 }
 
-// Copy contiguous device memory to shared memory, both on 16-byte boundaries. The barrier counts the bytes.
+// Copy contiguous device memory to shared memory, at multiples of 16 bytes. The barrier counts the bytes.
 struct L2Policies {
   u64 keep, stream;
   __device__ L2Policies() {
@@ -55,8 +55,8 @@ __device__ inline void copy_bulk(void* to, const void* from, u32 bytes, u64* bar
       :: "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(policy) : "memory");
 }
 
-// Tell the cluster that this block runs, and that its barriers are initialised (fence_barriers). It is no release,
-// which would wait, before the first load, until the whole device sees earlier writes.
+// Tell the cluster that this block runs, and that its barriers are initialised (fence_barriers). It is relaxed: a
+// release would delay the first load until the whole device sees earlier writes.
 __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ inline u32 cluster_rank() {
@@ -65,7 +65,7 @@ __device__ inline u32 cluster_rank() {
   return rank;
 }
 
-// Send 64 bits to the same place in the shared memory of the cluster's block `rank`, whose barrier counts the bytes.
+// Write 64 bits to the address `place` in the cluster's block `rank`. That block's barrier counts the bytes.
 __device__ inline void send_remote(const void* place, u64* barrier, u32 rank, u64 value) {
   u32 to, counted;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(to) : "r"(shared_address(place)), "r"(rank));

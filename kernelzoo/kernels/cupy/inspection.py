@@ -5,5 +5,5 @@ from kernelzoo.kernels.shared.absent import target as target
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Return why kernels can't be compiled for an architecture, as words that follow an id, or "" if they can."""
-    return allowed_from((8, 0), arch, f"is CUDA C++, which is not for {arch}")  # the limit of the backend's ``probe``
+    """Return "" if kernels can be compiled for an architecture. Otherwise return why not, in words to follow an id."""
+    return allowed_from((8, 0), arch, f"is CUDA C++, which is not for {arch}")  # the minimum of ``probe``, too

@@ -1,25 +1,25 @@
-// Rows of tensors of any strides: some lanes per row, and several rows per block. Lanes take 16 bytes at a time of
-// contiguous rows, else one element.
+// Rows of tensors of any strides, with several lanes per row and several rows per block. A lane reads 16 bytes at once
+// of a contiguous row, and else one element.
 #pragma once
 #include "vector_io.cuh"
 
-constexpr int THREADS = 512;  // of the largest block
-constexpr int BATCH = 4;      // loads of a thread in flight
+constexpr int THREADS = 512;  // per block, at most
+constexpr int BATCH = 4;      // loads in flight per thread
 
 // Integers are added up in 64 bits.
 __device__ inline i64 widen(int v) { return v; }  // of 8, 16 or 32 bits
 __device__ inline i64 widen(i64 v) { return v; }
 __device__ inline void narrow(i64 v, i64& to) { to = v; }
 
-// A thread's place: its row, and its lane among the row's lanes, a power of two, which take vectors in turn. `across`:
-// neighbouring threads belong to neighbouring rows, not to the same row. A block's rows past the last have no elements.
+// A thread's row, and its number among the row's lanes. The lanes, a power of two, read the row's vectors in turn.
+// `across`: adjacent threads belong to adjacent rows, not to one row. Rows past the last one have no elements.
 struct Lane {
-  i64 r, outer, inner;  // its row
-  i64 from = 0, n;      // the range of the row's elements to take: [from, n)
-  int first, step;      // its number among the row's lanes, and their number
-  int row, rows;        // its row's number among the block's rows, and their number
-  int apart, between;   // threads from a lane to the row's next lane, and from a row to the next
-  bool live, leads;     // whether its row exists; and whether it is the first lane of such a row
+  i64 r, outer, inner;  // the row's number and coordinates
+  i64 from = 0, n;      // the row's lanes read its elements [from, n)
+  int first, step;      // this lane's number among the row's lanes, and their count
+  int row, rows;        // the row's number among the block's rows, and their count
+  int apart, between;   // threads from a lane to the next of its row, and from a row to the next
+  bool live, leads;     // whether the row exists, and whether this is also its first lane
 
   template <class P>
   __device__ Lane(const P& p, int lanes, bool across, i64 block = block_index()) {
@@ -33,7 +33,7 @@ struct Lane {
   }
 };
 
-// V neighbouring elements.
+// V adjacent elements of a row.
 template <class T, int V>
 struct Vector {
   Bytes16 raw;
@@ -52,7 +52,7 @@ struct Vector<T, 1> {
   __device__ void set(const Wide<T> (&v)[1]) { narrow(v[0], value); }
 };
 
-// The sum of COUNT terms, or of a term of each of V elements, added pairwise.
+// The sum of term(i) for i < COUNT, or of term(element) over the elements of a vector. Terms are added pairwise.
 template <int COUNT, class Term>
 __device__ inline auto sum_of_terms(Term term) {
   decltype(term(0)) terms[COUNT];
@@ -64,13 +64,13 @@ __device__ inline auto sum_of_terms(const Vector<T, V>& v, Term term) {
   return sum_of_terms<V>([&](int i) { return term(v[i]); });
 }
 
-// A row of tensor K of an operation. Tensors are numbered from the first input to the last output.
+// A row of a tensor. `line<T, K>` returns the one of tensor K, counted from the first input to the last output.
 template <class T, int V = 1>
 struct Line {
   T* at;
   i64 step;
   __device__ T& operator[](i64 k) const { return at[k * step]; }
-  // Load the V elements from k on at once, if wanted.
+  // Load elements k to k + V - 1 at once, if wanted.
   __device__ Vector<T, V> load_if(bool wanted, i64 k) const {
     Vector<T, V> v{};
     if constexpr (V > 1) v.raw = ::load_if(wanted, at + k, v.raw);
@@ -99,7 +99,7 @@ __device__ inline Line<T, V> line(const P& p, i64 outer, i64 inner) {
 template <class T, int K, int V = 1, class P>
 __device__ inline Line<T, V> line(const P& p, const Lane& lane) { return line<T, K, V>(p, lane.outer, lane.inner); }
 
-// Call body(elements, place of the first) for each vector of V elements of a row, on 16-byte boundaries. Also call it
+// Call body(elements, index of the first) for each vector of V elements of a row, on 16-byte boundaries. Also call it
 // for each single element before the first boundary and after the last vector.
 template <class T, int V, class Body>
 __device__ inline void for_each_vector(const Line<T, V>& x, const Lane& lane, Body body) {
@@ -124,7 +124,7 @@ __device__ inline void for_each_vector(const Line<T, V>& x, const Lane& lane, Bo
   }
 }
 
-// A row that is read several times. If ITEMS > 0, it stays in registers, ITEMS vectors per lane.
+// A row that is read several times. If ITEMS > 0, it stays in registers, with ITEMS vectors per lane.
 template <class T, int V, int ITEMS>
 struct MultiPassRow {
   Line<T, V> x;
@@ -136,8 +136,8 @@ struct MultiPassRow {
   }
   __device__ int at(int i) const { return (lane.first + i * lane.step) * V; }
 
-  // Call body(elements, place of the first, the others' elements there) for each vector. If the row is in registers,
-  // body may change its elements there.
+  // Call body(elements, index of the first, the others' elements there) for each vector. If the row is in registers,
+  // body may change it.
   template <class Body, class... Others>
   __device__ void each(Body body, Others&&... others) {
     if constexpr (ITEMS > 0) {
@@ -156,8 +156,9 @@ struct MultiPassRow {
   }
 };
 
-// Merge values over `count` threads at a distance of `apart`, both powers of two; `index` is this thread's number. All
-// get the same bits. All threads of the block must call this. `shared` has a place for each thread.
+// Merge a value from each of `count` threads, `apart` threads apart; both are powers of two. `index` is this thread's
+// number among them. All threads of the block must call this. `shared` has an element per thread. All get the same
+// bits.
 template <class V, class Merge>
 __device__ inline V merge_threads(V own, V* shared, int index, int count, int apart, Merge merge) {
   const int reach = count * apart;
@@ -165,7 +166,7 @@ __device__ inline V merge_threads(V own, V* shared, int index, int count, int ap
     UNROLL for (int mask = 16; mask > 0; mask /= 2) own = merge(own, shuffle_xor(own, mask));
     const int warp = threadIdx.x / 32, warps = count / 32;
     if (warps == 1) return own;
-    __syncthreads();  // the last result has been read
+    __syncthreads();  // all threads have read the last result
     if (threadIdx.x % 32 == 0) shared[warp] = own;
     __syncthreads();
     own = shared[(warp & -warps) + (threadIdx.x & (warps - 1))];
@@ -185,7 +186,7 @@ __device__ inline V merge_threads(V own, V* shared, int index, int count, int ap
   return own;
 }
 
-// Merge values over the lanes of each row.
+// Merge a value from each lane of a row.
 template <class V, class Merge>
 __device__ inline V merge_lanes(V own, V* shared, const Lane& lane, Merge merge) {
   return merge_threads(own, shared, lane.first, lane.step, lane.apart, merge);
@@ -210,7 +211,7 @@ __device__ inline V sum_over_lanes(V own, V* shared, const Lane& lane) {
   return merge_lanes(own, shared, lane, Plus{});
 }
 
-// a / n and 1 / sqrt(v), approximately in float.
+// a / n and 1 / sqrt(v). In float they are approximate.
 __device__ inline float quotient(float a, i64 n) { return __fdividef(a, (float)n); }
 __device__ inline double quotient(double a, i64 n) { return a / n; }
 __device__ inline float inverse_root(float v) { return rsqrtf(v); }

@@ -1,20 +1,20 @@
-"""Plans of kernels whose rows have several lanes each, see lanes.cuh: lanes, vector width, and rows per block."""
+"""Plans of kernels with several lanes per row, see lanes.cuh. They set the lanes, vector width, and rows per block."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step
 from kernelzoo.kernels.cupy.rows import C_TYPES, WARP, c_type, width
 from kernelzoo.layout import Rows, Strides, cdiv, power_of_two
 
-THREADS = 512  # of the largest block
-SHORT_ROWS_THREADS = 128  # threads of a block that takes several rows
-FEWEST = 4  # fewest vectors of a lane, if rows lie along memory
-MANY_LANES = 2**17  # enough to fill a large chip
-MOST_VECTORS = 8  # most vectors of a row in a lane's registers
-LONG_VECTORS = 32  # vectors of a row from which on an unaligned head and tail pay
-SM_THREADS = 1024  # threads of an SM, if blocks loop over rows
-REGISTER_VECTORS = (1, 2, 4)  # vectors of each input in the registers of a lane that also has sums
-SUM_REGISTERS = 32  # registers of a lane's sums
-MOST_SUMS = 2**26  # most sums of all blocks, in memory
+THREADS = 512  # per block, at most
+SHORT_ROWS_THREADS = 128  # threads per block of several rows
+FEWEST = 4  # vectors per lane, at least, if rows lie along memory
+MANY_LANES = 2**17  # enough to fill a large GPU
+MOST_VECTORS = 8  # vectors per lane in registers, at most
+LONG_VECTORS = 32  # vectors per row, at least, for vector loads with an unaligned head and tail to pay off
+SM_THREADS = 1024  # threads per SM, if blocks loop over rows
+REGISTER_VECTORS = (1, 2, 4)  # possible vectors of each input per lane, besides its sums in registers
+SUM_REGISTERS = 32  # registers per lane for sums
+MOST_SUMS = 2**26  # partial sums in memory, at most, over all blocks
 
 
 def plan_rows(
@@ -26,11 +26,10 @@ def plan_rows(
     few: int = 2 * FEWEST,
     least: int = 1,
 ) -> Plan:
-    """Return the plan of a kernel ``rows``, instantiated for dtypes, with other tensors' strides and its scalars.
+    """Return the plan of a kernel ``rows``, instantiated for ``dtypes`` and ``numbers``, the vector width first.
 
-    Only x and the last tensor may have several elements per row. numbers: the template's integers, the vector width
-    first. few: the fewest vectors of a lane if there are ``MANY_LANES`` lanes. least: the fewest otherwise.
-    """
+    Only x and the last tensor may have several elements per row. A lane gets at least ``few`` vectors if that leaves
+    ``MANY_LANES`` lanes, and otherwise at least ``least``. ``scalars``: the kernel's last arguments."""
     numbers = numbers or (aligned_width(rows) if rows.out_n else ragged_width(rows),)
     few = max(least, min(few, rows.planned * rows.n // (numbers[0] * MANY_LANES)))
     lanes, together = lanes_of(rows, rows.n, numbers[0], few)
@@ -48,8 +47,7 @@ def plan_multi_pass(
 ) -> Plan:
     """Return the plan of a kernel ``rows`` that reads rows several times, from registers if they fit there.
 
-    ``along``: those of the others that have several elements per row, by default all.
-    """
+    ``along``: the tensors of ``others`` that have several elements per row. By default, all have."""
     wide = aligned_width(rows, *(others if along is None else along))
     count = cdiv(rows.n, lanes_of(rows, rows.n, wide)[0] * wide)
     items = next((items for items in (FEWEST, MOST_VECTORS) if wide > 1 and items >= count), 0)
@@ -61,19 +59,20 @@ def instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
 
 
 def aligned_width(rows: Rows, *along: Strides) -> int:
-    """Return the vector width if every row is whole, aligned vectors in x, out and ``along``, else 1."""
+    """Return the vector width. It is 1 unless rows of x, out and ``along`` consist of complete, aligned vectors."""
     wide = width(rows, *along)
     starts = (start for tensor in along for start in (tensor.outer, tensor.inner, tensor.phase))
     return wide if rows.aligned and rows.common() % wide == 0 and not any(start % wide for start in starts) else 1
 
 
 def ragged_width(rows: Rows) -> int:
-    """Return the vector width if rows are contiguous, and also long or whole aligned vectors, else 1."""
+    """Return the vector width for kernels that read an unaligned head and tail. It is 1 if rows are strided, or short
+    and unaligned."""
     return width(rows) if rows.n >= LONG_VECTORS * width(rows) else aligned_width(rows)
 
 
 def whole_warps(n: int, wide: int, few: int) -> tuple[int, int]:
-    """Return (vector width, fewest vectors of a lane) for which the lanes of n elements are whole warps."""
+    """Return (vector width, least vectors per lane) with which the lanes of n elements fill complete warps."""
     most = n // (WARP * wide)
     return (wide, min(few, most)) if most else (1, few)
 
@@ -81,14 +80,13 @@ def whole_warps(n: int, wide: int, few: int) -> tuple[int, int]:
 def plan_with_row_sums(
     rows: Rows, *others: Strides, device: Device, sums: tuple[int, ...], scalars: tuple[Argument, ...] = ()
 ) -> Plan:
-    """Return the plan of a kernel ``rows`` whose blocks loop over rows, and of kernels that add up their partial sums.
+    """Return a plan whose blocks loop over rows and store partial sums over rows. Further kernels add these up.
 
-    ``sums``: the numbers of the tensors that are sums over all rows.
-    """
+    ``sums``: the indices of the tensors that are sums over all rows."""
     wide, most = aligned_width(rows, *others), SUM_REGISTERS // (len(sums) * cdiv(rows.itemsize, 4))
     lanes, together = lanes_of(rows, rows.n, wide, 1)
     items = next((n for n in REGISTER_VECTORS if wide > 1 and n * wide <= most and lanes * n * wide >= rows.n), 0)
-    if items == 0:  # sums in memory, separate for each row of a block
+    if items == 0:  # sums in memory; rows of one block have separate sums
         wide, (lanes, together) = 1, lanes_of(rows, rows.n)
     each = 1 if items else together
     blocks = min(cdiv(rows.total, together), device.multiprocessors * SM_THREADS // (lanes * together))
@@ -106,8 +104,8 @@ def plan_with_row_sums(
 
 
 def lanes_of(rows: Rows, n: int, wide: int = 1, few: int = FEWEST) -> tuple[int, int]:
-    """Return (lanes per row of n elements, rows per block). A block has whole warps. Threads run across rows if these
-    are strided. If rows lie along memory, a lane has at least ``few`` vectors of ``wide`` elements."""
+    """Return (lanes per row of n elements, rows per block), so that a block has complete warps. If rows are strided,
+    adjacent threads get adjacent rows. Otherwise a lane has at least ``few`` vectors of ``wide`` elements."""
     if rows.across:
         together = min(WARP, power_of_two(rows.neighbours))
         return min(THREADS // together, max(WARP // together, power_of_two(n))), together

@@ -1,7 +1,7 @@
 """Turn a form's plan into a launch: its kernels, their grids and a workspace.
 
-A *plan* depends only on the tensors' layout and the device. It is cached with its kernels loaded, and binding adds the
-pointers. Within a recording (``kernelzoo.launch``) nothing is loaded.
+A *plan* depends only on the device and the tensors' layouts. It is cached, with its kernels loaded. Binding adds the
+tensors' addresses. While a launch is recorded (``kernelzoo.launch``), no kernel is loaded.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ from kernelzoo.layout import Layout, Strides, rows_with
 I32, I64, F64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_double
 
 Argument: TypeAlias = Literal["partial", "counters"] | tuple[Callable[[Any], Any], float]
-"""An argument of a kernel after the problem: a part of the workspace by name, or (C type, number)."""
+"""A kernel's argument after the problem: the name of a part of the workspace, or (C type, number)."""
 
 
 @dataclass(frozen=True)
@@ -44,37 +44,39 @@ class Step:
     arguments: tuple[Argument, ...] = ()
     shared_bytes: int = 0  # dynamic shared memory
     grid_y: int = 1
-    resident: bool = False  # launch at most the blocks that the device can run at once
-    cooperative: bool = False  # the blocks wait for each other, so all of them must run at once
-    cluster: int = 1
+    resident: bool = False  # whether to limit ``blocks`` to the number that can be resident at once
+    cooperative: bool = False  # whether blocks wait for each other, so that all must be resident
+    cluster: int = 1  # blocks per cluster
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of a launch, and the workspace that they share."""
+    """The steps of a launch, and the sizes of their common workspace."""
 
-    layout: Layout  # the problem as the kernels see it
+    layout: Layout  # the problem's shape and strides, as the kernels get them
     steps: tuple[Step, ...]
     partial_bytes: int = 0
-    counter_bytes: int = 0  # zeroed when bound; the kernels leave it ready for the next launch
+    counter_bytes: int = 0  # zeroed when bound; each launch resets it for the next one, if needed
     others: tuple[Strides, ...] = ()  # strides of the tensors between the first and the output
 
 
-# A planner takes the rows, the strides of each tensor between the first and the last, and scalars by name. If it asks
-# for them, also ``device``, and ``numbers`` of the launch table in force. It may raise UnsupportedProblemError.
+# A planner takes the rows, the strides of each tensor between the first and the last, and scalars by name. If it has a
+# parameter ``device`` or ``numbers`` (of the active launch table), it gets that too. May raise UnsupportedProblemError.
 Planner: TypeAlias = Callable[..., Plan]
-At: TypeAlias = Callable[..., None]  # launches a kernel, given the addresses of the canonical tensors
-Workspace: TypeAlias = dict[str, torch.Tensor]  # a launch's own memory, by the name of its argument
+At: TypeAlias = Callable[..., None]  # launches a kernel on the canonical tensors, given their addresses
+Workspace: TypeAlias = dict[str, torch.Tensor]  # a launch's memory for partial results and counters, by argument name
 
 
 def device_of(x: torch.Tensor) -> Device:
-    """Return the device on which kernels run for x. Choosers use it too."""
+    """Return the device on which kernels for x run. Choosers call it too."""
     device: Device = devices.of(x) if package.stand_in is None else package.stand_in.device_of(x)
     return device
 
 
 def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
-    """Make the bind of a form from its planner, its part of the launch table, and the .cu file beside it."""
+    """Return a decorator that turns a form's planner into its bind. ``numbers``: the form's class in the launch table.
+
+    The kernels are in the .cu file next to the planner's file."""
 
     def decorate(plan: Planner) -> Bind:
         file, wanted = Path(inspect.getfile(plan)).with_suffix(".cu"), inspect.signature(plan).parameters
@@ -115,7 +117,7 @@ def _launch_maker(
 
 
 def _allocate_and_launch(plan: Plan, steps: tuple[Callable[[Workspace], At], ...], *tensors: torch.Tensor) -> Launch:
-    """Allocate a plan's workspace, and return its launch."""
+    """Allocate a plan's workspace, and return a launch of its steps on the tensors."""
     workspace: Workspace = {}
     device = tensors[0].device
     if plan.partial_bytes:
@@ -126,7 +128,7 @@ def _allocate_and_launch(plan: Plan, steps: tuple[Callable[[Workspace], At], ...
 
 
 def _step_launcher(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace], At]:
-    """Return a function that makes a loaded step's launch from a workspace."""
+    """Return a function that takes a workspace and returns a launcher of the step's loaded kernel."""
     most = kernel.blocks_at_once(step.threads, step.shared_bytes) if step.resident else step.blocks
     blocks = min(step.blocks, most)
     parameters, make = _parameters(plan, step), kernel.launcher(_shape(step, blocks))
@@ -152,12 +154,12 @@ def _shape(step: Step, blocks: int) -> Shape:
 
 
 PROBLEM = ("rows", "n", "inner", "x_outer", "x_n", "x_inner", "out_outer", "out_n", "out_inner")
-"""Fields of ``struct Layout`` in device_functions.cuh, without ``inner_inverse``. The tensors' addresses come before
-them. The strides of the tensors between the first and the output come after them."""
+"""Fields of ``struct Layout`` in device_functions.cuh, without ``inner_inverse``. A kernel's problem begins with the
+tensors' addresses and ends with the strides of the tensors between the first and the output."""
 
 
 def _parameters(plan: Plan, step: Step) -> Parameters:
-    """Return a step's parameters. Pointers to tensors are 0: each launch fills them in."""
+    """Return a step's parameters. Tensors' addresses are 0: each launch fills them in."""
     layout, others = plan.layout, plan.others
     numbers = (layout.outer * layout.inner, *(getattr(layout, name) for name in PROBLEM[1:]))
     strides = [stride for tensor in others for stride in (tensor.outer, tensor.n, tensor.inner)]
@@ -200,22 +202,22 @@ class _Loaded:
             return driver.blocks_at_once(self.function, threads, shared_bytes, self.device)
 
     def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
-        """Return a function that makes a launch from parameters whose addresses are still 0."""
+        """Return a function that turns parameters into a launcher, which fills in the tensors' addresses."""
         with attached(self.device.index):
             driver.allow(self.function, shape)
         return lambda parameters: driver.movable(self.function, shape, parameters, self.device)
 
 
 def _load(file: Path, plan: Plan, step: Step, device: Device) -> _Loaded:
-    """Load a step's kernel. CuPy compiles it from the CUDA C++ of a file, and caches it on disk."""
-    with _compiling:  # once per kernel and device, even if several threads arrive at once
+    """Load a step's kernel. CuPy compiles it from the CUDA C++ of a file, and caches the result on disk."""
+    with _compiling:  # once per kernel and device, even if several threads load at once
         return _Loaded(int(_function(file, step.kernel, device.index).ptr), device)
 
 
 _compiling = threading.RLock()
 
 
-@cache  # keeps the function alive: a module is unloaded with its last function
+@cache  # holds a reference: CuPy unloads a module when its last function is freed
 def _function(file: Path, kernel: str, index: int) -> Any:
     with attached(index), cupy.cuda.Device(index):
         name = compiler.checked_name(kernel)

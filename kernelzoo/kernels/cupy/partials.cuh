@@ -1,9 +1,8 @@
-// Sums over all rows: each block of a launch writes partial sums, and a second launch adds these up.
+// Sums over all rows: the blocks of one launch store partial sums, and a second launch adds these up.
 #pragma once
 #include "lanes.cuh"
 
-// Sums over the rows of a thread, for each place of a row: V of a vector's places in registers, or one place in memory.
-// `term` gives a row's term at a place.
+// Sums over a thread's rows, for V columns in registers or one in memory. term(i) is a row's term for the i-th column.
 template <class W, int V>
 struct RegisterSums {
   W sum[V];
@@ -17,7 +16,8 @@ struct SumInMemory {
   __device__ void add(Term term) { *at += term(0); }
 };
 
-// Such sums for all places of a row, as MultiPassRow::each passes them. In memory each row of a block has its own.
+// The sums of all columns of a lane, as MultiPassRow::each passes them. In memory, each row of a block has its own
+// sums.
 template <class W, int V, int ITEMS>
 struct SumsOverRows {
   RegisterSums<W, V> items[ITEMS + !ITEMS] = {};
@@ -26,7 +26,7 @@ struct SumsOverRows {
     __device__ SumInMemory<W> load_if(bool, i64 k) const { return {at + k}; }
   } x;
 
-  // In `partial`, sums for `before` other tensors come first.
+  // `before`: the number of tensors whose sums come earlier in `partial`.
   __device__ SumsOverRows(W* partial, int before, i64 n, const Lane& lane) {
     const i64 blocks = (i64)gridDim.x * gridDim.y, block = before * blocks + block_index();
     x.at = partial + (ITEMS > 0 ? block : block * lane.rows + lane.row) * n;
@@ -51,7 +51,7 @@ struct SumsOverRows {
   }
 };
 
-// Tensor K (n) of an operation: the sum of `count` partial rows, in a fixed order. `before` such tensors come first.
+// Output K, of n elements: the sum of `count` partial rows, in a fixed order. `before`: outputs whose rows come first.
 template <class T, int OTHERS, int K>
 __global__ void __launch_bounds__(THREADS)
     sum_of_partials(const MultiInput<OTHERS> given, const Wide<T>* partial, const i64 count, const i64 before) {

@@ -1,8 +1,8 @@
-// Rows that several blocks share: each takes a part, and the last one to arrive merges their results.
+// Rows that several blocks share. Each block reduces a part of a row, and the last to finish merges the results.
 #pragma once
 #include "lanes.cuh"
 
-// A lane of this block's part of a row. A row has `parts` parts of `span` elements.
+// A lane of this block's part of a row. A row has `parts` parts of `span` elements each.
 template <class P>
 __device__ inline Lane lane_of_part(const P& p, int lanes, bool across, int parts, i64 span) {
   const i64 block = block_index(), from = block % parts * span;
@@ -12,8 +12,8 @@ __device__ inline Lane lane_of_part(const P& p, int lanes, bool across, int part
   return lane;
 }
 
-// Returns whether this block arrives last. If so, `own` is then the state of the whole row. `none`: the state of no
-// elements; merge: merges two states; meet: merges a row's lanes. `partial` has a place for each part of each row.
+// Returns whether this block finishes last. If so, `own` becomes the state of the complete row. `none` is the state of
+// no elements; merge(a, b) merges states; meet(state) merges a row's lanes. `partial` has an element per part and row.
 template <class S, class Merge, class Meet>
 __device__ inline bool merge_parts(
     S& own, S none, S* partial, u32* arrived, int parts, const Lane& lane, Merge merge, Meet meet) {

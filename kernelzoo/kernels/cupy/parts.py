@@ -1,4 +1,4 @@
-"""Plans of kernels that split each long row among several blocks, see parts.cuh."""
+"""Plans of kernels in which several blocks share each long row, see parts.cuh."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import instance, lanes_of, ragged_width
@@ -6,11 +6,11 @@ from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step
 from kernelzoo.kernels.shared.long_rows import parts_of
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 
-STATE_BYTES = 16  # most bytes of a part's state
+STATE_BYTES = 16  # per part, at most
 
 
 def cut(rows: Rows, device: Device) -> tuple[int, int]:
-    """Return (parts of a row, elements of a part). A part is whole vectors."""
+    """Return (parts per row, elements per part). All parts but the last consist of complete vectors."""
     span = cdiv(max(1, cdiv(rows.n, parts_of(rows, device))), VECTOR_BYTES) * VECTOR_BYTES
     return max(1, cdiv(rows.n, span)), span
 
@@ -18,7 +18,7 @@ def cut(rows: Rows, device: Device) -> tuple[int, int]:
 def plan_parts(
     rows: Rows, *others: Strides, device: Device, dtypes: tuple[str, ...], scalars: tuple[Argument, ...] = ()
 ) -> Plan:
-    """Return the plan of a kernel ``split``, instantiated for dtypes, with other tensors' strides and its scalars."""
+    """Return the plan of a kernel ``split``, instantiated for ``dtypes``. ``scalars`` are its last arguments."""
     (parts, span), wide = cut(rows, device), ragged_width(rows)
     lanes, together = lanes_of(rows, min(rows.n, span), wide)
     groups = cdiv(rows.total, together)

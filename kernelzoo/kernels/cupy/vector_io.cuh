@@ -1,4 +1,4 @@
-// Rows in device memory, read and written 16 bytes at a time: packs of V elements, half precisions two to a register.
+// Rows in device memory, read and written 16 bytes at a time. Two elements of half precision share a register.
 #pragma once
 #include "device_functions.cuh"
 
@@ -6,8 +6,8 @@
 
 struct alignas(16) Bytes16 { u32 word[4]; };
 
-// Load data that is read once, past the L1 cache; or return v. A predicate, unlike a branch, lets several loads be in
-// flight. No read-only load (ld.global.nc): a launch may begin before the one that wrote the input has ended.
+// Load data that is read once, bypassing L1, or return v. A predicate, unlike a branch, lets several loads be in
+// flight. The load is not read-only (ld.global.nc), because the launch that writes the input may still run.
 __device__ inline Bytes16 load_once_if(bool wanted, const void* p, Bytes16 v) {
   asm("{.reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
       " @wanted ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];}"
@@ -16,7 +16,7 @@ __device__ inline Bytes16 load_once_if(bool wanted, const void* p, Bytes16 v) {
 }
 __device__ inline Bytes16 load_once(const void* p) { return load_once_if(true, p, {}); }
 
-// Load data that this or another block of the multiprocessor soon reads again, or that was written before.
+// Load data that was written by this launch, or that this SM soon reads again.
 __device__ inline Bytes16 load_if(bool wanted, const void* p, Bytes16 v) {
   asm volatile("{.reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
                " @wanted ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
@@ -25,8 +25,7 @@ __device__ inline Bytes16 load_if(bool wanted, const void* p, Bytes16 v) {
   return v;
 }
 
-// Load data that is read once, in a kernel that writes as much. The L2 cache keeps it longer than the results, so that
-// these leave for memory steadily.
+// Load data that is read once, in a kernel that writes as much. L2 evicts results earlier, and so writes them steadily.
 __device__ inline Bytes16 load_kept_if(bool wanted, const void* p, Bytes16 v) {
   asm("{.reg .b64 policy; createpolicy.fractional.L2::evict_last.b64 policy, 1.0;"
       " .reg .pred wanted; setp.ne.u32 wanted, %5, 0;"
@@ -36,13 +35,13 @@ __device__ inline Bytes16 load_kept_if(bool wanted, const void* p, Bytes16 v) {
 }
 __device__ inline Bytes16 load_kept(const void* p) { return load_kept_if(true, p, {}); }
 
-// Store with the caches' default policy. With plain assignments the compiler would spill.
+// Store with the caches' default policy. The compiler would spill if this were a plain assignment.
 __device__ inline void store_plain(void* p, const Bytes16& v) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                :: "l"(p), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3]) : "memory");
 }
 
-// Store data that is the first to leave the caches, since other data is read again.
+// Store data that the caches should evict first, because other data is read again.
 __device__ inline void store_once(void* p, const Bytes16& v) {
   asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};"
                :: "l"(p), "r"(v.word[0]), "r"(v.word[1]), "r"(v.word[2]), "r"(v.word[3]) : "memory");
@@ -50,7 +49,7 @@ __device__ inline void store_once(void* p, const Bytes16& v) {
 
 __device__ inline u32 misalignment(const void* p) { return (u32)(u64)p & 15u; }
 
-// Copy 16 bytes to shared memory, without registers and past the L1 cache.
+// Copy 16 bytes to shared memory, bypassing registers and the L1 cache.
 __device__ inline u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 __device__ inline void copy_async(void* to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(shared_address(to)), "l"(from) : "memory");
@@ -77,7 +76,7 @@ __device__ inline void narrow(double v, double& to) { to = v; }
 __device__ inline void narrow(float v, float16& to) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
 __device__ inline void narrow(float v, bfloat16& to) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(v)); }
 
-// In PTX, since cupy compiles with -ftz=true, which would flush subnormal numbers to zero.
+// In PTX, because cupy compiles C++ with -ftz=true, which would flush subnormal numbers to zero.
 __device__ inline float product(float a, float b) { asm("mul.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
 __device__ inline double product(double a, double b) { return a * b; }
 __device__ inline float difference(float a, float b) { asm("sub.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
@@ -101,7 +100,7 @@ template <class W> __device__ inline W minus_infinity() { return -__int_as_float
 template <class T> constexpr u32 MINUS_INFINITY = 0xfc00u;  // in half precision
 template <> constexpr u32 MINUS_INFINITY<bfloat16> = 0xff80u;
 
-// Element k of 16 bytes.
+// Element k of a 16-byte vector.
 template <int BYTES> struct BitsOf { using type = u64; };
 template <> struct BitsOf<1> { using type = u8; };
 template <> struct BitsOf<2> { using type = u16; };
@@ -109,7 +108,7 @@ template <> struct BitsOf<4> { using type = u32; };
 template <class T> using Bits = typename BitsOf<sizeof(T)>::type;
 template <class T>
 __device__ inline T element(const Bytes16& raw, int k) {
-  constexpr int EACH = sizeof(T) < 4 ? 4 / sizeof(T) : 1;  // of a word
+  constexpr int EACH = sizeof(T) < 4 ? 4 / sizeof(T) : 1;  // elements per word
   Bits<T> bits = (Bits<T>)(raw.word[k / EACH] >> k % EACH * 8 * sizeof(T) % 32);
   if constexpr (sizeof(T) == 8) bits = (u64)raw.word[2 * k + 1] << 32 | raw.word[2 * k];
   return *(const T*)&bits;
@@ -126,7 +125,7 @@ struct Pack {
     constexpr u32 even = sizeof(T) == 8 ? 0u : odd;
     raw = Bytes16{{even, odd, even, odd}};
   }
-  // KEPT: see load_kept and store_plain.
+  // KEPT: use load_kept and store_plain.
   template <bool KEPT = false> __device__ void load(const T* x) { raw = KEPT ? load_kept(x) : load_once(x); }
   __device__ T element(int k) const { return ::element<T>(raw, k); }
   __device__ void get(Wide<T> (&v)[V]) const {
@@ -148,7 +147,7 @@ struct Pack {
       KEPT ? store_plain(out, raw) : store_once(out, raw);
       return;
     }
-    // The output's rows start at another place of a 16-byte word than the input's.
+    // The output is not aligned here: its row starts elsewhere in a 16-byte vector than the input's.
     UNROLL for (int k = 0; k < V; ++k) out[k] = element(k);
   }
 };
@@ -164,8 +163,8 @@ struct Pack<T, 1> {
   template <bool KEPT = false> __device__ void store(T* out, bool) const { narrow(value, *out); }
 };
 
-// Keep half precisions two to a register from one pass over them to the next. Otherwise the compiler would keep the
-// widened values and spill.
+// Make the compiler pass half precisions from one loop to the next as packed pairs. It would otherwise keep widened
+// values, and spill.
 template <class T, int V, int ITEMS>
 __device__ inline void keep_packed(Pack<T, V> (&items)[ITEMS]) {
   if constexpr (V == 8) {
@@ -184,19 +183,19 @@ __device__ inline W sum_of(const W (&v)[V]) {
   return t[0];
 }
 
-// --- A row, seen as packs between two ragged edges -------------------------------------------------------------------
+// --- A row, as packs between two unaligned edges ---------------------------------------------------------------------
 //
-// With V > 1 elements a pack, packs begin at the first 16-byte boundary of the row. The elements before it and after
-// the last pack, at most 2 * (V - 1), are its edges, taken one by one. With V == 1 a pack is an element, at any stride.
+// If V > 1, packs of V elements begin at the first 16-byte boundary of the row. The elements before and after them are
+// its edges, at most 2 * (V - 1), and are read one by one. If V == 1, a pack is an element, at any stride.
 template <class T, int V>
 struct Row {
   const T* x;
   T* out;
   i64 outer, inner;
-  i64 packs;       // whole packs
-  i64 x_n, out_n;  // used where V == 1
+  i64 packs;       // complete packs
+  i64 x_n, out_n;  // used if V == 1
   int head = 0, edges = 0;
-  bool out_packed = true;  // the output's packs lie on 16-byte boundaries too
+  bool out_packed = true;  // whether the output's packs are aligned too
 
   template <class P>
   __device__ Row(const P& p, i64 r) : packs(p.n), x_n(p.x_n), out_n(p.out_n) {
@@ -216,6 +215,6 @@ struct Row {
   __device__ const T* x_pack(i64 j) const { return x + head + j * (V > 1 ? (i64)V : x_n); }
   __device__ T* out_pack(i64 j) const { return out + head + j * (V > 1 ? (i64)V : out_n); }
 
-  // The position in the row of edge e, in [0, edges).
+  // The index in the row of edge element e, 0 <= e < edges.
   __device__ i64 edge(int e) const { return e < head ? e : e + packs * V; }
 };

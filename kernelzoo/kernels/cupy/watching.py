@@ -1,4 +1,4 @@
-"""Record the CuPy launches of a user's own code, for a device that is only described."""
+"""Record the CuPy launches in a user's code, for a device that is described but absent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kernelzoo.launch import Compiled, Step, recording
 
 
 class WatchedModule:
-    """A stand-in for ``cupy.RawModule`` on a described device. Its kernels are compiled when they are shown."""
+    """A stand-in for ``cupy.RawModule`` on an absent device. It compiles a kernel only when it is shown."""
 
     device: Device
 
@@ -31,7 +31,7 @@ class WatchedModule:
         options: Sequence[str] = (),
         name_expressions: Sequence[str] | None = None,
         enable_cooperative_groups: bool = False,
-        **others: Any,  # such as path and backend
+        **others: Any,  # such as ``path`` and ``backend``
     ) -> None:
         unsupported = {name: value for name, value in others.items() if value not in (None, "nvrtc", False)}
         if code is None or unsupported:
@@ -45,13 +45,13 @@ class WatchedModule:
         self._file, self._line = frame.f_code.co_filename, frame.f_lineno
 
     def compile(self, *args: Any, **named: Any) -> None:
-        """Do nothing: kernels are compiled when they are shown."""
+        """Do nothing: a kernel is compiled when it is shown."""
 
     def get_function(self, name: str) -> WatchedKernel:
         return WatchedKernel(self, name)
 
     def build(self, name: str) -> Compiled:
-        """Compile a kernel, with the headers that CuPy lets it include."""
+        """Compile a kernel. It may include the headers that CuPy provides."""
         file = Path(self._file)
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
         line = text.count("\n", 0, text.index(self._code)) + 1 if self._code in text else self._line
@@ -63,7 +63,7 @@ class WatchedModule:
 
 
 class WatchedKernel:
-    """A kernel of a ``WatchedModule``. Calling it records the launch."""
+    """A kernel of a ``WatchedModule``. A call records a launch."""
 
     max_dynamic_shared_size_bytes = preferred_shared_memory_carveout = 0
 
@@ -71,7 +71,7 @@ class WatchedKernel:
         self.module, self.name = module, name
 
     def compile(self, *args: Any, **named: Any) -> None:
-        """Do nothing: kernels are compiled when they are shown."""
+        """Do nothing: a kernel is compiled when it is shown."""
 
     def __call__(self, grid: Sequence[int], block: Sequence[int], args: Any, *, shared_mem: int = 0) -> None:
         module, name = self.module, self.name
@@ -108,7 +108,7 @@ def _headers() -> tuple[str, ...]:
 
 @contextmanager
 def watched(device: Device) -> Iterator[None]:
-    """Record launches of CuPy kernels within the context, instead of running them. Streams do nothing."""
+    """Record launches of CuPy kernels within the context, instead of running them. Streams and events do nothing."""
     WatchedModule.device = device
     streams = replaced(cupy.cuda, Stream=IDLE, ExternalStream=IDLE, Event=IDLE, Device=IDLE)
     with replaced(cupy, RawKernel=_kernel, RawModule=WatchedModule), streams:

@@ -1,8 +1,7 @@
-"""NVIDIA's CuTe DSL (the package nvidia-cutlass-dsl): kernels written per thread, with memory layouts, for its GPUs.
+"""NVIDIA's CuTe DSL (package nvidia-cutlass-dsl), for its GPUs: kernels written per thread, with memory layouts.
 
-Its compiler needs no device: kernels are compiled before their first launch, and cached on disk. The package's licence
-is proprietary.
-"""
+Its compiler needs no device. Kernels are compiled before their first launch, and cached on disk. The package's licence
+is proprietary."""
 
 from typing import Any
 
@@ -12,7 +11,7 @@ from kernelzoo.packages import how_to_install
 from kernelzoo.registry import require
 
 LEAST_CAPABILITY = (8, 0)
-"""The lowest compute capability of a device: no kernel here is tested on an older one."""
+"""The lowest compute capability supported: on older devices, no kernel here is tested."""
 
 stand_in: Any = None
 """The tests' emulator, which runs the kernels in place of a device, or None."""

@@ -1,4 +1,4 @@
-"""The arguments of a kernel before its constants. A launch passes them as words, in this order."""
+"""The arguments of a kernel that come before its constants. A launch passes them as words, in this order."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ from cutlass import Int64
 
 
 class Rows(NamedTuple):
-    """The number of elements per row, of rows in total, and of rows per group."""
+    """The numbers of elements per row, of rows in total, and of rows per group."""
 
     n: Any
     total: Any
@@ -14,8 +14,8 @@ class Rows(NamedTuple):
 
 
 class Strides:
-    """A tensor's strides in elements: between groups of rows, along a row, and between rows of a group. Two flags are
-    compiled in: whether rows are contiguous (``dense``), and whether whole vectors are moved (``moves``)."""
+    """A tensor's strides in elements: between groups of rows, along a row, and between rows of a group. Two constants
+    are compiled in: ``dense`` (rows are contiguous) and ``moves`` (complete vectors are loaded and stored)."""
 
     def __init__(self, strides, dense, moves):
         self.group, self.n, self.row = strides
@@ -29,8 +29,8 @@ class Strides:
 
 
 class Given(NamedTuple):
-    """A kernel's arguments before its constants: addresses of tensors and of workspaces (``rooms``), numbers of rows,
-    and the tensors' strides."""
+    """The arguments before the constants: addresses of tensors (``pointers``) and workspaces (``rooms``), ``Rows``, and
+    the tensors' strides."""
 
     pointers: Any
     rooms: Any

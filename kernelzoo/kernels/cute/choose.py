@@ -16,15 +16,16 @@ from kernelzoo.registry import chooser
 @chooser("cute", "logsumexp", "auto")
 @chooser("cute", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
-    """Several blocks per row if rows are long and few, else one block for one or several rows."""
+    """Several blocks share each row if rows are long and few. Otherwise one block has one or several rows."""
     return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
 
 
 @chooser("cute", "softmax_backward", "auto")
 @chooser("cute", "min_backward", "auto")
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
-    """One block if a row fits in its registers. Longer rows are read twice, by one block if many, else by several."""
-    given, inputs = problem(x, others[-1], *others[:-1]), sum(one.ndim == 3 for one in others)  # inputs with whole rows
+    """One block if a row fits in its registers. Longer rows are read twice: if many, by one block each, else by
+    several."""
+    given, inputs = problem(x, others[-1], *others[:-1]), sum(one.ndim == 3 for one in others)  # inputs with rows
     return (
         "fused"
         if given.n <= longest_row(given, inputs)

@@ -1,8 +1,7 @@
 """Compile kernels written in CuTe to machine code. No GPU is needed.
 
-A kernel takes addresses of tensors, the sizes and strides of rows, and constants. It is compiled for its argument types
-and its constants. Its parameters are words, in the order of its arguments.
-"""
+A kernel's arguments are addresses of tensors, the sizes and strides of rows, and constants. It is compiled for the
+arguments' types and the constants' values. Its parameters are words, in the order of its arguments."""
 
 import inspect
 import re
@@ -41,7 +40,7 @@ DTYPES = {
 
 
 class Pointer(NamedTuple):
-    """The facts of an address for which a kernel is compiled."""
+    """The properties of an address for which a kernel is compiled."""
 
     dtype: str
     aligned: int
@@ -50,8 +49,8 @@ class Pointer(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel to compile. It takes addresses, ``Rows``, the ``Strides`` of some tensors, 32-bit integers, and then
-    constants: its own, its tile, and whether it may begin before the previous launch has ended."""
+    """A kernel to compile. Its arguments are addresses, ``Rows``, the ``Strides`` of some tensors, 32-bit integers and
+    constants. The last constants are its tile, and whether it may begin before the previous launch has ended."""
 
     kernel: Any
     pointers: tuple[Pointer, ...]
@@ -64,7 +63,7 @@ class Program:
 
     @property
     def function(self) -> Any:
-        """The Python function of the kernel, without its decorator."""
+        """The kernel's Python function, without its decorator."""
         return inspect.unwrap(self.kernel)
 
     @property
@@ -73,13 +72,13 @@ class Program:
 
     @property
     def named(self) -> dict[str, Any]:
-        """The kernel's constants by name, some of its tile, and the cluster size."""
+        """The values of the kernel's constants by name, with the main fields of its tile and the cluster size."""
         names = list(inspect.signature(self.function).parameters)[-len(self.constants) - 2 : -2]
         return {**dict(zip(names, self.constants, strict=True)), **self.tile.shown, "cluster": self.blocks}
 
     @property
     def identity(self) -> str:
-        """A text that differs from that of every other kernel of this package."""
+        """A text that identifies the program among all of this package."""
         kinds = (self.pointers, self.strides, self.integers, self.constants, self.tile, self.blocks)
         return repr((self.function.__module__, self.function.__qualname__, kinds))
 
@@ -92,7 +91,7 @@ class Code(NamedTuple):
 
     @property
     def symbol(self) -> str:
-        """The kernel's entry point. The compiler derives its name from the arguments."""
+        """The name of the kernel in ``binary``. The compiler derives it from the arguments."""
         found = re.search(r"\.entry (\w+)", self.ptx)
         assert found is not None, "a kernel has an entry"
         return found[1]
@@ -108,9 +107,9 @@ def _host(
     kernel: cutlass.Constexpr, pointers: list[Any], numbers: list[Any], constants: cutlass.Constexpr,
     threads: cutlass.Constexpr, blocks: cutlass.Constexpr,
 ):  # fmt: skip
-    """Launch the kernel. This is never run, but CuTe compiles no kernel without a launch."""
+    """Launch the kernel. This is never run, but CuTe compiles a kernel only from a launch."""
     rows, *others = numbers
-    known = zip(others, constants[-2].dense, constants[-2].moves, strict=False)  # strides come before integers
+    known = zip(others, constants[-2].dense, constants[-2].moves, strict=False)  # integers come after strides
     strides = [Strides(*one) for one in known]
     given = Given(pointers[: len(strides)], pointers[len(strides) :], rows, strides)
     kernel(given, *others[len(strides) :], *constants).launch(
@@ -122,7 +121,7 @@ _compiling = threading.RLock()
 
 
 def to_code(program: Program, capability: int) -> Code:
-    """Compile to machine code and PTX for a compute capability (90 for 9.0). Needs no GPU."""
+    """Compile to machine code and PTX for a compute capability, such as 90 for 9.0. Needs no GPU."""
     pointers = [make_ptr(DTYPES[p.dtype], 0, cute.AddressSpace.gmem, assumed_align=p.aligned) for p in program.pointers]
     index = cutlass.Int64 if program.tile.far else cutlass.Int32
     numbers = [Rows(*[index(1)] * 3), *[(cutlass.Int64(1),) * 3] * program.strides]
@@ -137,25 +136,25 @@ def to_code(program: Program, capability: int) -> Code:
 
 
 def compiled(program: Program, capability: int) -> Code:
-    """Return machine code for a compute capability, from the cache on disk if it is there."""
+    """Return a program's code for a compute capability. It is compiled unless the cache on disk has it."""
 
     def make() -> bytes:
         made = to_code(program, capability)
-        return made.ptx.rstrip("\0").encode() + b"\0" + made.binary  # PTX is text without zero bytes
+        return made.ptx.rstrip("\0").encode() + b"\0" + made.binary  # a zero byte separates both: PTX has none
 
     text, _, binary = programs.on_disk("cute", (_compiler(), capability, program.identity), make).partition(b"\0")
     return Code(binary, text.decode())
 
 
 def entry(program: Program, capability: int) -> tuple[bytes, str]:
-    """Return (machine code, entry point) for a compute capability."""
+    """Return (machine code, the kernel's name in it) for a compute capability."""
     made = compiled(program, capability)
     return made.binary, made.symbol
 
 
 @cache
 def _compiler() -> str:
-    """Return a text that identifies this package's source and the compiler. The latter differs for drivers of CUDA 12
+    """Return a text that identifies this package's source and the compiler, which differs between drivers of CUDA 12
     and 13."""
     text = code_cache.text_of(Path(__file__).parent)
     return repr((text, version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))

@@ -1,9 +1,8 @@
-"""Device functions of several operations: a thread's rows and elements, loads and stores, and reductions over the
-threads of a row.
+"""Device functions of several operations: coordinates of rows and elements, loads, stores, and reductions of rows.
 
-A kernel is Python code that runs once, while it is compiled. A list of scalars becomes registers, and a loop over it is
-unrolled. TILE says how threads share rows, see :mod:`kernelzoo.kernels.cute.tiles`.
-"""
+A kernel is Python code that runs once, when it is compiled. A list of scalars becomes registers, and a loop over it is
+unrolled. TILE says how threads share rows, see :mod:`kernelzoo.kernels.cute.tiles`. Here a *block* is a tile's range of
+a row, and a *thread block* is CUDA's."""
 
 from typing import Any
 
@@ -14,7 +13,7 @@ from kernelzoo.layout import VECTOR_BYTES
 
 
 def block_index(EARLY):
-    """Return this block's number. Kernels call it first: if EARLY, it waits until the previous launch has ended."""
+    """Return this thread block's number. If EARLY, first wait for the previous launch, so kernels call this first."""
     if EARLY:
         cute.arch.griddepcontrol_wait()
     return cute.arch.block_idx()[0]
@@ -24,7 +23,7 @@ def block_index(EARLY):
 
 
 def index(value, TILE):
-    """Return a number of rows or elements, in 64 bits if TILE.far, else in 32."""
+    """Return a number of rows or elements as 64 bits if TILE.far, else as 32."""
     return Int64(value) if TILE.far else Int32(value)
 
 
@@ -37,13 +36,13 @@ def thread_coords(TILE):
 
 
 def first_row(number, TILE):
-    """Return this thread's first row in the tile of that number."""
+    """Return this thread's first row in tile ``number``."""
     place, _ = thread_coords(TILE)
     return index(number, TILE) * TILE.rows + index(place * TILE.rows_each, TILE)
 
 
 def num_blocks(rows, TILE):
-    """Return the number of blocks of a row, the last of which may have fewer elements."""
+    """Return the number of blocks per row. The last block may have fewer elements."""
     if TILE.single:
         return index(1, TILE)
     longest = rows.n + TILE.vector - 1 if TILE.shifted else rows.n
@@ -51,25 +50,25 @@ def num_blocks(rows, TILE):
 
 
 def all_blocks(rows, TILE):
-    """Return (first block, end) of a whole row."""
+    """Return (first block, end) of a complete row."""
     return index(0, TILE), num_blocks(rows, TILE)
 
 
 def tile_and_part(number, parts):
-    """Return (tile, part) of the thread block of that number. The rows of a tile have ``parts`` parts."""
+    """Return (tile, part) of thread block ``number``. The rows of a tile have ``parts`` parts."""
     tile = number // parts
     return tile, number - tile * parts
 
 
 def part_range(part, span, rows, TILE):
-    """Return (first block, end) of a part of a row, which has ``span`` blocks."""
+    """Return (first block, end) of a part of a row. Parts have ``span`` blocks."""
     begin = index(part, TILE) * span
     return begin, cutlass.min(begin + span, num_blocks(rows, TILE))
 
 
 def partial_offset(row, part, parts, rows, TILE):
-    """Return (offset, stride) in a workspace of a part's result for a row, and for its next rows. Results of a row's
-    parts are adjacent. If rows are columns, one part's results are."""
+    """Return (offset, stride) in a workspace of the results that a part has for a thread's rows. The results of a row's
+    parts are adjacent; if rows are columns, those of a part's rows are."""
     if TILE.across:
         return Int64(part) * Int64(rows.total) + Int64(row), Int64(1)
     return Int64(row) * Int64(parts) + Int64(part), Int64(parts)
@@ -84,7 +83,7 @@ def row_offset(row, rows, strides, TILE):
 
 
 def exists(row, rows, TILE):
-    """Return whether a row is one of the problem's."""
+    """Return whether the problem has this row: the last tile may have fewer rows."""
     return cutlass.Boolean(True) if TILE.full else row < rows.total
 
 
@@ -99,8 +98,8 @@ def make_matrix(x, at, shape, TILE):
 
 
 def readdress(tXgX, tXcX, rows, at, TILE):
-    """Return a thread's elements of a matrix, and their coordinates, at their real address. No stride gives it if rows
-    are in groups, or start inside a vector. The address is a number, so it is not computed again for each vector."""
+    """Move a thread's elements of a matrix, and their coordinates, to their real address. Strides can't express it if
+    rows are in groups or start inside a vector. It is computed once instead of for each vector."""
     row, bytes, align = tXcX[0][0], tXgX.element_type.width // 8, tXgX.iterator.alignment
     start = row_offset(row, rows, at, TILE)
     address = tXgX.iterator.toint() + (start - Int64(row) * at.row) * bytes
@@ -112,8 +111,8 @@ def readdress(tXgX, tXcX, rows, at, TILE):
 
 
 def partition(tile, rows, TILE, *tensors):
-    """Return a thread's part of a tile: the coordinates (row, element), then the elements of each (tensor, strides).
-    All are CuTe tensors of shape (vector, 1, vectors, blocks)."""
+    """Return a thread's elements of a tile: their coordinates (row, element), then those of each tensor (address,
+    strides). All are CuTe tensors of shape (vector, 1, vectors, blocks)."""
     tile, (thread, _, _) = index(tile, TILE), cute.arch.thread_idx()
     threads = cute.make_layout((TILE.places, TILE.lanes), stride=(1, TILE.places) if TILE.across else (TILE.lanes, 1))
     values = cute.make_layout((TILE.rows_each, TILE.step))
@@ -127,19 +126,19 @@ def partition(tile, rows, TILE, *tensors):
         tXgX, tXcX = thr_copy.partition_S(gX), thr_copy.partition_S(cX)
         tXgX, tXcX = readdress(tXgX, tXcX, rows, at, TILE)
         parts.append(tXgX)
-    return [tXcX, *parts]  # coordinates are the same for all tensors
+    return [tXcX, *parts]  # all tensors have the same coordinates
 
 
 # --- Loads and stores ------------------------------------------------------------------------------------------------
 
 
 def copy_atom(dtype, elements):
-    """Return CuTe's copy operation of so many elements at once."""
+    """Return CuTe's operation that copies ``elements`` elements at once."""
     return cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), dtype, num_bits_per_copy=elements * dtype.width)
 
 
 def predicate(tXcX, copies, rows, TILE):
-    """Return whether each of a thread's vectors, of ``copies`` copies, begins inside its row, or None if all do."""
+    """Return whether each of a thread's vectors begins inside its row, or None if all do. ``copies``: per vector."""
     if TILE.whole and TILE.full:
         return None
     inside = cute.make_rmem_tensor((TILE.each,), cutlass.Boolean)
@@ -150,7 +149,7 @@ def predicate(tXcX, copies, rows, TILE):
 
 
 def copy(source, target, tXcX, rows, TILE):
-    """Copy a thread's elements of a block, if they lie inside rows, from one tensor to another."""
+    """Copy a thread's elements of a block from one tensor to another. Elements outside of rows are not copied."""
     copied, copies = source.shape[0] if source.memspace == cute.AddressSpace.gmem else target.shape[0]
     atom = copy_atom(source.element_type, copied)
     if TILE.shifted:
@@ -161,7 +160,7 @@ def copy(source, target, tXcX, rows, TILE):
 
 @cute.jit
 def copy_shifted(atom, source, target, tXcX, rows, TILE: cutlass.Constexpr):
-    """Copy likewise if rows start and end inside vectors: a predicate can't copy a part of a vector."""
+    """Copy if rows start and end inside vectors. Elements of incomplete vectors are copied one by one."""
     for i in range_constexpr(TILE.each):
         row, element = tXcX[0, 0, i]
         here = exists(row, rows, TILE)
@@ -174,7 +173,7 @@ def copy_shifted(atom, source, target, tXcX, rows, TILE: cutlass.Constexpr):
 
 
 def acc_type(TILE):
-    """Return the dtype of computation: float32 for half precision, 32 bits for short integers."""
+    """Return the dtype of computation: float32 for half precision, 32 bits for shorter integers."""
     if TILE.dtype == "float64":
         return Float64
     if "float" in TILE.dtype:
@@ -183,19 +182,19 @@ def acc_type(TILE):
 
 
 def to_acc(value, TILE):
-    """Convert an element to the dtype of computation. CuTe reads uint8 as int8, which is undone here."""
+    """Convert an element to the dtype of computation. CuTe reads uint8 as int8; this restores its value."""
     wide = value.to(acc_type(TILE))
     return wide & 255 if TILE.dtype == "uint8" else wide
 
 
 def block_number(i, TILE):
-    """Return a block's number in its row, a constant if there is one block: CuTe can't compile a 64-bit 0."""
+    """Return a block's number in its row, or the constant 0 if there is one: CuTe can't compile a 64-bit 0."""
     return 0 if TILE.single else index(i, TILE)
 
 
 def load(tXgX, tXcX, i, rows, TILE, instead=0.0):
-    """Load a thread's elements of a block, a list per vector, in the dtype of computation. Past a row's end they are
-    ``instead``."""
+    """Load a thread's elements of block i in the dtype of computation: a list per vector. Past a row's end, elements
+    have the value ``instead``."""
     tXrX = cute.make_rmem_tensor(tXgX.shape[:3], tXgX.element_type)
     if not (TILE.whole and TILE.full):
         tXrX.fill(instead)
@@ -205,8 +204,8 @@ def load(tXgX, tXcX, i, rows, TILE, instead=0.0):
 
 
 def store(values, tXgO, tXcX, i, rows, TILE):
-    """Store lists as ``load`` returns them to a block of a tensor, up to a row's end. They are converted together, so
-    that half precision converts two at once."""
+    """Store values in the form that ``load`` returns to block i of a tensor, up to a row's end. One conversion covers
+    all, because half precision converts two at once."""
     wide = cute.make_rmem_tensor(tXgO.shape[:3], type(values[0][0]))
     for j, vector in enumerate(values):
         for v, value in enumerate(vector):
@@ -221,7 +220,7 @@ def store(values, tXgO, tXcX, i, rows, TILE):
 
 
 def tree_reduce(values, join):
-    """Reduce a list by ``join``, pairwise, as a tree."""
+    """Reduce a list by the function ``join``, pairwise, as a tree."""
     values = list(values)
     while len(values) > 1:
         values = [join(*values[i : i + 2]) if i + 1 < len(values) else values[i] for i in range(0, len(values), 2)]
@@ -229,38 +228,38 @@ def tree_reduce(values, join):
 
 
 def split_rows(values, TILE):
-    """Return a list of a thread's values for each of its rows."""
+    """Split a thread's values into one list per row."""
     if TILE.across:
         return [[vector[v] for vector in values] for v in range(TILE.vector)]
     return [[value for vector in values for value in vector]]
 
 
 def broadcast_rows(mine, TILE):
-    """Repeat a value per row of a thread for every element of a vector."""
+    """Repeat a thread's values per row for every element of a vector."""
     return mine if TILE.across else mine * TILE.vector
 
 
 def map_rows(function, values, TILE, *of_rows):
-    """Apply a function to each of a thread's elements, and to values per row."""
+    """Apply a function to each of a thread's elements, and to the values ``of_rows`` of its row."""
     rows = [broadcast_rows(one, TILE) for one in of_rows]
     return [[function(*element) for element in zip(vector, *rows, strict=True)] for vector in values]
 
 
 def thread_reduce(mine, join, TILE):
-    """Reduce a thread's own elements to one value per row."""
+    """Reduce a thread's elements to one value per row."""
     return [tree_reduce(row, join) for row in split_rows(mine, TILE)]
 
 
 def shared(kind, layout, TILE):
-    """Allocate shared memory, aligned to vectors, so that no vector that is read has others' elements in it. If rows
-    are columns, elements are read one by one: vectors would take too many registers."""
+    """Allocate shared memory, aligned so that no vector load also reads other data. If rows are columns, alignment is
+    that of an element: vector loads would take too many registers."""
     align = kind.width // 8 if TILE.across else VECTOR_BYTES
     return cute.make_tensor(cute.arch.alloc_smem(kind, cute.size(layout), align), layout)
 
 
 def block_reduce(mine, join, TILE):
-    """Reduce a value per row over all threads that share a thread's rows: by shuffles, then through shared memory.
-    The order is the same for all threads, so that all get the same bits."""
+    """Reduce one value per row over all threads that share a row: by shuffles, then through shared memory. The order is
+    the same in all threads, so that all get the same bits."""
     for mask in TILE.masks:
         mine = [join(value, cute.arch.shuffle_sync_bfly(value, offset=mask)) for value in mine]
     if TILE.meeting == 1:
@@ -276,13 +275,13 @@ def block_reduce(mine, join, TILE):
 
 
 def row_reduce(values, join, TILE):
-    """Reduce all elements of each row to one value. Every thread that shares a row gets it."""
+    """Reduce all elements of each row to one value. Every thread that shares a row gets this value."""
     return block_reduce(thread_reduce(values, join, TILE), join, TILE)
 
 
 @cute.jit
 def store_if(held: cute.Tensor, room: cute.Tensor, leaves: cutlass.Boolean):
-    """Store a thread's values in ``room`` if it ``leaves`` them, as one of the threads that have them does."""
+    """Store a thread's values in ``room`` if ``leaves``, which is true for one of the threads with these values."""
     if leaves:
         cute.autovec_copy(held, room)
 
@@ -301,14 +300,14 @@ def multiply(a, b):
 
 
 def maximum(a, b):
-    """Return the maximum, which may drop a NaN."""
+    """Return the maximum. It may drop a NaN."""
     if isinstance(a, Float32):
         return cute.arch.fmax(a, b)
     return select(a > b, a, b)
 
 
 def minimum(a, b):
-    """Return the minimum, or NaN if either is NaN."""
+    """Return the minimum, or NaN if either value is NaN."""
     if isinstance(a, Float32):
         return cute.arch.fmin(a, b, nan=True)
     if isinstance(a, Float64):
@@ -320,7 +319,7 @@ def minimum(a, b):
 
 
 def make_accumulator(value, TILE, kind=None):
-    """Return registers with one value per row of a thread, which a loop may change."""
+    """Return registers with one value per row of a thread. Loops may change them."""
     kind = kind or acc_type(TILE)
     kept = cute.make_rmem_tensor((TILE.rows_each,), kind)
     for r in range(TILE.rows_each):
@@ -329,7 +328,7 @@ def make_accumulator(value, TILE, kind=None):
 
 
 def accumulate(kept, values, join):
-    """Join each register of an accumulator with another value."""
+    """Replace each value of an accumulator by ``join`` of it and another value."""
     for r, value in enumerate(values):
         kept[r] = join(kept[r], value)
 
@@ -341,13 +340,13 @@ def registers(kept):
 
 @cute.jit
 def store_rows(mine, out, start: Int64, stride: Int64, leaves: cutlass.Boolean, TILE: cutlass.Constexpr):
-    """Write a value per row of a thread, if it ``leaves`` them, as one of the threads that have them does."""
+    """Write a thread's values per row if ``leaves``, which is true for one of the threads with these values."""
     if leaves:
         cute.autovec_copy(mine, cute.make_tensor(out + start, cute.make_layout((TILE.rows_each,), stride=(stride,))))
 
 
 def store_partial(mine, room, row, part, parts, rows, TILE):
-    """Write a part's results, one per row of a thread, to their place in a workspace, see ``partial_offset``."""
+    """Write a part's results, one per row of a thread, to a workspace at ``partial_offset``."""
     leaves = exists(row, rows, TILE) & (thread_coords(TILE)[1] == 0)
     store_rows(make_fragment(mine, room.dtype), room, *partial_offset(row, part, parts, rows, TILE), leaves, TILE)
 
@@ -362,7 +361,7 @@ def make_fragment(mine, dtype):
 
 @cute.jit
 def load_rows(x: cute.Pointer, start: Int64, stride: Int64, here: cutlass.Boolean, TILE: cutlass.Constexpr):
-    """Load one value per row of a thread into registers, 0 if a row is none of the problem's."""
+    """Load one value per row of a thread into registers, or 0 if its rows don't exist (not ``here``)."""
     held = cute.make_rmem_tensor((TILE.rows_each,), x.dtype)
     held.fill(0)
     if here:

@@ -5,10 +5,10 @@ from kernelzoo.kernels.shared.absent import allowed_from
 from kernelzoo.kernels.shared.absent import target as target
 
 if _why := compiler.lacking():
-    raise ImportError(_why)  # as if it were not installed; see kernelzoo.inspect.ask
+    raise ImportError(_why)  # as if CuTe were not installed; see kernelzoo.inspect.ask
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Return why kernels can't be compiled for an architecture, as words that follow an id, or "" if they can."""
+    """Return "" if kernels can be compiled for an architecture. Otherwise return why not, in words to follow an id."""
     least = (9, 0) if variant == "split_cluster" else LEAST_CAPABILITY
     return allowed_from(least, arch, f"is not compiled for {arch}")

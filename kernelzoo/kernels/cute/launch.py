@@ -1,8 +1,7 @@
-"""Launch kernels written in CuTe on torch's stream. They are compiled once, and their arguments packed at bind.
+"""Launch kernels written in CuTe on torch's stream. Binding compiles a kernel once, and packs its arguments.
 
-CuTe's own way is to call the result of ``cute.compile``, which converts tensors and the stream at every call. Here a
-launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`.
-"""
+CuTe's usual way is to call the result of ``cute.compile``, which converts tensors and the stream at every call. Here a
+launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`."""
 
 import math
 from collections.abc import Sequence
@@ -41,10 +40,9 @@ def bound(
     blocks: int | None = None,
     cluster: int = 1,
 ) -> Launch:
-    """Compile a kernel for its arguments and return its launch over ``blocks`` blocks, by default one per tile.
+    """Compile a kernel for its arguments, and return its launch over ``blocks`` blocks, by default one per tile.
 
-    tensors: the canonical ones, as the bind takes them. Their addresses come first. Raises GridTooLargeError.
-    """
+    ``tensors``: the canonical ones, as the bind gets them. Their addresses come first. Raises GridTooLargeError."""
     count = tile.count(problem.total) * cluster if blocks is None else blocks
     if count > driver.MAX_GRID_X:
         raise GridTooLargeError(id, count, driver.MAX_GRID_X)
@@ -83,10 +81,10 @@ def in_parts(
     left: Sequence[torch.dtype],
     constants: Sequence[Any] = (),
 ) -> Launch:
-    """Return a launch of each kernel with several blocks per tile. left: dtypes of a block's partial results per row.
+    """Return a launch of each kernel, with several blocks per tile. The blocks store partial results in a workspace.
 
-    The workspace has these results. If there is one kernel, it also has counters of arrived blocks, which end at zero.
-    """
+    ``left``: the dtypes of a block's results per row. A single kernel also gets counters of finished blocks, which it
+    resets to zero."""
     x, count = tensors[0], tile.count(problem.total)
     plan = tiles.parts_of(problem, tile, device_of(x))
     room = [x.new_empty(problem.total * plan.parts, dtype=dtype) for dtype in left]
@@ -105,7 +103,7 @@ def rows_and_sums(
     constants: Sequence[Any],
     left: int,
 ) -> Launch:
-    """Return a launch over rows that leaves ``left`` numbers per row, and one over elements that sums over all rows."""
+    """Return a launch over rows that stores ``left`` numbers per row, and one over elements that sums over all rows."""
     x, tile = tensors[0], tiles.over_rows(problem)
     room = [x.new_empty(problem.total, dtype=tiles.wide_dtype(x.dtype)) for _ in range(left)]
     blocks = cdiv(problem.n, tile.block)
@@ -126,5 +124,5 @@ def parameters(
 
 
 def _pointer_of(tensor: torch.Tensor) -> Pointer:
-    """Return the facts of a tensor's address for which a kernel is compiled."""
+    """Return the properties of a tensor's address for which a kernel is compiled."""
     return Pointer(str(tensor.dtype).removeprefix("torch."), math.gcd(VECTOR_BYTES, tensor.data_ptr()))

@@ -1,7 +1,6 @@
-"""Device functions of forms that read rows block by block: elements, their places, and values per row.
+"""Device functions of forms that read rows block by block: elements, their indices, and values per row.
 
-TILE says how threads share rows, see :mod:`kernelzoo.kernels.cute.device_functions`.
-"""
+TILE says how threads share rows, see :mod:`kernelzoo.kernels.cute.device_functions`."""
 
 import cutlass
 from cutlass import Boolean, Float32, Float64, Int64, cute, range_constexpr
@@ -10,7 +9,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 
 
 def read_once(TILE, load):
-    """Return a function that loads block i. If rows have one block, it is loaded here, only once."""
+    """Return a function that loads block i. If rows have only one block, load it here, once."""
     if not TILE.single:
         return load
     values = load(0)
@@ -18,30 +17,30 @@ def read_once(TILE, load):
 
 
 def load_scaled(tXgX, tXgW, tXcX, i, rows, TILE):
-    """Return a thread's elements of a block, each times its weight."""
+    """Return a thread's elements of block i, multiplied by their weights."""
     weights = dev.load(tXgW, tXcX, i, rows, TILE)
     return map_tiles(dev.multiply, (dev.load(tXgX, tXcX, i, rows, TILE), weights), TILE)
 
 
 def load_workspace(room, row, rows, TILE):
-    """Load the values, one per row of a thread, that another launch left in a workspace."""
+    """Load values, one per row of a thread, that another launch stored in the workspace ``room``."""
     return dev.registers(dev.load_rows(room, Int64(row), Int64(1), dev.exists(row, rows, TILE), TILE))
 
 
 def places(tXcX, i, TILE):
-    """Return the place in its row of each of a thread's elements of a block."""
+    """Return the index in its row of each of a thread's elements of block i."""
     return [[tXcX[v, 0, j, i][1] for v in range(TILE.vector)] for j in range(TILE.each)]
 
 
 def inside(tXcX, i, rows, TILE):
-    """Return whether each of a thread's elements of a block lies inside its row."""
+    """Return whether each of a thread's elements of block i is inside its row."""
     if TILE.whole:
         return [[Boolean(True)] * TILE.vector] * TILE.each
     return [[(place >= 0) & (place < rows.n) for place in vector] for vector in places(tXcX, i, TILE)]
 
 
 def map_tiles(function, tiles, TILE, *of_rows):
-    """Apply a function to the elements of several tensors at each place, and to values per row."""
+    """Apply a function to corresponding elements of several tensors, and to the values ``of_rows`` of their row."""
     rows = [dev.broadcast_rows(one, TILE) for one in of_rows]
     return [
         [function(*elements) for elements in zip(*vectors, *rows, strict=True)] for vectors in zip(*tiles, strict=True)
@@ -49,7 +48,7 @@ def map_tiles(function, tiles, TILE, *of_rows):
 
 
 def make_sums(TILE):
-    """Return (running sums, their rounding errors) of a thread's rows, all 0."""
+    """Return (running sums, their rounding errors) for a thread's rows, all 0."""
     return dev.make_accumulator(0, TILE), dev.make_accumulator(0, TILE)
 
 
@@ -65,13 +64,13 @@ def thread_sums(totals, lost):
 
 
 def row_sums(sums, TILE):
-    """Return the sum of each row over all its threads."""
+    """Return the sum of each of a thread's rows over all threads."""
     return dev.block_reduce(thread_sums(*sums), dev.add, TILE)
 
 
 @cute.jit
 def add_parts(left: cute.Pointer, row, many, parts, rows, TILE: cutlass.Constexpr):
-    """Return the sums of what the first ``many`` parts left of a thread's rows. All threads add in the same order."""
+    """Return the sums over the first ``many`` parts' results for a thread's rows. All threads add in the same order."""
     every = dev.make_accumulator(0, TILE, left.dtype)
     for other in cutlass.range(dev.thread_coords(TILE)[1], many, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
@@ -94,7 +93,7 @@ def inverse_root(square, EPS):
 
 
 def add_compensated(totals, lost, values):
-    """Add values to running sums, and the rounding errors to ``lost``, after Knuth (TAOCP 2, 4.2.2). Integers have no
+    """Add values to running sums, and their rounding errors to ``lost``, after Knuth (TAOCP 2, 4.2.2). Integers have no
     errors."""
     for r, value in enumerate(values):
         total = totals[r]
@@ -106,7 +105,7 @@ def add_compensated(totals, lost, values):
 
 
 def corrected_sum(total, lost):
-    """Return a sum plus its rounding error. If the sum is infinite, the error is NaN and ignored."""
+    """Return a sum plus its rounding error. If the sum is infinite, the error is NaN, and is ignored."""
     return dev.select(lost == lost, total + lost, total)
 
 
@@ -129,8 +128,8 @@ def load_element(x: cute.Pointer, place: Int64, exists: Boolean):
 
 @cute.jit
 def sum_over_rows(function: cutlass.Constexpr, tensors, rooms, outs, block, rows, TILE: cutlass.Constexpr):
-    """Write a block of sums over all rows to each output. ``function`` returns their terms, from elements of tensors
-    and from values per row that another launch left in a workspace."""
+    """Write sums over all rows, for one block of elements, to each output. ``function`` returns the terms, given an
+    element of each tensor and the row's values in ``rooms``, which another launch stored."""
     sums = [make_sums(TILE) for _ in outs]
     for i in cutlass.range((rows.total + TILE.rows - 1) // TILE.rows):
         tXcX, *parts = dev.partition(i, rows, TILE, *tensors)
@@ -146,7 +145,7 @@ def sum_over_rows(function: cutlass.Constexpr, tensors, rooms, outs, block, rows
 
 @cute.jit
 def store_sum(total, out: cute.Pointer, at: Int64, exists: Boolean, TILE: cutlass.Constexpr):
-    """Add up the sums that threads have of the same element, in a fixed order, and write the result."""
+    """Add up the sums that several threads have for the same element, in a fixed order, and write the result."""
     place, along = dev.thread_coords(TILE)
     room = dev.shared(type(total), cute.make_layout((TILE.places, TILE.lanes)), TILE)
     room[place, along] = total

@@ -1,8 +1,7 @@
 """(max, sum) states of rows: the maximum, and the sum of exp(x - max).
 
-Maxima begin at the lowest finite number, so that no difference of two is -inf - -inf. A maximum may drop a NaN, but the
-sum has it.
-"""
+Maxima begin at the lowest finite number, so that -inf - -inf never occurs. A maximum may drop a NaN, but the sum is
+then NaN."""
 
 import cutlass
 from cutlass import Boolean, Int64, cute
@@ -18,7 +17,7 @@ def make_states(TILE):
 
 
 def finite_update(tops, totals, values, TILE):
-    """Add elements to states. Maxima stay finite: a row with +inf has the sum inf, a row of only -inf the sum 0."""
+    """Add elements to states. Maxima remain finite: a row with +inf has the sum inf, a row of only -inf the sum 0."""
     highest = dev.acc_type(TILE)(-lowest(TILE))
     risen = [
         dev.minimum(dev.maximum(*pair), highest)
@@ -29,7 +28,7 @@ def finite_update(tops, totals, values, TILE):
 
 @cute.jit
 def update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
-    """Add a thread's elements of the blocks from begin to end to its states, see ``finite_update``."""
+    """Add a thread's elements of blocks begin to end - 1 to its states, see ``finite_update``."""
     for i in cutlass.range(begin, end):
         finite_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
 
@@ -44,7 +43,7 @@ def row_states(tops, totals, TILE):
 
 @cute.jit
 def merge_parts(tops, totals, left_tops, left_totals, row, parts, rows, TILE: cutlass.Constexpr):
-    """Merge into a thread's states its share of the states that parts of its rows left."""
+    """Merge this thread's share of the parts' states into its own states."""
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
         merge(tops, totals[0], left_tops, left_totals, place, apart, dev.exists(row, rows, TILE), TILE)
@@ -52,7 +51,7 @@ def merge_parts(tops, totals, left_tops, left_totals, row, parts, rows, TILE: cu
 
 @cute.jit
 def merge(top, total, tops, totals, place: Int64, apart: Int64, here: Boolean, TILE: cutlass.Constexpr):
-    """Merge into the running states of a thread's rows those that one block left."""
+    """Merge the states that a block stored into a thread's states (top, total), if its rows exist (``here``)."""
     if here:
         layout = cute.make_layout((TILE.rows_each,), stride=(apart,))
         other_top, other_total = cute.make_tensor(tops + place, layout), cute.make_tensor(totals + place, layout)

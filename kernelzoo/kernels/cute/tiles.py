@@ -1,9 +1,8 @@
 """How the threads of a block share rows: chosen here, for every kernel.
 
-A tile is what a block takes at a time: some elements of some rows. A thread has vectors of elements that are adjacent
-in memory, at equal distances along its rows. Rows along memory are contiguous: a vector has elements of one row. Rows
-across memory are columns: neighbouring rows are adjacent, and a vector has one element of each of several rows.
-"""
+A tile is what a thread block reads at once: some elements of some rows. A thread has several vectors of it, at equal
+distances along its rows. Elements of a vector are adjacent in memory. If rows lie along memory, a vector has elements
+of one row. If rows lie across memory, they are columns: a vector has one element of each of several adjacent rows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,24 +17,24 @@ from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.layout import Layout, Strides, cdiv, power_of_two, rows_with
 
 WARP = 32
-"""Threads of a warp."""
+"""Threads per warp."""
 
 SHIFTED_VECTORS = 16
-"""Vectors of a row from which on its inside is read by whole vectors, wherever it starts."""
+"""Vectors per row, at least, for an unaligned row to be read by complete vectors except at its ends."""
 
 HELD_BYTES = 256
-"""Bytes of elements, as computed, that fill 64 registers of a thread. It has 128 in a block of 512 threads."""
+"""Bytes of widened elements per thread: 64 registers. In a block of 512 threads, a thread has 128."""
 
 MOST_THREADS = 512
-"""Threads of the largest block, which may have 128 registers each."""
+"""Threads per block, at most. They may have 128 registers each."""
 
 FAR = 2**30
-"""Elements of a row, or rows, from which on indices are 64-bit. They may go past the end, in a last tile."""
+"""Elements per row, or rows, at least, for 64-bit indices. In a last tile, an index may go past the end."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Rows as kernels number them. Row r is row r % inner of group r // inner. There are ``total`` rows."""
+    """The rows, as kernels number them. Row r is row r % inner of group r // inner. There are ``total`` rows."""
 
     rows: Layout
     across: bool
@@ -56,28 +55,28 @@ class Problem:
 
     @property
     def inner(self) -> int:
-        """Rows per group."""
+        """The number of rows per group."""
         return self.rows.inner if self.grouped else self.total
 
     @property
     def grouped(self) -> bool:
-        """Whether there is more than one group of more than one row."""
+        """Whether there are several groups, of several rows each."""
         return self.rows.outer > 1 and self.rows.inner > 1
 
     def vector(self) -> int:
-        """Return the width of the longest vectors in which the first tensor can be read."""
+        """Return the number of elements per vector: the most with which the first tensor can be read."""
         whole = self.rows.whole_vector
         return whole if self.shifted else self._aligned()
 
     def _aligned(self) -> int:
-        """Return the same width if every row begins and ends with a whole vector."""
+        """Return the most elements per vector such that every row begins and ends with a complete vector."""
         whole = self.rows.whole_vector
         return next(width for width in (16, 8, 4, 2, 1) if width <= whole and (width == 1 or self.moves(0, width)))
 
     @property
     def shifted(self) -> bool:
-        """Whether rows along memory start and end anywhere, but at the same place of a vector in all tensors. Then each
-        has whole vectors inside, and parts of vectors at its ends."""
+        """Whether rows along memory may be unaligned, but at the same offset in a vector in all tensors. So each row
+        has complete vectors inside, and incomplete ones at its ends."""
         whole = self.rows.whole_vector
         if self.across or self.rows.n < SHIFTED_VECTORS * whole or self._aligned() == whole:
             return False
@@ -88,18 +87,18 @@ class Problem:
 
     @property
     def room(self) -> int:
-        """The most elements that the vectors of a row cover."""
+        """The most elements that a row's vectors cover."""
         return self.rows.n + (self.rows.whole_vector - 1 if self.shifted else 0)
 
     def moves(self, tensor: int, width: int) -> bool:
-        """Return whether a tensor can be moved in whole, aligned vectors of ``width`` elements."""
+        """Return whether a tensor can be loaded and stored in complete, aligned vectors of ``width`` elements."""
         group, n, row, phase = self.strides[tensor]
         beside, apart, count = (row, n, self.inner) if self.across else (n, row, self.rows.n)
         return beside == 1 and not any(number % width for number in (group, apart, count, phase))
 
 
 def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Problem:
-    """Return the problem of a launch. beside: the tensors between the first and the output."""
+    """Return the problem of a launch. ``beside``: the tensors between the first and the output."""
     rows, others = rows_with(x, out, *beside)
     first = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
     last = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
@@ -111,7 +110,7 @@ def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Proble
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile, with all facts of a problem for which its kernel is compiled."""
+    """A tile, with all properties of a problem for which its kernel is compiled."""
 
     dtype: str
     """The dtype of the elements, by torch's name."""
@@ -119,31 +118,31 @@ class Tile:
     threads: int
     """Threads per block."""
     lanes: int
-    """Threads that share a row, a power of two."""
+    """Threads per row, a power of two."""
     vector: int
-    """Elements of a vector."""
+    """Elements per vector."""
     each: int
-    """Vectors of a thread in the tile."""
+    """Vectors per thread."""
     single: bool
-    """Whether a row has no more than one block."""
+    """Whether a row has no more than one block, a tile's range of the row."""
     whole: bool
-    """Whether the length of rows is a multiple of the tile's."""
+    """Whether a row's length is a multiple of the tile's."""
     full: bool
     """Whether the last tile has no rows past the end."""
     grouped: bool
-    """Whether rows are in groups. Then a row's address takes a division."""
+    """Whether rows are in groups. If so, a row's address takes a division."""
     far: bool
     """Whether indices of rows and of elements have 64 bits."""
     shifted: bool
     """Whether rows may start and end inside a vector."""
     moves: tuple[bool, ...]
-    """Whether each tensor is moved in whole vectors."""
+    """Whether each tensor is loaded and stored in complete vectors."""
     dense: tuple[bool, ...]
     """Whether each tensor's rows are contiguous."""
 
     @property
     def places(self) -> int:
-        """Threads across rows: those with different rows."""
+        """Threads across rows: the number of threads that have different rows."""
         return self.threads // self.lanes
 
     @property
@@ -153,12 +152,12 @@ class Tile:
 
     @property
     def step(self) -> int:
-        """Elements of one row in a vector."""
+        """Elements per vector and row."""
         return 1 if self.across else self.vector
 
     @property
     def stride(self) -> int:
-        """Elements of a row from a thread's vector to its next one."""
+        """The distance along a row between a thread's vectors, in elements."""
         return self.lanes * self.step
 
     @property
@@ -181,23 +180,23 @@ class Tile:
 
     @cached_property
     def masks(self) -> tuple[int, ...]:
-        """XOR masks of a butterfly of shuffles over the lanes of a warp that share a row."""
+        """The XOR masks of shuffles in a butterfly, over the lanes of a warp that share a row."""
         low, high = (self.places, WARP) if self.across else (1, min(self.lanes, WARP))
         return tuple(1 << bit for bit in range(5) if low <= 1 << bit < high)
 
     @property
     def together(self) -> int:
-        """Threads of one warp that share a row."""
+        """The number of threads of one warp that share a row."""
         return 1 << len(self.masks)
 
     @property
     def meeting(self) -> int:
-        """Groups of such threads per row, whose values are merged in shared memory."""
+        """The number of warps that share a row. They merge their values in shared memory."""
         return self.lanes // self.together
 
     @property
     def shown(self) -> dict[str, Any]:
-        """The fields that are shown to users."""
+        """The fields that users see."""
         return {name: getattr(self, name) for name in ("threads", "lanes", "vector", "each", "across")}
 
 
@@ -219,23 +218,23 @@ def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Ti
 
 
 def most_vectors(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
-    """Return the most vectors of each of so many inputs that a thread keeps in registers."""
+    """Return how many vectors of each of ``inputs`` tensors a thread can store in registers."""
     return max(1, bytes // given.rows.wide_bytes // vector // inputs)
 
 
 SHORT_THREADS = 128
-"""Threads per block of short rows. Each of these takes at most a warp."""
+"""Threads per block of short rows. A short row has at most one warp."""
 
 SHORT_VECTORS = 4
-"""Most vectors of a short row per thread."""
+"""Vectors of a short row per thread, at most."""
 
 SHORT_ELEMENTS, READ_ELEMENTS = 4, 8
-"""Fewest elements per thread of a short row without vectors; it has less than twice as many. The second number is for
-kernels whose results take no registers."""
+"""Elements of a short row without vectors per thread, at least; it has less than twice as many. The second number is
+for kernels whose results take no registers."""
 
 
 STRIP_THREADS = 256
-"""Threads per block of columns, unless these need more."""
+"""Threads per block of columns, unless long columns need more."""
 
 STRIPS = (
     (LINE_BYTES, STRIP_THREADS),
@@ -243,17 +242,17 @@ STRIPS = (
     (LINE_BYTES // 2, MOST_THREADS),
     (LINE_BYTES // 4, MOST_THREADS),
 )
-"""(bytes of adjacent columns, threads) of strips. Longer columns take more threads, then half a line, then a sector."""
+"""(bytes across, threads) of strips of columns. Longer columns take more threads, then half a line, then a sector."""
 
 
 def _strip_lanes(given: Problem, vector: int, bytes: int, threads: int) -> int:
-    """Return the lanes per row of a strip of so many bytes: the block's other threads, but no more than elements."""
+    """Return the threads per column for a strip of ``bytes`` bytes across, at most n rounded up to a power of two."""
     beside = min(max(1, bytes // (vector * given.rows.itemsize)), power_of_two(cdiv(given.total, vector)))
     return min(threads // min(beside, WARP), power_of_two(given.n))
 
 
 def longest_row(given: Problem, inputs: int) -> int:
-    """Return the elements of the longest row that fits in a block's registers. Columns are at least a sector wide."""
+    """Return the elements of the longest row that fits in a block's registers. Columns are at least a sector across."""
     vector = given.vector()
     most = most_vectors(given, vector, inputs)
     if given.across:
@@ -262,8 +261,8 @@ def longest_row(given: Problem, inputs: int) -> int:
 
 
 def register_tile(id: str, given: Problem, inputs: int) -> Tile:
-    """Return a tile of whole rows in a block's registers: several short rows, one row, or a strip of columns. inputs:
-    the tensors in registers with n elements per row. Raises UnsupportedProblemError if a row doesn't fit."""
+    """Return a tile of complete rows in a block's registers: several short rows, one row, or a strip of columns.
+    ``inputs``: the number of tensors with n elements per row. Raises UnsupportedProblemError if a row doesn't fit."""
     if given.n > (longest := longest_row(given, inputs)):
         words = f"a row must fit on chip, {longest} of {given.rows.dtype} laid out so; got {given.n}"
         raise UnsupportedProblemError(id, words)
@@ -286,8 +285,8 @@ def _register_tile(given: Problem, inputs: int) -> Tile:
 
 
 def short_tile(given: Problem, inputs: int, elements: int) -> Tile | None:
-    """Return a tile of several short rows, or None for rows of more than a warp or across memory. elements: per thread,
-    if rows have no vectors."""
+    """Return a tile of several short rows. Return None if a row needs more than a warp, or if rows lie across memory.
+    If rows have no vectors, a thread has at least ``elements`` elements."""
     vector = given.vector()
     vectors = cdiv(given.room, vector)
     if given.across or vectors > WARP * SHORT_VECTORS or given.planned < 2:
@@ -313,19 +312,19 @@ def block(given: Problem, inputs: int = 1) -> Tile:
 
 
 def plain(given: Problem, inputs: int = 1, elements: int = SHORT_ELEMENTS) -> Tile:
-    """Return a tile for kernels that read rows block by block: of short rows, one row, or a strip of columns."""
+    """Return a tile for kernels that read rows block by block: short rows, one row, or a strip of columns."""
     if given.n == 0:  # nothing is read
         return tile(given, WARP, WARP, 1, 1)
     return short_tile(given, inputs, elements) or block(given, inputs)
 
 
 def read_once(given: Problem, inputs: int = 2) -> Tile:
-    """Return a tile of whole rows if they fit in a block's registers, to be read once; else a ``plain`` tile."""
+    """Return a tile of complete rows if they fit in a block's registers and are read once; else a ``plain`` tile."""
     return _register_tile(given, inputs) if 0 < given.n <= longest_row(given, inputs) else plain(given, inputs)
 
 
 def over_rows(given: Problem) -> Tile:
-    """Return a tile for sums over all rows: one element per thread, with neighbours in memory on adjacent threads."""
+    """Return a tile for sums over all rows. A thread has one element, and adjacent threads have adjacent elements."""
     return tile(given, STRIP_THREADS, STRIP_THREADS // WARP if given.across else WARP, 1, 1)
 
 

@@ -20,7 +20,7 @@ def emulator() -> str:
 
 
 def probe() -> tuple[str, ...]:
-    """Return the device types that the backend runs on here. Raises BackendUnavailableError."""
+    """Return the device types that this backend can use here. Raises BackendUnavailableError if there are none."""
     if stand_in is not None:
         return ("cpu",)
     torch = require("gluon", "torch", "install it with: pip install torch")

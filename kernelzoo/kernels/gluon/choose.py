@@ -23,7 +23,7 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 @chooser("gluon", "softmax_backward", "auto")
 @chooser("gluon", "min_backward", "auto")
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
-    """A program keeps a row on chip if it fits. Longer rows are read twice: by one program if many, else by several."""
+    """Rows that fit on chip are read once. Longer rows are read twice, each by several programs if rows are few."""
     *beside, out = others
     rows, strides = rows_with(x, out, *beside)
     whole = [one for one, tensor in zip(strides, beside, strict=True) if tensor.ndim == 3]  # n elements per row

@@ -1,12 +1,11 @@
-"""Device functions that several operations share: offsets of a tile's rows, and the elements at their ends.
+"""Device functions that several operations share: offsets of rows, and unaligned heads and tails of rows.
 
-A tile is [ROWS, COLS]: rows of the problem x elements of each. Its LAYOUT says which thread has which elements. Along
-memory, a thread has neighbours in one row. If ACROSS, rows are columns in memory, and a thread has elements of
-neighbouring rows. The rest of a kernel is the same.
+A tile is [ROWS, COLS]: rows of the problem x elements of each row. Its LAYOUT assigns the elements to threads. A thread
+has adjacent elements of one row. If ACROSS, rows are columns in memory, and a thread has elements of adjacent rows.
 
-A row that starts or ends inside an aligned 16-byte vector has *edges*: fewer elements than a vector at either end, with
-whole vectors in between. Edges are a tile of their own, [ROWS, 2 * EDGES] in EDGE_LAYOUT. A row has the same lanes in
-both layouts, so that lanes exchange nothing between the two.
+A row that starts or ends inside an aligned 16-byte vector has *edges*: a head and a tail shorter than a vector. EDGES
+is the number of elements per vector, or 0 if no row has edges. Edges are a second tile, [ROWS, 2 * EDGES] in
+EDGE_LAYOUT. Both layouts assign a row to the same lanes, so that lanes exchange nothing between the two.
 """
 
 import triton.language as tl
@@ -22,7 +21,7 @@ from kernelzoo.kernels.shared.device_functions import lower as lower
 from kernelzoo.kernels.shared.device_functions import whole as whole
 
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
-"""The barrier of all threads of a program. Triton 3.6 has another name for it."""
+"""The barrier of all threads of a program. Triton 3.6 names it ``thread_barrier``."""
 
 
 @gluon.jit
@@ -30,7 +29,7 @@ def await_last_launch():
     """Wait for the previous launch to end. Every kernel calls this first, before it touches memory.
 
     From compute capability 9.0 on, a launch is prepared while the previous one ends (programmatic dependent launch, see
-    ``jit.compiler_options``). No kernel lets the next launch begin early.
+    ``jit.compiler_options``). No kernel triggers the next launch before its own end.
     """
     if tl.target_info.cuda_capability_geq(9, 0):
         gl.inline_asm_elementwise("griddepcontrol.wait; // dummy $0", "=r", [], gl.int32, is_pure=False, pack=1)
@@ -38,7 +37,7 @@ def await_last_launch():
 
 @gluon.jit
 def restore_sizes(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, FAR: gl.constexpr, ACROSS: gl.constexpr):
-    """Return the true n, inner, x_n and out_n. A launch passes some divided by MULTIPLE: ``tiles.place_arguments``."""
+    """Return n, inner, x_n and out_n. Those that ``tiles.place_arguments`` divided by MULTIPLE are multiplied back."""
     if ACROSS:
         inner = gl.cast(inner, gl.int64) * MULTIPLE
         x_n = gl.cast(x_n, gl.int64 if FAR else gl.int32) * MULTIPLE
@@ -50,23 +49,23 @@ def restore_sizes(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, FAR: gl.constexp
 
 @gluon.jit
 def tile_and_part(parts):
-    """Return (number of a program's tile, its part of the tile's rows), if so many programs share each tile."""
+    """Return (tile number, part number) of this program. ``parts`` programs share each tile."""
     return gl.program_id(0) // parts, gl.program_id(0) % parts
 
 
 @gluon.jit
 def part_range(part, span, UNIT: gl.constexpr):
-    """Return (begin, end) of the elements of each row in a part of span units, UNIT elements each."""
+    """Return (begin, end) of a part's columns. A part has ``span`` units of UNIT elements in each row."""
     begin = part.to(gl.int64) * span * UNIT
     return begin, begin + gl.cast(span, gl.int64) * UNIT
 
 
 @gluon.jit
 def row_coords(tile, rows, inner, ACROSS: gl.constexpr, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
-    """Return (outer index, inner index, mask) of each row of a tile. The mask says which rows exist.
+    """Return (outer index, inner index, whether the row exists) for each row of a tile.
 
-    Rows along memory are numbered ``group * inner + place``, over all groups. If ACROSS, a tile has adjacent columns of
-    one group.
+    Without ACROSS, tiles take rows in the order of ``outer index * inner + inner index``. With ACROSS, a tile takes
+    adjacent columns of one outer index.
     """
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
     tile = gl.cast(tile, gl.int64)
@@ -85,7 +84,7 @@ def row_coords(tile, rows, inner, ACROSS: gl.constexpr, ROWS: gl.constexpr, LAYO
 
 @gluon.jit
 def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, ACROSS: gl.constexpr = False):
-    """Return the offsets of rows' first elements, in 64 bits, so that no product overflows."""
+    """Return the offset of each row's first element, in 64 bits. group and place: the row's outer and inner index."""
     if ACROSS:
         start = group * stride_outer * MULTIPLE + place * stride_inner
     else:
@@ -95,32 +94,32 @@ def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, 
 
 @gluon.jit
 def load_per_row(x, group, place, outer, inner, there, WIDE: gl.constexpr, ACROSS: gl.constexpr = False):
-    """Load a tensor's one element per row of a tile, converted to the dtype WIDE."""
+    """Load one element for each row of a tile, and convert it to the dtype WIDE."""
     return gl.load(x + row_start(group, place, outer, inner, 1, ACROSS), there, other=0).to(WIDE)
 
 
 @gluon.jit
 def column_offsets(COLS: gl.constexpr, FAR: gl.constexpr, LAYOUT: gl.constexpr):
-    """Return the column indices of a tile, [1, COLS]: as int32, and in the dtype of offsets (int64 if FAR)."""
+    """Return a tile's column indices twice, as [1, COLS]: as int32, and in the dtype of offsets (int64 if FAR)."""
     cols = gl.arange(0, COLS, gl.SliceLayout(0, LAYOUT))[None, :]
     return cols, cols.to(gl.int64 if FAR else gl.int32)
 
 
 @gluon.jit
 def before_vectors(start, n, EDGES: gl.constexpr):
-    """Return the number of elements of a row before its first aligned vector."""
+    """Return how many elements of a row come before its first aligned vector."""
     return gl.minimum((-start) & (EDGES - 1), n)
 
 
 @gluon.jit
 def inside_vectors(start, n, EDGES: gl.constexpr):
-    """Return the number of elements of a row in its whole vectors."""
+    """Return how many elements of a row are in complete aligned vectors."""
     return (n - before_vectors(start, n, EDGES)) // EDGES * EDGES
 
 
 @gluon.jit
 def edge_columns(start, there, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
-    """Return (columns, mask) of rows' edge elements, fewer than EDGES at either end."""
+    """Return (columns, mask) of the rows' edge elements. Heads and tails have fewer than EDGES elements each."""
     start = gl.convert_layout(start, EDGE_LAYOUT)
     before, inside = before_vectors(start, n, EDGES), inside_vectors(start, n, EDGES)
     lane = gl.arange(0, 2 * EDGES, gl.SliceLayout(0, EDGE_LAYOUT))[None, :]
@@ -131,7 +130,7 @@ def edge_columns(start, there, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 
 @gluon.jit
 def edge_pointers(x, start, edge, EDGE_LAYOUT: gl.constexpr):
-    """Return pointers to the edge elements of rows: x + start + edge, with start in EDGE_LAYOUT."""
+    """Return pointers to the rows' edge elements: x + start + edge, after start is converted to EDGE_LAYOUT."""
     return x + (gl.convert_layout(start, EDGE_LAYOUT) + edge)
 
 
@@ -139,7 +138,7 @@ def edge_pointers(x, start, edge, EDGE_LAYOUT: gl.constexpr):
 def load_edges(
     x, start, there, n, other, WIDE: gl.constexpr, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
-    """Return (elements in rows' whole vectors, columns of edge elements, mask of these, their values as WIDE)."""
+    """Return (elements per row in complete vectors; columns, mask and values of the edge elements, as WIDE)."""
     if EDGES:
         inside = inside_vectors(start, n, EDGES)
         edge, known = edge_columns(start, there, n, EDGES, EDGE_LAYOUT)
@@ -151,8 +150,8 @@ def load_edges(
 
 @gluon.jit
 def load_held(pointer, mask, other):
-    """Load elements of rows that a program keeps on chip. Their lines stay in L2 longer than results.
+    """Load elements of rows that a program keeps on chip. L2 evicts these inputs later than results.
 
-    Results then leave L2 for memory steadily. Kernels before and after are no slower for it.
+    Results are then written from L2 to memory steadily. Kernels before and after are no slower for it.
     """
     return gl.load(pointer, mask, other=other, eviction_policy="evict_last")

@@ -6,5 +6,5 @@ from kernelzoo.kernels.shared.described import target as target
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Return why no kernel can be compiled for an architecture, as words that follow the id, or "" if all can."""
+    """Return why kernels can't be compiled for an architecture, or "" if they can. The words follow a kernel's id."""
     return allowed_from(LEAST_CAPABILITY, arch, f"is laid out for warps that {arch} has not")

@@ -1,6 +1,6 @@
-"""Sums and (max, sum) states of rows. Each thread reduces its own elements of every block; lanes combine at the end.
+"""Sums and (max, sum) states of rows. The sum of a state is that of exp(x - max). Lanes are merged at the end.
 
-A block is [ROWS, LANES, PACK]. A thread has the PACK elements of its lane, as vectors of VECTOR adjacent elements.
+A block is [ROWS, LANES, PACK]. A thread has the PACK elements of a lane, as vectors of VECTOR adjacent elements.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from kernelzoo.layout import Rows
 
 
 def pack_constants(rows: Rows, tile: PackTile) -> tuple[Any, ...]:
-    """Return ROWS, LANES, PACK, VECTOR and LAYOUT of a kernel, in which one thread has all elements of a lane."""
+    """Return a kernel's ROWS, LANES, PACK, VECTOR and LAYOUT. One thread has all elements of a lane."""
     pack = tile.block // tile.lanes
     if rows.across:
         vector = min(strided_vector_width(rows), tile.rows)
@@ -31,7 +31,7 @@ def pack_constants(rows: Rows, tile: PackTile) -> tuple[Any, ...]:
 
 
 def pack_arguments(x: torch.Tensor, rows: Rows) -> tuple[Any, ...]:
-    """Return the programs and warps of a kernel over whole rows, and its ``pack_constants``."""
+    """Return (programs, warps, *``pack_constants``) of a kernel in which each program takes complete rows."""
     tile = pack_tile(x, rows)
     return tile.programs, tile.warps, *pack_constants(rows, tile)
 
@@ -46,7 +46,7 @@ def pack_columns(LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, 
 
 @gluon.jit
 def pack_rows(tile, rows, inner, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
-    """Return (outer index, inner index, mask) of each row of a tile, see ``device_functions.row_coords``."""
+    """Return (outer index, inner index, whether the row exists) per row: see ``device_functions.row_coords``."""
     return dev.row_coords(tile, rows, inner, False, ROWS, gl.SliceLayout(2, LAYOUT))
 
 
@@ -55,7 +55,7 @@ def row_sum(
     x_rows, x_n, begin, end, there, WIDE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Return the sums of rows from begin to end. Sums over blocks are compensated for rounding; lanes add up last."""
+    """Return each row's sum over columns ``begin`` to ``end``. Sums over blocks are compensated for rounding."""
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
     total = gl.full([ROWS, LANES], 0, WIDE, gl.SliceLayout(2, LAYOUT))
     lost = gl.full([ROWS, LANES], 0, WIDE, gl.SliceLayout(2, LAYOUT))
@@ -71,9 +71,9 @@ def row_state(
     x_rows, x_n, begin, end, there, LOWEST: gl.constexpr, HIGHEST: gl.constexpr, WIDE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Return (max, sum) of rows from begin to end, in one pass. The sum is NaN if a row has a NaN, 0 if all are -inf.
+    """Return each row's (max, sum) state over columns ``begin`` to ``end``, in one pass.
 
-    If a row has +inf, the sum is infinite where HIGHEST is the highest finite number, and NaN where it is infinite.
+    The sum is NaN if a row has a NaN, 0 if all are -inf. For +inf, it is infinite if HIGHEST is finite, else NaN.
     """
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
     # Maxima are at least the lowest finite number, so that no difference is -inf - -inf.
@@ -92,6 +92,6 @@ def row_state(
 
 @gluon.jit
 def merge_states(top, total):
-    """Return (max, sum) of rows, merged from the states of their parts along axis 1."""
+    """Merge the (max, sum) states along axis 1: the parts of each row. Return one state per row."""
     terms = total * exponential(top - gl.max(top, 1, keep_dims=True))
     return gl.max(top, 1), gl.sum(terms, 1)

@@ -1,4 +1,4 @@
-"""Sums over all rows. Each program of a launch stores its own sums, and a second launch adds these up."""
+"""Sums over rows, one per column. One launch stores the partial sums of each program, a second adds them up."""
 
 import torch
 from triton.experimental import gluon
@@ -15,15 +15,15 @@ LAYOUT = gl.BlockedLayout([1, 2], [1, 32], [WARPS, 1], [1, 0])
 
 @gluon.jit
 def add_sums(partials, here, n, first, sums, lost, terms, WHOLE: gl.constexpr):
-    """Return a program's (sums, rounding errors) over its rows after adding terms at the columns here.
+    """Add terms to a program's sums at the columns ``here``. Return its (sums, rounding errors) in registers.
 
-    WHOLE: a block covers all columns. Otherwise sums are in memory, and the program's first turn overwrites them.
+    WHOLE: a block covers all columns. Otherwise the sums are in ``partials``, and are overwritten if ``first``.
     """
     if WHOLE:
         sums, lost = dev.add_exactly(sums, lost, terms)
     else:
         terms += gl.load(partials + here, (here < n) & (first == 0), other=0)
-        dev.barrier()  # what one thread stores, others load in the next turn
+        dev.barrier()  # what one thread stores, others load in the next call
         gl.store(partials + here, terms, here < n)
         dev.barrier()
     return sums, lost
@@ -50,7 +50,7 @@ def partials_kernel(
 
 
 def sum_of_partials(id: str, partials: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Return the launch that sums partials (count, n) over its rows into out (n), in the same order each time."""
+    """Return the launch that sums partials (count, n) over axis 0 into out (n), always in the same order."""
     count, n = partials.shape
     args = (out, partials, count, n, out.stride(0), wide_type(partials.dtype), ROWS, BLOCK, LAYOUT)
     return bound(id, partials_kernel, cdiv(n, BLOCK), args, WARPS, tensors=1)

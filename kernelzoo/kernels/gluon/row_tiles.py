@@ -1,7 +1,7 @@
 """Layouts of tiles for kernels that loop over rows in blocks.
 
-A tile is [ROWS, BLOCK]: rows in the order of their numbers x elements of each. A thread has adjacent elements in
-memory, of one row or of several, as many as one load can take.
+A tile is [ROWS, BLOCK]: consecutive rows x elements of each. A thread has adjacent elements in memory, as many as one
+load can take. If rows are columns in memory, they are elements of several rows.
 """
 
 from typing import Any
@@ -15,12 +15,12 @@ from kernelzoo.layout import Rows
 
 
 def tile_arguments(rows: Rows, tile: Tile) -> tuple[Any, ...]:
-    """Return the programs and warps of a kernel, and its ROWS, BLOCK and LAYOUT."""
+    """Return (programs, warps, ROWS, BLOCK, LAYOUT) of a kernel."""
     return tile.programs, tile.warps, tile.rows, tile.block, layout_of(rows, tile.rows, tile.block, tile.warps)
 
 
 def layout_of(rows: Rows, many: int, block: int, warps: int) -> gl.BlockedLayout:
-    """Return the layout of a tile: threads are adjacent in memory. Warps have different rows if there are enough."""
+    """Return a tile's layout. Adjacent threads load adjacent memory. Warps take different rows if possible."""
     if rows.across:
         vector = min(strided_vector_width(rows), many)
         lanes = min(LANES, many // vector)

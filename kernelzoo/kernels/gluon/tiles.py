@@ -1,7 +1,7 @@
-"""Tiles and their layouts, for every kernel: which thread of a program has which elements of which rows.
+"""Tiles and their layouts: a layout assigns the elements of a tile to the threads of a program.
 
-A layout is ``BlockedLayout(elements of a thread, threads of a warp, warps of the program, order)``. Each has two
-numbers, one over rows and one along a row. A layout that is smaller than the tile is repeated until it covers it.
+A layout is ``BlockedLayout(elements per thread, threads per warp, warps per program, order)``. Each argument is a pair:
+over rows, and along a row. A layout that is smaller than the tile is repeated until it covers the tile.
 """
 
 from typing import Any, NamedTuple
@@ -20,12 +20,12 @@ LANES = 32
 """Threads per warp."""
 
 CROWD = 4
-"""Programs per SM that fill the device."""
+"""The number of programs per SM that fills the device."""
 
 
 class Tile(NamedTuple):
-    """A program's tile of rows x cols elements. across: whether its rows are columns in memory. vector: adjacent
-    elements per thread. layout and edge_layout: those of the tile and of its rows' edges."""
+    """A program's tile of rows x cols elements. across: whether rows are columns in memory. vector: adjacent elements
+    per thread. edge_layout: the layout of the tile of edges, see ``device_functions``."""
 
     rows: int
     cols: int
@@ -36,18 +36,18 @@ class Tile(NamedTuple):
     edge_layout: gl.BlockedLayout
 
     def count(self, rows: Rows) -> int:
-        """Return the number of tiles of a problem."""
+        """Return how many tiles cover all rows of a problem."""
         return rows.columns.strips(self.rows) if self.across and rows.columns else cdiv(rows.total, self.rows)
 
     def constants(self, rows: Rows, *others: Strides) -> tuple[object, ...]:
-        """Return EDGES, ACROSS, FAR, ROWS, COLS, LAYOUT and EDGE_LAYOUT of a kernel. others have n elements per row."""
+        """Return a kernel's EDGES, ACROSS, FAR, ROWS, COLS, LAYOUT, EDGE_LAYOUT. others: strides of tensors like x."""
         edges = 0 if self.across else edges_of(rows, *others)
         far = self.cols * max(rows.x_n, rows.out_n, *(other.n for other in others)) >= 2**31  # offsets within a row
         return edges, self.across, far, self.rows, self.cols, self.layout, self.edge_layout
 
 
 def along(rows: Rows, many: int, cols: int, warps: int, *others: Strides) -> Tile:
-    """Return a tile of rows along memory. Each thread has whole vectors of a row."""
+    """Return a tile of ``many`` rows. Each thread has complete vectors of one row."""
     edges, vector = edges_of(rows, *others), min(vector_of(rows, *others), cols)
     lanes = min(LANES, cols // vector)
     spread = [1, warps] if many == 1 else [warps, 1]
@@ -57,7 +57,7 @@ def along(rows: Rows, many: int, cols: int, warps: int, *others: Strides) -> Til
 
 
 def across(rows: Rows, columns: Columns, many: int, depth: int, warps: int, *others: Strides) -> Tile:
-    """Return a tile of adjacent columns. Each thread has whole vectors across neighbouring columns."""
+    """Return a tile of ``many`` adjacent columns. Each thread has complete vectors of elements of adjacent columns."""
     beside, vector = [by_columns(rows, other) for other in others], 1
     if columns.x_inner == 1 and not columns.x_phase and not any(o.n and (o.phase or o.inner != 1) for o in beside):
         strides = [stride for other in beside if other.n for stride in (other.outer, other.n) if stride]
@@ -68,7 +68,7 @@ def across(rows: Rows, columns: Columns, many: int, depth: int, warps: int, *oth
 
 
 def vector_of(rows: Rows, *others: Strides) -> int:
-    """Return the elements of the longest aligned vectors, at most 16 bytes, that the rows of every tensor have."""
+    """Return the number of elements per vector: the most, up to 16 bytes, that are aligned in every tensor's rows."""
     if edges_of(rows, *others):
         return rows.whole_vector
     if rows.x_n != 1 or rows.x_phase or (rows.out_n and (rows.out_n != 1 or rows.out_phase)):
@@ -79,27 +79,27 @@ def vector_of(rows: Rows, *others: Strides) -> int:
 
 
 def place_arguments(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
-    """Return a kernel's sizes and strides: ``row_arguments`` for a tile along memory, ``column_arguments`` for one of
-    columns. Then come the strides of other tensors with n elements per row: outer, n and inner of each."""
+    """Return a kernel's sizes and strides: by ``column_arguments`` if tile.across, else by ``row_arguments``. others:
+    strides of tensors with n elements per row. Their outer, n and inner strides come last."""
     if tile.across and rows.columns is not None:
         return column_arguments(rows.columns, *(by_columns(rows, other) for other in others))
     return row_arguments(rows, *others)
 
 
 def row_strides(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
-    """Return the (outer, inner) strides of tensors with one element per row, one tensor after the other."""
+    """Return the outer and inner strides of tensors with one element per row, as one flat tuple."""
     strides = (by_columns(rows, other) if tile.across else other for other in others)
     return tuple(stride for other in strides for stride in (other.outer, other.inner))
 
 
 def body_length(rows: Rows, *others: Strides) -> int:
-    """Return the most elements of a row without its edges."""
+    """Return the most elements that a row can have in complete vectors, or n if rows have no edges."""
     edges = edges_of(rows, *others)
     return max(1, rows.n // edges * edges if edges else rows.n)
 
 
 def lowest(dtype: torch.dtype) -> float:
-    """Return the lowest finite number. Running maxima start there, so that no difference is -inf - -inf."""
+    """Return the lowest finite number. Running maxima start from it, so that no difference is -inf - -inf."""
     return float(torch.finfo(dtype).min)
 
 
@@ -112,8 +112,8 @@ class Numbers(held_rows.Numbers):
 
 
 def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, *others: Strides) -> Tile:
-    """Return a tile that fits on chip: short rows in one warp, one row, or a strip of columns. A strip is a memory line
-    wide if that fits. inputs: tensors with n elements per row. Raises UnsupportedProblemError if nothing fits."""
+    """Return a tile that fits on chip: several short rows for one warp, one row, or a strip of columns. A strip is one
+    memory line wide if that fits. inputs: how many tensors are kept. Raises UnsupportedProblemError if nothing fits."""
     check_fits(id, rows, inputs)
     if rows.columns is not None:
         depth, width = power_of_two(rows.n), strip_of(rows.columns, inputs)
@@ -131,8 +131,8 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, *others: St
 def register_options(device: Device, tile: Tile) -> dict[str, Any]:
     """Return the compiler's register limit for a kernel that keeps its tile in registers.
 
-    For columns, and on other GPUs than an H200, the assembler would spill a few registers to fit one more program per
-    SM, unless it is told the limit.
+    Without the limit, the assembler would spill a few registers to fit one more program per SM. That happens for
+    columns, and on GPUs other than an H200.
     """
     few = device.arch in ("", "sm_90") and not tile.across
     return {} if few or not device.arch else {"maxnreg": min(255, device.registers // (tile.warps * LANES))}
@@ -141,18 +141,18 @@ def register_options(device: Device, tile: Tile) -> dict[str, Any]:
 # --- Blocks and parts of longer rows ---------------------------------------------------------------------------------
 
 BLOCK_BYTES = 16384
-"""Bytes of a block in a running state: 16 float32 elements for each of 256 threads, each with a maximum and a sum."""
+"""Bytes per block of a running state. Each of 256 threads has 16 float32 elements, with a maximum and a sum each."""
 
 LEAST_PART = 4096
-"""The fewest elements, over all rows of a tile, that are worth a program of their own."""
+"""The fewest elements per program, over all rows of its tile."""
 
 MOST_PARTS = 256
-"""The most programs per tile. Each, or the last to arrive, reads the results of all."""
+"""The most programs per tile. Each program, or the last to finish, reads the results of all."""
 
 
 def block(rows: Rows, bytes: int, *others: Strides) -> Tile:
-    """Return a tile of so many bytes, as computed, for kernels that loop over rows in blocks. It is a part of one row,
-    or of as many columns as a memory line has."""
+    """Return a tile for kernels that loop over rows in blocks. It is part of one row, or of one memory line of columns.
+    bytes: the size of the tile in the dtype of the computation."""
     elements, columns = bytes // rows.wide_bytes, rows.columns
     if columns is not None:
         width = line_of(columns)
@@ -163,13 +163,13 @@ def block(rows: Rows, bytes: int, *others: Strides) -> Tile:
 
 
 def _warps(rows: Rows, elements: int) -> int:
-    """Return the warps for so many elements: 16 float32 elements, or as many bytes, per thread."""
+    """Return the number of warps, at most 8: a thread takes 64 bytes in the dtype of the computation."""
     return max(1, min(8, elements * rows.wide_bytes // (64 * LANES)))
 
 
 class Parts(NamedTuple):
-    """How rows are split. parts: programs per tile. span: units of each row per program. unit: elements per unit.
-    merged: the power of two that covers parts."""
+    """How programs share rows. parts: programs per tile. span: units of each row per program. unit: elements per unit.
+    merged: parts, rounded up to a power of two."""
 
     parts: int
     span: int
@@ -178,7 +178,7 @@ class Parts(NamedTuple):
 
 
 def plan_parts(rows: Rows, tile: Tile, device: Device, *others: Strides) -> Parts:
-    """Return a split of rows for as many programs as fill the device: at least two if there are enough vectors."""
+    """Return a split of rows that fills the device. A row has at least two parts if it has two units."""
     unit = 1 if tile.across else vector_of(rows, *others)
     elements = rows.n if tile.across else body_length(rows, *others)
     wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows.as_planned))
@@ -190,6 +190,6 @@ def plan_parts(rows: Rows, tile: Tile, device: Device, *others: Strides) -> Part
 
 
 def streaming_form(device: Device, rows: Rows, *others: Strides) -> str:
-    """Return a gradient's form for rows that don't fit on chip: online if they are many, else split_two_launches."""
+    """Choose a gradient's form for rows that don't fit on chip: online for many rows, else split_two_launches."""
     many = block(rows, ON_CHIP_BYTES, *others).count(rows.as_planned) >= CROWD * device.multiprocessors
     return "online" if many else "split_two_launches"

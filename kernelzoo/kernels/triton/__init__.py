@@ -7,9 +7,9 @@ from kernelzoo.registry import require
 
 
 def probe() -> tuple[str, ...]:
-    """Return the device types that the backend runs on here: cuda (ROCm too), and cpu under Triton's interpreter.
+    """Return the device types that this backend can use here: cuda (ROCm too), and cpu in Triton's interpreter.
 
-    Raises BackendUnavailableError.
+    Raises BackendUnavailableError if there are none.
     """
     torch = require("triton", "torch", "install it with: pip install torch")
     triton = require("triton", "triton", "install it with: pip install 'kernelzoo[triton]' (Linux only)")

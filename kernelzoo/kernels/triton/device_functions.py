@@ -1,7 +1,7 @@
-"""Device functions that several operations share: offsets of rows, and the elements at their ends.
+"""Device functions that several operations share: offsets of rows, and unaligned heads and tails of rows.
 
-A row that starts or ends inside an aligned 16-byte vector has *edges*: fewer elements than a vector at either end, with
-whole vectors in between.
+A row that starts or ends inside an aligned 16-byte vector has *edges*: a head and a tail shorter than a vector. EDGES
+is the number of elements per vector, or 0 if no row has edges.
 """
 
 import triton
@@ -20,7 +20,7 @@ def await_last_launch():
     """Wait for the previous launch to end. Every kernel calls this first, before it touches memory.
 
     On NVIDIA GPUs of compute capability 9.0 and later, a launch is prepared while the previous one ends (programmatic
-    dependent launch, see ``jit.compiler_options``). No kernel lets the next launch begin early.
+    dependent launch, see ``jit.compiler_options``). No kernel triggers the next launch before its own end.
     """
     if not INTERPRETED and tl.target_info.cuda_capability_geq(9, 0):
         tl.extra.cuda.gdc_wait()
@@ -34,7 +34,7 @@ def row_start(row, inner, stride_outer, stride_inner, MULTIPLE: tl.constexpr):
 
 @triton.jit
 def row_parts(start, n, in_rows, EDGES: tl.constexpr):
-    """Return (elements in each row's whole vectors, the most of these, columns of edge elements, mask of these)."""
+    """Return (elements per row in complete vectors, the maximum of these, columns and mask of the edge elements)."""
     if EDGES:
         before, inside = whole_vectors(start, n, EDGES)
         edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
@@ -50,20 +50,20 @@ def row_parts(start, n, in_rows, EDGES: tl.constexpr):
 
 @triton.jit
 def whole_vectors(start, n, VECTOR: tl.constexpr):
-    """Return (elements before a row's first aligned vector, elements in the whole vectors that follow)."""
+    """Return how many elements of a row come (before its first aligned vector, in the complete vectors that follow)."""
     before = tl.minimum((-start) & (VECTOR - 1), n)
     return before, (n - before) // VECTOR * VECTOR
 
 
 @triton.jit
 def edge_columns(lane, before, inside, n, VECTOR: tl.constexpr):
-    """Return (columns, mask) of a row's edge elements for 2 * VECTOR lanes: VECTOR at the start, VECTOR at the end."""
+    """Return (columns, mask) of a row's edges for 2 * VECTOR lanes: VECTOR for the head, VECTOR for the tail."""
     cols = tl.where(lane < VECTOR, lane, before + inside + lane - VECTOR)
     return cols, tl.where(lane < VECTOR, lane < before, cols < n)
 
 
 @triton.jit
 def product(a, b):
-    """Return a * b, rounded before lanes add it up. If multiply and add were fused, each lane would get different bits,
-    and it would be undefined which lane's bits are written."""
+    """Return a * b, rounded, so that it can't be fused with an addition over lanes. After fused additions, each lane
+    would have different bits, and it would be undefined which lane's bits are written."""
     return tl.fma(a, b, 0.0)

@@ -1,6 +1,6 @@
-"""Launches that the gradients of softmax and min share: rows kept on chip, rows shared by programs, and columns.
+"""Launches that the gradients of softmax and min share: over rows on chip, over shared rows, and over columns.
 
-The first ``whole`` inputs of a gradient have n elements per row, as its output has. The other inputs have one.
+The first ``whole`` inputs of a gradient have n elements per row, as the output has. The other inputs have one.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,26 +23,26 @@ from kernelzoo.layout import Rows, Strides, cdiv, rows_with
 from kernelzoo.tables import of
 
 HELD_COLUMNS = 2
-"""The number of inputs for which strips of whole columns are sized, even if there is only one. With strips of twice as
-many columns, an SM runs one program."""
+"""The number of inputs for which a strip of complete columns has room, even if there is only one input. If strips were
+twice as wide, an SM would run only one program."""
 
 RowsAndStrides = tuple[Rows, tuple[Strides, ...], tuple[Strides, ...]]
 
 
 def rows_and_strides(tensors: Sequence[torch.Tensor], whole: int) -> RowsAndStrides:
-    """Return (rows of the first and last tensor, strides of other n-element rows, strides of one-element rows)."""
+    """Return (rows of the first and last tensor, strides of other n-element inputs, strides of one-element inputs)."""
     x, *others, out = tensors
     rows, strides = rows_with(x, out, *others)
     return rows, strides[: whole - 1], strides[whole - 1 :]
 
 
 def longest_row(rows: Rows, whole: int) -> int:
-    """Return the length of the longest row whose ``whole`` inputs fit on chip in one program."""
+    """Return the longest row length for which ``whole`` inputs fit on chip in one program."""
     return ON_CHIP_BYTES // whole // rows.wide_bytes
 
 
 def choose_form(tensors: Sequence[torch.Tensor], whole: int) -> str:
-    """Return the form that takes a gradient: fused if a program can keep its rows or columns on chip, else split."""
+    """Choose fused if a program can keep complete rows or columns of the inputs on chip, else split."""
     (rows, full, _), device = rows_and_strides(tensors, whole), jit.device_of(tensors[0])
     if rows.across and rows.n > tiles.FEW_ROWS:
         held = whole_strip(rows, device, HELD_COLUMNS) is not None
@@ -78,7 +78,7 @@ def fused_launch(
 
 
 def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[torch.Tensor], whole: int) -> Launch:
-    """Return the launch, or sequence of two, in which programs share rows or strips of columns and exchange numbers."""
+    """Return the launch, or the two launches, in which programs share rows or strips and exchange partial results."""
     x = tensors[0]
     (rows, full, single), device = rows_and_strides(tensors, whole), jit.device_of(x)
     arrivals = x.new_zeros(1, dtype=torch.int64)
@@ -99,14 +99,14 @@ def columns_launch(
     id: str, kernel: Any, tensors: Sequence[torch.Tensor], whole: int, strip: Strip, phase: object,
     *shared: torch.Tensor,
 ) -> Launch:  # fmt: skip
-    """Return the launch over strips of columns. shared: (numbers, arrivals) if several programs share a strip."""
+    """Return the launch over strips of columns. shared: (results, arrivals) if several programs share a strip."""
     (rows, full, single), device = rows_and_strides(tensors, whole), jit.device_of(tensors[0])
     columns = rows.columns
     assert columns is not None
     full, single = (tuple(jit.by_columns(rows, other) for other in others) for others in (full, single))
     far = strip.elements * max(columns.x_n, columns.out_n, *(other.n for other in full)) >= 2**31
     four = strip.lanes * strip.columns >= 4 * strip.threads
-    # Whole columns exchange no numbers. A launch of only the canonical tensors can be moved to other tensors.
+    # Programs of complete columns exchange nothing. Without workspaces, a launch can be moved to other tensors.
     place = (*tensors, *(shared or (0, 0)), *jit.column_arguments(columns, *full), *row_strides(single))
     kinds = (jit.wide_type(tensors[0].dtype), phase, strip.fits_registers, far, four)
     args = (*place, strip.parts, strip.span, *kinds, strip.elements, strip.columns, strip.lanes)

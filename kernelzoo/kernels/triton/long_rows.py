@@ -1,4 +1,4 @@
-"""Device functions for rows that several programs share: a program's part, and the results that parts have stored."""
+"""Device functions for rows that several programs share: a program's part, and the results of parts."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def program_part(n, parts, span, ROWS: tl.constexpr):
-    """Return (rows of the program, begin and end of its part of them, offset where each row's result is stored)."""
+    """Return (the program's rows, begin and end of its part's columns, offsets at which it stores its results)."""
     program = tl.program_id(0)
     row = ((program // parts).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     part = (program % parts).to(tl.int64)
@@ -15,7 +15,7 @@ def program_part(n, parts, span, ROWS: tl.constexpr):
 
 @triton.jit
 def load_parts(left, row, parts, other, PARTS: tl.constexpr):
-    """Load the results that the parts of rows have stored, as [rows, PARTS]."""
+    """Load the results that all parts of the rows have stored in ``left``, as [rows, PARTS]."""
     part = tl.arange(0, PARTS)[None, :]
     return tl.load(left + (row * parts + part), part < parts, other=other)
 

@@ -1,6 +1,6 @@
-"""Sums and (max, sum) states of rows. Each thread reduces its own elements of every block; lanes combine at the end.
+"""Sums and (max, sum) states of rows. The sum of a state is that of exp(x - max). Lanes are merged at the end.
 
-A block is reshaped to [ROWS, turns, LANES, VECTOR]. A thread has one vector in each turn, see ``pack_tiles.pack_tile``.
+A block is reshaped to [ROWS, turns, LANES, VECTOR]. A thread has one vector per turn, see ``pack_tiles.pack_tile``.
 """
 
 import triton
@@ -20,7 +20,7 @@ def row_sum(
     x, x_start, x_n, begin, end, in_rows, WIDE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return the sums of rows from begin to end. Sums over blocks are compensated for rounding; lanes add up last."""
+    """Return each row's sum over columns ``begin`` to ``end``. Sums over blocks are compensated for rounding."""
     total = tl.zeros([ROWS, LANES], WIDE)
     lost = tl.zeros([ROWS, LANES], WIDE)
     for start in range(begin, end, BLOCK):
@@ -35,9 +35,9 @@ def row_state(
     x, x_start, x_n, begin, end, in_rows, LOWEST: tl.constexpr, HIGHEST: tl.constexpr, WIDE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return (max, sum) of rows from begin to end, in one pass. The sum is NaN if a row has a NaN, 0 if all are -inf.
+    """Return each row's (max, sum) state over columns ``begin`` to ``end``, in one pass.
 
-    If a row has +inf, the sum is infinite where HIGHEST is the highest finite number, and NaN where it is infinite.
+    The sum is NaN if a row has a NaN, 0 if all are -inf. For +inf, it is infinite if HIGHEST is finite, else NaN.
     """
     # Maxima are at least the lowest finite number, so that no difference is -inf - -inf.
     top = tl.full([ROWS, LANES], LOWEST, WIDE)
@@ -57,6 +57,6 @@ def row_state(
 
 @triton.jit
 def merge_states(top, total):
-    """Return (max, sum) of rows, merged from the states of their parts along axis 1."""
+    """Merge the (max, sum) states along axis 1: the parts of each row. Return one state per row."""
     row_top = tl.max(top, 1, keep_dims=True)
     return row_top, tl.sum(total * exponential(top - row_top), 1, keep_dims=True)

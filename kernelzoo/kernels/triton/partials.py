@@ -1,4 +1,4 @@
-"""Sums over all rows. Each program of a launch stores its own sums, and a second launch adds these up."""
+"""Sums over rows, one per column. One launch stores the partial sums of each program, a second adds them up."""
 
 import torch
 import triton
@@ -14,7 +14,7 @@ ROWS, BLOCK = 16, 64
 
 @triton.jit
 def zero_sums(partials, n, WIDE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
-    """Return zeros as a program's (sums, rounding errors). If not WHOLE, zero the sums in memory too."""
+    """Return zeros as the initial (sums, rounding errors). If not WHOLE, also set ``partials`` to zero."""
     sums = tl.zeros([1, BLOCK], WIDE)
     if not WHOLE:
         for start in range(0, n, BLOCK):
@@ -25,12 +25,12 @@ def zero_sums(partials, n, WIDE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.co
 
 @triton.jit
 def add_sums(partials, here, n, sums, lost, terms, WHOLE: tl.constexpr):
-    """Return (sums, rounding errors) after adding terms at the columns here. If not WHOLE, sums are in memory."""
+    """Add terms at the columns ``here``. Return (sums, rounding errors). If not WHOLE, the sums are in ``partials``."""
     if WHOLE:
         sums, lost = add_exactly(sums, lost, terms)
     else:
         terms += tl.load(partials + here, here < n, other=0)
-        tl.debug_barrier()  # what one thread stores, others load in the next turn
+        tl.debug_barrier()  # what one thread stores, others load in the next call
         tl.store(partials + here, terms, here < n)
         tl.debug_barrier()
     return sums, lost
@@ -55,7 +55,7 @@ def partials_kernel(out, partials, count, n, out_n, WIDE: tl.constexpr, ROWS: tl
 
 
 def sum_of_partials(id: str, partials: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Return the launch that sums partials (count, n) over its rows into out (n), in the same order each time."""
+    """Return the launch that sums partials (count, n) over axis 0 into out (n), always in the same order."""
     count, n = partials.shape
     args = (out, partials, count, n, out.stride(0), wide_type(partials.dtype), ROWS, BLOCK)
     return bound(id, partials_kernel, cdiv(n, BLOCK), args, 4, tensors=1)

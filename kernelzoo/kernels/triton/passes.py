@@ -1,4 +1,4 @@
-"""Launches of one pass over rows by blocks of columns: the passes of sharded softmax and of sharded gradients."""
+"""Launches of one pass over rows, in blocks of columns, for sharded softmax and sharded gradients."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ PASS_TILE = 1024
 
 
 def row_strides(others: Iterable[Strides]) -> tuple[int, ...]:
-    """Return the (outer, inner) strides of tensors with one element per row, one tensor after the other."""
+    """Return the outer and inner strides of tensors with one element per row, as one flat tuple."""
     return tuple(stride for other in others for stride in (other.outer, other.inner))
 
 
@@ -27,10 +27,10 @@ def blocks_launch(
     kinds: Sequence[Any] = (),
     one_block: bool = False,
 ) -> Launch:
-    """Return a kernel's launch over tiles of rows. A program loops over a tile's blocks. If one_block, it takes one.
+    """Return a kernel's launch over tiles of rows. A program loops over a tile's blocks or, if one_block, takes one.
 
-    tensors: the canonical ones. The first ``whole`` of them have n elements per row, the other inputs one. kinds:
-    constants after WIDE.
+    tensors: the inputs, then the output. The first ``whole`` inputs have n elements per row, the other inputs one.
+    kinds: the kernel's constants after WIDE.
     """
     x, *beside, out = tensors
     rows, strides = rows_with(x, out, *beside)

@@ -1,8 +1,8 @@
 """Device functions that load and store a program's share of a row, if several programs share the row.
 
-A share stays in registers as [THREADS, PACKS, VECTOR]. A thread has packs of 16 bytes; packs adjacent in memory go to
-neighbouring threads. A reduction over the last two axes stays within a thread. Loads and stores take the share as a
-one-dimensional tile, so that the compiler can choose no other layout.
+A share is a tile [THREADS, PACKS, VECTOR] in registers. A pack has 16 bytes. Packs that are adjacent in memory belong
+to adjacent threads. A reduction over the last two axes stays within a thread. Loads and stores use a one-dimensional
+tile, so that the compiler can choose no other layout.
 """
 
 import triton
@@ -13,8 +13,8 @@ from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vector
 
 @triton.jit
 def program_part(parts, span, blocks, THREADS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr):
-    """Return (a program's part of each row, rows in progress at once, begin of the part, its end, kept). Elements from
-    kept on stay in registers; blocks come before."""
+    """Return (part number, number of rows in progress, begin, end and ``kept`` of the program's part). Columns from
+    ``kept`` on stay in registers. Columns before ``kept`` are read in blocks."""
     part, groups = tl.program_id(0) % parts, tl.num_programs(0) // parts
     begin = part.to(tl.int64) * span * VECTOR
     end = begin + tl.cast(span, tl.int64) * VECTOR
@@ -23,7 +23,7 @@ def program_part(parts, span, blocks, THREADS: tl.constexpr, BLOCK: tl.constexpr
 
 @triton.jit
 def part_edges(start, n, part, EDGES: tl.constexpr, THREADS: tl.constexpr):
-    """Return (elements in whole vectors, columns of edge elements, mask of these). The first part has the edges."""
+    """Return (elements in complete vectors, columns and mask of the edge elements). The first part has the edges."""
     if EDGES:
         thread = tl.arange(0, THREADS)
         before, inside = whole_vectors(start, n, EDGES)
@@ -39,7 +39,7 @@ def load_share(
     x, start, x_n, length, NOTHING: tl.constexpr, empty,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """Load length elements from start: as numbers padded with NOTHING, or as words of two halves padded with empty."""
+    """Load ``length`` elements from start on. Pad with NOTHING or, if PACKED, pad words of halves with ``empty``."""
     if PACKED:
         words = tl.arange(0, THREADS * PACKS * VECTOR // 2)
         here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words
@@ -72,7 +72,7 @@ def store_numbers(
 def store_halves(
     out, length, low, high, FIRST: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):  # fmt: skip
-    """Store the numbers of low and high halves as a share's packs from FIRST on. length counts from pack 0."""
+    """Interleave low and high halves, and store them as packs FIRST and following. length counts from pack 0."""
     DTYPE: tl.constexpr = out.dtype.element_ty
     result = tl.join(low.to(DTYPE), high.to(DTYPE))
     line = tl.reshape(tl.permute(result, (1, 0, 2, 3)), [PACKS * THREADS * VECTOR])
@@ -83,5 +83,5 @@ def store_halves(
 
 @triton.jit
 def columns_left(inside, start, COLS: tl.constexpr):
-    """Return how many of the COLS columns from start are inside a row, as int32."""
+    """Return how many of the COLS columns from ``start`` on are inside a row, as int32."""
     return tl.maximum(tl.minimum(inside - start, COLS), 0).to(tl.int32)

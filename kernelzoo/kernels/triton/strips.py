@@ -8,20 +8,19 @@ from kernelzoo.kernels.triton.softmax.tiles import FEW_ROWS
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv, power_of_two
 
 HELD_PARTS, MANY_PARTS = 64, 512
-"""The most programs per strip of columns: if they keep their parts in registers, and if they read them twice. Each
-program reads the results of all."""
+"""The most programs per strip: if they keep parts in registers, and if they read parts twice. Each program reads the
+results of all."""
 
 MERGED_WORDS = 2048
-"""The most results of other programs, in words, that a program reads at once."""
+"""The most words, of one partial result each, that a program reads at once."""
 
 LEAST_PART = 64
-"""The fewest elements of a column that are worth a program of their own."""
+"""The fewest elements of a column per program."""
 
 
 class Strip(NamedTuple):
-    """A program's block of columns x elements. programs: how many programs of so many threads share an SM. registers:
-    the limit per thread that leaves room for them. parts: programs per strip, each with ``span`` elements of a column.
-    """
+    """A strip of columns. A program keeps or reads a block of columns x elements. programs: programs per SM. registers:
+    the limit per thread that allows so many. parts: programs per strip. span: elements of a column per program."""
 
     columns: int
     elements: int
@@ -38,25 +37,25 @@ class Strip(NamedTuple):
 
     @property
     def lanes(self) -> int:
-        """The number of parts whose words a program reads at once."""
+        """The number of parts whose results a program reads at once."""
         return min(power_of_two(self.parts), MERGED_WORDS // self.columns)
 
     def grid(self, columns: Columns, device: Device) -> int:
-        """Return the programs of a launch: one per whole strip, else all parts of as many strips as run at once."""
+        """Return the number of programs: one per strip, or all parts of as many strips as can be resident at once."""
         strips = columns.strips(self.columns)
         if self.parts == 1:
             return strips
         return max(1, min(strips, self.programs * device.multiprocessors // self.parts)) * self.parts
 
     def options(self, device: Device) -> dict[str, Any]:
-        """Return the compiler's register limit, for programs that wait for each other."""
+        """Return the compiler's register limit. It makes programs that wait for each other resident at once."""
         return {"maxnreg": self.registers} if device.is_nvidia else {}
 
 
 def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
-    """Return a strip of whole columns whose inputs fit in one program's registers, or None if there is none.
+    """Return a strip of complete columns whose inputs fit in one program's registers, or None if there is none.
 
-    A strip is one memory line wide, or narrower, down to one sector, to fit. None is also returned if tiles are better.
+    A strip is one memory line wide or, to fit, narrower, down to one sector. None is also returned if tiles are faster.
     """
     columns = rows.columns
     if columns is None or rows.n <= FEW_ROWS:
@@ -75,7 +74,7 @@ def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
 
 
 def shared_strip(columns: Columns, device: Device, inputs: int) -> Strip:
-    """Return a strip for at least two programs. They keep it in registers if so many programs can run at once."""
+    """Return a strip that at least two programs share. It stays in registers if enough programs can be resident."""
     threads, programs, registers, room = _program(columns, device, inputs)
     resident = programs * device.multiprocessors
     width = _width(columns)
@@ -91,13 +90,13 @@ def shared_strip(columns: Columns, device: Device, inputs: int) -> Strip:
 
 
 def _width(columns: Columns) -> int:
-    """Return the width of a strip in columns: one memory line, or all columns if they are few."""
+    """Return the number of columns per strip: one memory line, or all columns if they are few."""
     line = LINE_BYTES // columns.itemsize
     return power_of_two(columns.inner) if columns.inner <= 2 * line else line
 
 
 def _program(columns: Columns, device: Device, inputs: int) -> tuple[int, int, int, int]:
-    """Return (threads, programs per SM, registers per thread, elements of each input that fit in 64 of these)."""
+    """Return (threads, programs per SM, register limit per thread, elements of each input that a program can hold)."""
     if device.arch in ("", "sm_90"):
         threads, programs, registers, elements = 256, 2, 128, 64 // inputs
     else:  # the numbers above would spill a few registers

@@ -19,7 +19,7 @@ from kernelzoo.launch import Step, recording
 
 @contextmanager
 def watched(device: Device) -> Iterator[None]:
-    """Within this context, a launch compiles its kernel for the device, and is recorded instead of run."""
+    """Compile the user's Triton launches for a device within this context, and record them instead of running them."""
     compiling = JITFunction.run
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:

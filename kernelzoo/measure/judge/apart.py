@@ -1,6 +1,6 @@
-"""A runner in a process of its own, which is stopped between requests.
+"""A runner in a separate process, which is stopped between requests.
 
-So it can't work between the change of its inputs and the start of a turn. Its child processes are stopped too.
+So a kernel can't work between the change of its inputs and the start of a turn. Child processes are stopped too.
 """
 
 from __future__ import annotations
@@ -36,12 +36,11 @@ _GPU_ENDING = 30.0
 """Most seconds until the driver has ended the GPU work of a killed process."""
 
 WORKED = 0.3e-3
-"""Most seconds that a process may run on until a request to stop reaches it."""
+"""The most seconds that a process may continue to run until a stop signal reaches it."""
 
 _LEGAL = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tracker import main")
-"""Parts of the command lines of legal child processes: torch's compiler, and multiprocessing's resource tracker. A
-process that begins in a turn is not legal.
-"""
+"""Parts of the command lines of allowed child processes: torch's compiler, and multiprocessing's resource tracker.
+A process that starts during a turn is not allowed."""
 
 
 class RaisedError(Pickled, Exception):
@@ -57,7 +56,7 @@ class RunnerProcess(WorkerProcess):
 
     def __init__(self, device: str, modules: Sequence[str], patience: float, waiting: str | None) -> None:
         self._apart = False
-        """Whether it is stopped between requests: once it is known which processes are the runners' own."""
+        """Whether the process is stopped between requests. This starts when the runners' processes are known."""
         self.declared: list[str] = []
         """The names of the operations that its files declare."""
         self.took = 0.0
@@ -66,9 +65,9 @@ class RunnerProcess(WorkerProcess):
         self._before: list[int] = []
         """The processes that were stopped before the last request."""
         self._used = dict[int, float]()
-        """The seconds that each process had run when asked to stop; 0 for those that began in the request."""
+        """Each process's run time in seconds when it was asked to stop; 0 if the process began during the request."""
         self._seen: tuple[int, set[int]] = 0, set()
-        """The count of processes begun on this machine at the last search for strays, and the strays found."""
+        """The last search for strays: the machine's count of started processes at that time, and the strays."""
         self.broken = False
         """Whether its process has ended or can't be trusted any more."""
         super().__init__(device, modules, patience=patience, environment={WAITING: waiting}, start=False)
@@ -77,7 +76,7 @@ class RunnerProcess(WorkerProcess):
     def together(
         cls, device: str, given: Mapping[str, Sequence[str]], patience: float, waiting: str | None
     ) -> tuple[dict[str, RunnerProcess], dict[str, str]]:
-        """Start runners at once. Returns them by name, and why others can't start. The one named "" must start."""
+        """Start runners in parallel. Returns them by name, and why others can't start. The runner "" must start."""
         lost = dict[str, str]()
         runners = {name: cls(device, modules, patience, waiting) for name, modules in given.items()}
         with ThreadPoolExecutor(len(runners)) as threads:
@@ -96,7 +95,7 @@ class RunnerProcess(WorkerProcess):
         return runners, lost
 
     def _learn(self, said: Sequence[Json]) -> None:
-        """Note only the names: the judge loads operations itself, or knows them."""
+        """Record only the names of operations, because the judge loads or knows the operations themselves."""
         self.declared = [str(one.get("name", "")) for one in said]
 
     def restart(self) -> None:
@@ -109,7 +108,7 @@ class RunnerProcess(WorkerProcess):
 
     @property
     def processes(self) -> Sequence[int]:
-        """The id of its process, if that runs."""
+        """The id of its process; empty if the process does not run."""
         return [self._process.pid] if self._process is not None and self._process.poll() is None else []
 
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
@@ -133,7 +132,7 @@ class RunnerProcess(WorkerProcess):
 
     @contextlib.contextmanager
     def meanwhile(self, request: Json) -> Iterator[None]:
-        """Let a runner without a user's code answer while this process works. Its death shows at the next request."""
+        """Return a context in which a trusted runner answers a request. If it dies, only the next request raises."""
         _send(self._stopped, signal.SIGCONT)
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(super()._answer, request, quiet, max(IMPORTING, self._patience))
@@ -145,7 +144,7 @@ class RunnerProcess(WorkerProcess):
                 self._halt()
 
     def end(self) -> None:
-        """Kill its process and all that it has started. The next request raises DiedError."""
+        """Kill its process and all processes that it has started. The next request raises DiedError."""
         self.broken = True
         _send(self._all(), signal.SIGKILL)
         if self._process is not None:
@@ -157,7 +156,7 @@ class RunnerProcess(WorkerProcess):
         super()._stop()
 
     def _halt(self) -> float:
-        """Stop its process and all that it has started. Returns when it had stopped, so work after an answer counts."""
+        """Stop its process and all descendants. Returns when it had stopped, so that work after an answer is timed."""
         for process in self.processes:
             _send([process], signal.SIGSTOP)
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -172,11 +171,11 @@ class RunnerProcess(WorkerProcess):
         return halted
 
     def _all(self) -> list[int]:
-        """The ids of its process and of all that it has started."""
+        """Return the ids of its process and of all processes that it has started."""
         return [*self.processes, *self._strays()] if self.processes else []
 
     def _strays(self) -> set[int]:
-        """The processes that it has started, including orphans, but not the runners' own processes."""
+        """Return the processes that it has started, including orphans, but not the runners' own processes."""
         assert self._process is not None
         begun = _count_begun()
         if begun and begun == self._seen[0]:  # no process of this machine has started another since
@@ -191,11 +190,11 @@ class RunnerProcess(WorkerProcess):
         return found
 
     def _named_strays(self) -> dict[int, str]:
-        """The names of the strays that still run, by id, except compilers that ran before and their children."""
+        """Return the running strays' names by id, without compilers that ran before the request and their children."""
         return {one: name for one in sorted(self._strays()) if (name := _name(one, self._before))}
 
     def end_strays(self) -> list[str]:
-        """Kill the strays that still run, except compilers. Returns their names."""
+        """Kill the running strays, except compilers. Returns the strays' names."""
         left = remaining = self._named_strays()
         until = perf_counter() + _ENDING
         # A stray may have started another just before it was killed. The next lane would be blamed for that.
@@ -243,7 +242,7 @@ def pids() -> set[int]:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of processes whose own parent has ended, so that they can be found."""
+    """Become the parent of descendants whose own parent has ended, so that they can be found."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
@@ -255,21 +254,21 @@ def _send(processes: Iterable[int], number: signal.Signals) -> None:
 
 
 def _count_begun() -> int:
-    """The number of processes and threads begun on this machine, as Linux counts them; 0 if unknown."""
+    """Return the number of processes and threads started since boot, as Linux counts them; 0 if unknown."""
     with contextlib.suppress(OSError, ValueError), open("/proc/stat", "rb", 0) as counts:
         return int(counts.read().partition(b"\nprocesses ")[2].partition(b"\n")[0])
     return 0
 
 
 def _run_seconds(process: int) -> float:
-    """The seconds that all threads of a process have run; infinity if it has ended."""
+    """Return the seconds that all threads of a process have run; infinity if it has ended."""
     with contextlib.suppress(OSError):
         return clock_gettime(~process << 3 | 2)  # the process's clock; see <linux/posix-timers.h>
     return math.inf
 
 
 def _name(process: int, before: Collection[int]) -> str:
-    """A stray's name and id; "" if it has ended, or is a compiler that ran ``before`` or its child."""
+    """Return a stray's name and id; "" if it has ended, or is a compiler from ``before`` or its child."""
     with contextlib.suppress(OSError):
         state, parent, *_ = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         command = _command(process)

@@ -39,7 +39,7 @@ class Data:
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
 
     def allocate(self, turn: float) -> None:
-        """Allocate the sets for turns of ``turn`` seconds; a few if 0. Raises NoRoomError and what torch raises."""
+        """Allocate sets for turns of ``turn`` seconds, or a few sets if 0. Raises NoRoomError and torch's errors."""
         one = max(1, self.problem.bytes)
         least, fastest = _SHORTEST[self.device.type]
         shortest = least + one / fastest
@@ -53,7 +53,7 @@ class Data:
         self.gate = Gate(self.sets, secrets.randbits(48))
 
     def settle(self) -> None:
-        """Make the cache drop what kernels asked it to keep, and for a cold turn fill it with other data.
+        """Reset cache lines that kernels made persistent. Before a cold turn, fill the cache with other data.
 
         If the operation writes as much as it reads, half of that data is written.
         """
@@ -75,7 +75,7 @@ class Data:
             torch.cuda.synchronize(self.device)
 
     def probe(self) -> float:
-        """Return the seconds until the device has run a one-element kernel, after all work of other processes."""
+        """Return the seconds until the device has run a one-element kernel, including the wait for other processes."""
         began = perf_counter()
         self._mark.zero_()
         if self.is_gpu:

@@ -19,34 +19,34 @@ from kernelzoo.measure.judge.entrant import AnyRunner, Entrant
 from kernelzoo.measure.measurement import Measurement
 
 Timed = Literal["device", "call"]
-"""The kind of timing: of bound launches, or of whole calls (see :mod:`kernelzoo.measure.calls`)."""
+"""The kind of timing: of bound launches, or of users' calls (see :mod:`kernelzoo.measure.calls`)."""
 
 BEYOND = 1.05
-"""A cold result above the device's limit by this factor is a measurement error."""
+"""A cold result that beats the device's limit by more than this factor is a measurement error."""
 
 _LONG, _LONGER = 40e-3, 1.2
-"""The seconds of turns in a row, and the factor by which these may take longer than a sample."""
+"""The seconds for which a turn is repeated, and the factor by which a repeated turn may be slower than a sample."""
 
 _SUBMITTED = 1e-6
 """The most seconds to submit a launch within a turn."""
 
 _DELIVERING = 20e-6
-"""The most seconds to deliver an output, if that is submitted by itself."""
+"""The most seconds to copy one returned output, if each copy is submitted separately."""
 
 _DELIVERED = {"cuda": 2e-6, "cpu": 10e-6}
-"""The most seconds to deliver results beyond the time to copy them."""
+"""The most seconds per launch that delivering results may take in addition to copying them."""
 
 _PAUSE = {"cuda": 0.0, "cpu": 0.05}
 """Seconds to wait before each further try, multiplied by the number of tries so far."""
 
 _EXPLAINED, _SLACK, _TRIES = 0.10, 0.5e-3, 10
-"""The share and the seconds by which turns may take longer by the judge's clock. The best of so many tries counts."""
+"""By the judge's clock, turns may take longer by this fraction plus these seconds, in the best of so many tries."""
 
 _FRESH = 20e-3
-"""The seconds of launches on data that their runner can't know, if there are enough sets."""
+"""The length in seconds of a turn on data that is new to the runner, if there are enough sets."""
 
 _OWN = {"cuda": ((1.2, 0.3e-3),), "cpu": ((1.1, 0.5e-3), (1.25, 0.15e-3))}
-"""Bounds by the judge's clock: factor x time + seconds; the least one counts. On a GPU they include submission."""
+"""Bounds on the judge's time: factor x time + seconds; the lowest one applies. On a GPU they include submission."""
 
 _OFTEN = {"cuda": 10, "cpu": 40}
 """The number of tries to meet these bounds."""
@@ -73,7 +73,7 @@ class Doubts:
         return false or ("" if entrant.runner is self.own else self._on_new_data(entrant, median))
 
     def _in_a_row(self, entrant: Entrant, median: float) -> str:
-        """Return a contradiction, or "", from repeating the last turn for 40 ms, which shows small differences."""
+        """Repeat the last turn for 40 ms, so that small differences add up. Returns a contradiction, or ""."""
         once = median * entrant.count
         times = max(3, int(_LONG / once))
         allowed = self.empty + _SLACK + _SUBMITTED * entrant.count
@@ -96,9 +96,9 @@ class Doubts:
         return ""
 
     def _on_new_data(self, entrant: Entrant, median: float) -> str:
-        """Return a contradiction, or "", from a turn on new data. If data were the same, a runner could skip turns.
+        """Time turns on new data, because a runner could skip turns on old data. Returns a contradiction, or "".
 
-        On a GPU, work may go on after the process has stopped. So the clock runs until that work has ended.
+        On a GPU, work may continue after the process has stopped. So the judge's time lasts until the GPU is idle.
         """
         more = 0.0
         if entrant.returns:
@@ -133,9 +133,9 @@ class Doubts:
         )
 
     def hidden_work(self, entrant: Entrant, median: float) -> str:
-        """Return why a lane does more after its clock stops than copy its returned results; "" if it does not.
+        """Return why a lane seems to work after its clock stops, other than copying results; "" if it does not.
 
-        A turn that includes these copies may take longer only by about their time.
+        To find out, a turn is timed together with these copies. It may be longer only by about their time.
         """
         if not entrant.returns or self.timed == "call":
             return ""
@@ -156,7 +156,7 @@ class Doubts:
         )
 
     def _copy_seconds(self, count: int) -> float:
-        """Return the seconds to copy the outputs of one launch, by a turn of ``count`` copies."""
+        """Return the seconds to copy one launch's outputs, timed in a turn of ``count`` copies."""
         clock, sets = clock_for(self.data.device, self.timed, self.data.problem.op), self.data.sets.count
         order = random.sample(range(sets), count)
         copied = clock.arrange([partial(self._copy_outs, (number + 1) % sets, number) for number in order])
@@ -171,7 +171,7 @@ class Doubts:
             b.copy_(a)
 
     def beyond_limit(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
-        """Return why a lane is too fast for this device; "" if it is not. For a definition, only output bytes count."""
+        """Return why a result is too fast for this device; "" if not. For a definition, only output bytes count."""
         stated = "written" not in self.data.problem.operation.hooks
         moved = measurement.bytes if stated else sum(x.nbytes for x in self.data.sets[0][1])
         if ceilings is not None:

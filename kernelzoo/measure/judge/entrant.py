@@ -15,17 +15,17 @@ from kernelzoo.measure.runner import Runner
 from kernelzoo.measure.worker_process import DiedError
 
 _ORDERS, _REORDERED = 4, 64
-"""A turn of at most _REORDERED launches has an order of its own. A longer one takes one of _ORDERS kept orders."""
+"""A turn of at most _REORDERED launches gets a new order. A longer turn on a GPU reuses one of _ORDERS orders."""
 
 _LINKED = 4096
 """The most elements that a link copies."""
 
 
 class Here(Runner):
-    """A runner in this process, for trusted kernels that need no process of their own."""
+    """A runner in this process, for trusted kernels that need no separate process."""
 
     processes: Sequence[int | str] = ("self",)
-    """The processes that work for it."""
+    """The processes that run its kernels."""
     took = 0.0
     """Seconds of the last request, by the judge's clock."""
 
@@ -42,7 +42,7 @@ class Here(Runner):
 
 
 AnyRunner = Here | RunnerProcess
-"""A runner as the judge sees it: in this process, or in its own process, which is stopped between requests."""
+"""A runner as the judge sees it: in this process, or in a separate process that is stopped between requests."""
 
 
 @dataclass
@@ -52,29 +52,29 @@ class Entrant:
     implementation: registry.Implementation
     runner: AnyRunner
     table: Mapping[str, int] | None = None
-    """Its launch table; None for the language's own."""
+    """The knobs of its launch table; None for the language's table."""
     name: str = ""
     """Its name in the race; its id by default."""
     count: int = 1
     """The number of launches in a turn."""
     returns: bool = False
-    """Whether it returns results, which are copied after the clock stops."""
+    """Whether its launches return results, which are copied after the clock stops."""
     looks: int = 0
     """The number of times that the judge has looked for work on the GPU while the process was stopped."""
     busy_looks: int = 0
     """The number of these looks that found work."""
     orders: list[tuple[list[int], tuple[int, ...]]] = field(default_factory=list)
-    """The turns that are kept: each has its sets in order, and its link."""
+    """Turns for reuse: each has the numbers of its sets in order, and its link."""
 
     @property
     def id(self) -> str:
         return self.name or self.implementation.id
 
     def order(self, sets: Sets, *, kept: bool, linked: bool) -> tuple[list[int], tuple[int, ...]]:
-        """Return the sets of a turn in random order, and its link. So no launch can do a later one's work."""
+        """Return a turn's set numbers in random order, and its link. If ``kept``, long turns reuse earlier orders."""
         if kept and self.count > _REORDERED and len(self.orders) == _ORDERS:
             return random.choice(self.orders)
-        order = random.sample(range(sets.count), self.count)
+        order = random.sample(range(sets.count), self.count)  # unpredictable, so no launch can do a later one's work
         x, link = sets.inputs[0], tuple[int, ...]()
         if linked and self.count > 1 and not sets.problem.operation.related and x.elements:
             place = random.randrange(1, self.count)
@@ -83,7 +83,7 @@ class Entrant:
         return order, link
 
     def ask(self, call: str, **arguments: Any) -> Any:
-        """Call a method of its runner for this lane."""
+        """Call a method of the entrant's runner for this entrant."""
         return self.runner.ask(call, id=self.id, **arguments)
 
     def bind(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class Entrant:
         self.ask("launch", numbers=numbers)
 
     def turn(self, times: int = 1) -> tuple[float, float]:
-        """Run a turn. Returns its seconds by the runner's clock, and those of the request by the judge's clock."""
+        """Run a turn. Returns its seconds by the runner's clock, and the request's seconds by the judge's clock."""
         return float(self.ask("turn", times=times)), self.runner.took
 
     def once(self) -> float:

@@ -24,10 +24,10 @@ from kernelzoo.measure.worker_process import DiedError
 from kernelzoo.operations import Expected
 
 _LAUNCHES = 8
-"""The number of further launches that tell whether bits vary by chance, or rows depend on each other."""
+"""The number of extra launches that show whether bits vary by chance, or rows depend on each other."""
 
 _LINKED = 16
-"""For each launch in a chain, this many times as many rows are checked as after a turn."""
+"""The factor by which more rows are checked for each chained launch than after a turn."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Admitted:
 
 
 class Gate:
-    """A checker of lanes on sets of one problem. The same ``seed`` repeats the values of a finding."""
+    """A checker of lanes on sets of one problem. The same ``seed`` reproduces the values of a finding."""
 
     def __init__(self, sets: Sets, seed: int) -> None:
         self.sets, self.problem, self.seed = sets, sets.problem, seed
@@ -51,12 +51,12 @@ class Gate:
         self._python = random.Random(seed)
         self.mutation = Mutation(sets, seed)
         self._stated_values_only = "sizes" in self.operation.hooks
-        """Whether the operation's author states which values count, so that special values do not."""
+        """Whether the operation's author defines the allowed inputs, so that special values are not tested."""
 
     def admit(self, lane: Entrant, *, special: bool = True) -> Admitted:
         """Check a lane: all sets, special values, single elements, streams, chained launches, and guard bytes.
 
-        Without ``special`` only ordinary values are used. Raises ContractError, or what the lane raises.
+        If not ``special``, only ordinary values are used. Raises ContractError, or what the lane raises.
         """
         with self._with_seed():
             everything = list(range(self.sets.count))
@@ -82,7 +82,7 @@ class Gate:
 
     @cached_property
     def special(self) -> Tensors:
-        """Inputs with special values in some rows, for lanes' last turns; ordinary ones if these can't be judged."""
+        """Inputs for each lane's last turn: with special values in some rows, unless bounds can't judge these."""
         found = self._values(True)[0][0]
         args = self.problem.arguments(found)
         undecided = self.operation.undecidable(args, self.operation.expect(args))
@@ -109,14 +109,14 @@ class Gate:
     # --- Values -----------------------------------------------------------------------------------------------------
 
     def _values(self, special: bool) -> list[tuple[Tensors, dict[int, str]]]:
-        """Return sets of fresh inputs, each with the names of its special values by row."""
+        """Return several new inputs, each with a mapping from row to the name of the row's special values."""
         if not special or self._stated_values_only:
             return [(self.problem.inputs(self.mutation.generator), {})]
         return self._special_inputs
 
     @cached_property
     def _special_inputs(self) -> list[tuple[Tensors, dict[int, str]]]:
-        """Inputs with special values in at most every other row, and inputs with one NaN in a further float input."""
+        """Inputs with special values in at most every other row; for each further float input, inputs with one NaN."""
         operation, generator = self.operation, self.mutation.generator
         first = next(iter(operation.inputs.values()))
         field, fresh = self.sets.inputs[0], list[tuple[Tensors, dict[int, str]]]()
@@ -126,8 +126,8 @@ class Gate:
             length = field.shape[self.problem.dim]
             count = field.elements // length
             at_once = min(len(rules), (count + 1) // 2)
-            # Few rows take several passes. Long rows get too few passes for every rule; those that matter most come
-            # first.
+            # If there are few rows, several passes are needed. If rows are long, there are too few passes for all
+            # rules, so the most important rules come first.
             passes = min(-(-len(rules) // at_once), max(1 if field.elements > 2**26 else 4, 2**24 // field.elements))
             for i in range(passes):
                 inputs = self.problem.inputs(generator)
@@ -152,7 +152,7 @@ class Gate:
     # --- Checks -----------------------------------------------------------------------------------------------------
 
     def _check_queued(self, lane: Entrant, inputs: Tensors, rules: dict[int, str], *, elsewhere: bool = False) -> None:
-        """Check a launch on fresh inputs in the same memory, which it must read in stream order."""
+        """Check a launch on new inputs in the same memory, on a busy stream. ``elsewhere``: on another stream."""
         self.mutation.write([0, 1], {1: inputs})
         lane.ask("queued", source=1, other_stream=elsewhere)
         where = "under another current stream" if elsewhere else "right at first, wrong on fresh data"
@@ -193,7 +193,7 @@ class Gate:
         return _same(*found)
 
     def _check_alone(self, lane: Entrant) -> bool | None:
-        """Return whether the first row alone gives the same bits; None for a single row, or rows not contiguous."""
+        """Return whether the first row gets the same bits if it is launched alone; None if that can't be checked."""
         shape = self.sets.inputs[0].shape
         last = self.operation.separable and len(shape) > 1 and self.problem.dim % len(shape) == len(shape) - 1
         if not last or not self.sets.inputs[0].elements or self.sets.inputs[0].elements == shape[-1]:
@@ -212,9 +212,9 @@ class Gate:
         return _same(self.sets.row(0, first)[2], self.sets.row(1, first)[2])
 
     def _check_elements(self, lane: Entrant, special: bool, same_bits: bool) -> bool:
-        """Change single elements, and check their rows. Other rows must keep their bits, if the same inputs do.
+        """Change single elements, and check their rows. If launches are repeatable, other rows must keep their bits.
 
-        Returns whether the same inputs still give the same bits.
+        ``same_bits``: whether launches on equal inputs have been repeatable so far. Returns its new value.
         """
         self.mutation.write([0])
         inputs, outs = self.sets[0]
@@ -272,10 +272,10 @@ class Gate:
         return x.dtype != torch.bool and torch.iinfo(x.dtype).min
 
     def _check_chain(self, lane: Entrant, same_bits: bool) -> None:
-        """Check launches in immediate succession: two into one output, then chains where one writes the next's input.
+        """Check launches in immediate succession: two into one output, then pairs in which one feeds the next.
 
-        Results of results may be harder inputs than a kernel must take. So a wrong result there is no fault if the
-        kernel gives the same result for that input alone.
+        An output may be a harder input than a kernel must accept. So a wrong result of the second launch is accepted
+        if a separate launch on the same input gives the same result.
         """
         self.mutation.write([0, 1])
         lane.ask("overwrite")

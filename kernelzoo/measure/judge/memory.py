@@ -28,7 +28,7 @@ GUARD = 512
 """The fewest guard bytes behind a tensor. It is also the alignment of tensors."""
 
 _LINKS = 8
-"""Most launches of a chain."""
+"""The most chained launches."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Field:
 
 
 class Sets:
-    """``count`` sets of a problem in one block of memory, or in ``memory``, the block of another process.
+    """The sets of one problem, in one block of memory that processes can share.
 
-    The process that made the block shares it by :attr:`handle`, and must live as long as others use it.
+    ``memory``: the :attr:`handle` of another process's block. That process must live as long as the block is used.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Sets:
         return part.view(field.dtype).view(field.shape)
 
     def all_sets(self, field: Field) -> torch.Tensor:
-        """Return a field of all sets, as a tensor of sets x elements."""
+        """Return one field in all sets, as a matrix of sets x elements."""
         size = field.dtype.itemsize
         whole = self.block[field.first : field.first + self.count * field.step].view(field.dtype)
         return whole.as_strided((self.count, field.elements), (field.step // size, 1), whole.storage_offset())
 
     @property
     def links(self) -> int:
-        """The number of launches that can be chained; 0 if none can. Even ones write into the input of the next."""
+        """The number of launches that can be chained; 0 if none can. Even launches write into the next one's input."""
         (x, *_), (out, *_) = self.inputs, self.outs
         declared = next(iter(self.problem.operation.inputs.values()))
         free = declared.low is None and declared.high is None and x.dtype.is_floating_point
@@ -95,16 +95,16 @@ class Sets:
         return min(_LINKS, self.count // 2 * 2) if free and fits and not self.problem.operation.related else 0
 
     def chained_output(self, number: int) -> torch.Tensor:
-        """Return the first output of a chained launch. For an even set it is in the first input of the next set.
+        """Return the first output of a chained launch. For an even ``number``, it lies in the next set's first input.
 
-        So a chain has two launches: in a longer one, values become ever flatter.
+        So each chain has only two launches: in longer chains, values would become too similar.
         """
         if number % 2:
             return self.tensor(self.outs[0], number)
         return self.tensor(self.inputs[0], number + 1).view(-1)[: self.outs[0].elements].view(self.outs[0].shape)
 
     def row(self, number: int, place: Sequence[int]) -> tuple[Problem, Tensors, Tensors]:
-        """Return the problem of one row of a set, and views of the row. ``place``: the index of one of its elements."""
+        """Return one row of a set: its problem, and views of its tensors. ``place``: the index of an element in it."""
         inputs, outs = self[number]
         dim = self.problem.dim % len(place)
         kept = [slice(at, at + 1) for d, at in enumerate(place) if d != dim]

@@ -1,7 +1,8 @@
-"""New inputs before each turn, and the check of a sample of results after it.
+"""New inputs before each turn, and checks of some results after it.
 
-Before a turn every input of its sets is written anew, and every output is poisoned. So a kernel that serves results of
-an earlier turn, or leaves a launch out, is wrong. The right results are computed after the turn, for rows drawn then.
+Before a turn, new values are written into all inputs of its sets, and wrong values (poison) into all outputs. So a
+kernel that reuses earlier results or skips a launch is detected. After the turn, reference results are computed for
+randomly chosen rows.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.operations.declared import ROW
 
 ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
-"""The most elements checked after a turn, since each needs a reference. A longer row is checked after some turns."""
+"""The most elements checked after a turn, since each needs a reference. Longer rows are checked after some turns."""
 
 _ROWS = 64
-"""Most rows of a set that a turn checks."""
+"""The most rows per set that are checked after a turn."""
 
 _SETS = 4
-"""Most sets that a turn checks by value, drawn when it is over. All sets are checked for launches left out."""
+"""The most sets whose results are checked, chosen after the turn. All sets are checked for skipped launches."""
 
 _FEW_ROWS = 8
-"""Most rows that a turn checks of each set beyond the first few, if sets are large."""
+"""The most rows that are checked in each set after the first few sets, if sets are large."""
 
 _SPARE = 2**20
 """The most elements by which a pool of random data is longer than an input."""
@@ -39,10 +40,10 @@ _PLACES = 64
 """The number of output elements that are checked for remaining poison; at least one of each set."""
 
 _DRAWS = 16
-"""The number of draws of related inputs for the sets of a turn. Each set gets one of them at random."""
+"""Related inputs are drawn at most this many times for a turn. Each set gets one of the draws at random."""
 
 _SMALL = 2**16
-"""The most elements of an input for which one operation writes all sets."""
+"""If an input has at most this many elements, one torch operation writes it in all sets."""
 
 
 class Mutation:
@@ -61,7 +62,7 @@ class Mutation:
         self.guard()
 
     def write(self, numbers: Sequence[int], special: dict[int, Tensors] | None = None) -> None:
-        """Write new inputs and poisoned outputs into these sets. ``special``: the inputs for some of them."""
+        """Write new inputs and poisoned outputs into these sets. ``special``: inputs for some sets, by number."""
         self._private, self._offsets = {}, {}
         if self.operation.related:
             self._write_related(numbers)
@@ -72,7 +73,7 @@ class Mutation:
         self.poison(numbers)
 
     def fill(self, number: int, inputs: Tensors) -> None:
-        """Write these inputs into a set. The tensors must not change while it has them."""
+        """Write these inputs into a set. The tensors must not change until the set is checked."""
         self._private[number] = inputs
         for field, x in zip(self.sets.inputs, inputs, strict=True):
             self.sets.tensor(field, number).copy_(x)
@@ -88,7 +89,7 @@ class Mutation:
                     rows[number].fill_(poison)
 
     def link(self, number: int, source: int, elements: int) -> None:
-        """Note that elements of another set's first input are copied into this set's before its launch."""
+        """Record that elements of set ``source``'s first input replace those of set ``number``'s before its launch."""
         inputs = tuple(x.clone() for x in self.inputs(number))
         inputs[0].view(-1)[:elements] = self.inputs(source)[0].reshape(-1)[:elements]
         self._private[number] = inputs
@@ -103,9 +104,9 @@ class Mutation:
         )
 
     def check(self, numbers: Sequence[int], *, whole: Sequence[int] = (), linked: int | None = None) -> None:
-        """Check results: some rows of some sets, the first row of ``linked``, and all of ``whole``.
+        """Check results: some rows of some sets, the first row of set ``linked``, and all rows of the sets ``whole``.
 
-        Raises ContractError, also if a set was left out or an input was changed.
+        Raises ContractError, also if a launch was skipped or an input was changed.
         """
         self.check_written(numbers)
         size = self.sets.inputs[0].elements
@@ -120,7 +121,7 @@ class Mutation:
             self._check_sample(number, few_rows=place >= most)
 
     def check_written(self, numbers: Sequence[int]) -> None:
-        """Raise ContractError if an output of a set still has its poison at one of some random places."""
+        """Raise ContractError if an output still has its poison at one of some randomly chosen elements."""
         for field, poison, name in zip(self.sets.outs, self._poisons, self.operation.outputs, strict=True):
             if not field.elements or (field.dtype.itemsize < 4 and not field.dtype.is_floating_point):
                 continue
@@ -129,7 +130,7 @@ class Mutation:
             places = torch.randint(field.elements, size, device=self.sets.device, generator=self.generator)
             kept = _raw(self.sets.all_sets(field))[at, places] == _raw(torch.tensor([poison], dtype=field.dtype)).item()
             left = kept.any(1)
-            for place in left.nonzero().flatten().tolist()[:_SETS]:  # a right half result may equal poison
+            for place in left.nonzero().flatten().tolist()[:_SETS]:  # a right 16-bit result may equal poison
                 try:
                     self.check_results(numbers[place], self.sets[numbers[place]][1])
                 except ContractError:
@@ -137,7 +138,7 @@ class Mutation:
                     raise ContractError(words, "leaves out unwritten") from None
 
     def check_results(self, number: int, results: Tensors) -> None:
-        """Check results for the inputs of a set. They may be in other memory. Raises ContractError."""
+        """Check all results for the inputs of a set. ``results`` may be in other memory. Raises ContractError."""
         self.operation.expect(self.problem.arguments(self.inputs(number))).check(results)
 
     def check_guards(self) -> None:
@@ -162,7 +163,7 @@ class Mutation:
         self._guards = kept
 
     def _write_windows(self, numbers: Sequence[int]) -> None:
-        """Write into each set windows of random data, at random offsets. Runners never see the whole data."""
+        """Write inputs into each set: windows at random offsets of a pool of random data that runners can't see."""
         starts = []
         for field, pool in zip(self.sets.inputs, self._pools, strict=True):
             spare = pool.numel() - field.elements
@@ -192,7 +193,7 @@ class Mutation:
         return pools
 
     def _write_related(self, numbers: Sequence[int]) -> None:
-        """Write one new draw of related inputs, with rows rotated differently in each set; or a few draws."""
+        """Write related inputs: one new draw, with rows rotated differently in each set; without rows, a few draws."""
         axis = self._kept_axis() if self.operation.by_rows else None
         count = 1 if axis is not None else min(_DRAWS, len(numbers))
         several = [self.problem.inputs(self.generator) for _ in range(count)]
@@ -225,7 +226,7 @@ class Mutation:
                 raise ContractError(f"{whose} was changed", "changes its input")
 
     def _check_sample(self, number: int, *, first: bool = False, few_rows: bool = False) -> None:
-        """Check a set's inputs and some rows, or all if it is small or has no rows. ``few_rows``: only a few rows."""
+        """Check that a set's inputs are unchanged, and some rows of its results. ``few_rows``: only a few rows."""
         if few_rows:
             self.check_rows(self.inputs(number), self.sets[number][1], most=_FEW_ROWS)
             return
@@ -236,14 +237,14 @@ class Mutation:
 
     @property
     def _length(self) -> int:
-        """The elements of a row of the first input, or of the whole input if rows can't be told apart."""
+        """The number of elements per row of the first input; of all elements if rows can't be separated."""
         x = self.sets.inputs[0]
         return x.shape[self.problem.dim] if self.operation.separable and x.shape else x.elements
 
     def check_rows(
         self, inputs: Tensors, outs: Tensors, first: bool = False, times: int = 1, most: int = _ROWS
     ) -> None:
-        """Check some rows of results, or all if few. ``times``: a factor for their number. ``first``: row 0 too."""
+        """Check some rows of results, or all if few. ``times`` multiplies their number; ``first`` includes row 0."""
         length = max(1, self._length)
         rows = self.sets.inputs[0].elements // length
         count = max(1, min(most, ELEMENTS[self.sets.device.type] // length)) * times
@@ -260,7 +261,7 @@ class Mutation:
             raise retold(error, f"of {count} rows from row {picked[0]} on: {error}") from None
 
     def rows_of(self, x: torch.Tensor, names: tuple[str, ...], picked: Sequence[int]) -> torch.Tensor:
-        """Return some rows of a tensor, as a tensor of rows; the tensor itself if all rows share it."""
+        """Return the rows ``picked`` of a tensor with axes ``names``; the tensor itself if all rows share it."""
         if names not in (ROW, ("outer", "inner")):
             return x
         x = x.movedim(self.problem.dim, -1) if names == ROW else x

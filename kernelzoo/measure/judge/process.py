@@ -1,7 +1,7 @@
-"""The judge's process: it has the inputs, the references and the clock, and drives runners in processes of their own.
+"""The judge's process: it has the inputs, the references and the clock, and sends requests to runners' processes.
 
-Kernelzoo's kernels and torch's share one runner. Each file of a user has a runner to itself. A file that declares an
-operation is loaded by the judge too, since the operation says what is right.
+Kernelzoo's kernels and torch's share one runner. Each file of a user has a separate runner. The judge also loads files
+that declare operations, because an operation defines which results are right.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kernelzoo.measure.worker import about, load_modules, open_device
 from kernelzoo.measure.worker_process import DiedError
 
 _TRIES = 2
-"""The most attempts at a race in which a runner ends while it runs no implementation."""
+"""The most attempts at a race if runners exit while they run no implementation."""
 
 BESIDE = "the operation is declared in the kernel's file"
 """The flag of a kernel whose file the judge had to load."""
@@ -43,9 +43,9 @@ class Judge(Answering):
         self._runners: dict[str, RunnerProcess] = {}
         """The runners, by their file of kernels; "" is the runner of kernelzoo's own kernels."""
         self._files: dict[str, str] = {}
-        """The user's file that registers an implementation, by id."""
+        """For each implementation's id, the user's file that registers it."""
         self._beside: set[str] = set()
-        """Files of kernels that declare an operation too."""
+        """Files of kernels that also declare an operation."""
 
     def on_open(
         self,
@@ -58,8 +58,8 @@ class Judge(Answering):
     ) -> dict[str, Any]:
         """Start a runner for kernelzoo's kernels, and one for each file of kernels.
 
-        ``needs``: the files of operations that each needs; by default all. ``waiting``: how OpenMP's threads wait in
-        the runners.
+        ``needs``: for each file of kernels, the files of operations that it needs; None means all. ``waiting``: the
+        runners' ``OMP_WAIT_POLICY``.
         """
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
@@ -100,7 +100,7 @@ class Judge(Answering):
     def on_race(
         self, problem: dict[str, Any], ids: list[str], label: str, tables: dict[str, dict[str, int]], **how: Any
     ) -> dict[str, Any]:
-        """Measure one problem; see :meth:`kernelzoo.measure.guard.Guard.race`. A lost runner loses only its rows."""
+        """Measure one problem; see :meth:`kernelzoo.measure.guard.Guard.race`. If a runner dies, only its ids fail."""
         asked, left, lost, tries = problem_of(problem), list(ids), [], 0
         if self._device.type == "cuda" and how["rounds"] and how["timed"] != "call" and not tables:
             from kernelzoo.measure.ceilings import ceilings
@@ -164,7 +164,7 @@ class Judge(Answering):
     # --- Requests that need no judge --------------------------------------------------------------------------------
 
     def _of_one(self, do: str, **request: Any) -> dict[str, Any]:
-        """Return the answer of the runner that has the implementation, or of kernelzoo's if the request names none."""
+        """Return the answer of the implementation's runner; without an id, of the runner of kernelzoo's kernels."""
         return self._passed(self._runner(request.get("id", "")), do, request)
 
     on_tables = partialmethod(_of_one, "tables")
@@ -196,8 +196,8 @@ class Judge(Answering):
 
 
 def declares_operations(path: str, *importing: str) -> bool:
-    """Whether a file declares operations. It may be a definition, or a module that uses ``kernelzoo.operation`` or
-    imports a module beside it that does."""
+    """Whether a file declares operations: a definition, or a module that uses ``kernelzoo.operation``. A module that
+    imports such a module from its folder counts too. ``importing``: modules that are being searched."""
     if definitions.is_folder(path):
         return True
     if not path.endswith(".py"):

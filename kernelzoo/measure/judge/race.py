@@ -1,4 +1,4 @@
-"""The race: implementations of one problem are checked, then timed in interleaved rounds on ever new inputs."""
+"""The race: implementations of one problem are checked, then timed in interleaved rounds. Each turn has new inputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from kernelzoo.measure.statistics import LONGEST, settled
 from kernelzoo.measure.worker_process import DiedError
 
 _SLICE = 1e-3
-"""The most seconds for a kernel of one element on an idle GPU. A busy one gives each process two ms in turn."""
+"""The most seconds of a one-element kernel on an idle GPU. On a busy GPU, it waits for time slices of two ms."""
 
 _LAUNCHED = "right when checked alone, wrong when timed: "
 
@@ -53,24 +53,24 @@ def race(
     own: AnyRunner | None = None,
     progress: Callable[[str, str], None] = lambda stage, id: None,
 ) -> dict[str, Measurement]:
-    """Measure implementations of one problem on one device. Returns a measurement of every id, in the given order.
+    """Measure implementations of one problem on one device. Returns a measurement of each id, in the given order.
 
-    An :class:`Entrant` runs in its own process; any other implementation runs in this one. Each is bound to several
-    sets of data and passes :class:`kernelzoo.measure.judge.gate.Gate`. Then all are timed in interleaved rounds: one
-    turn each, in shuffled order. :mod:`kernelzoo.measure.judge.mutation` changes data before a turn, and checks results
-    after it. A wrong implementation loses its result.
+    An :class:`Entrant` runs in its runner's process; other implementations run in this process. Each is bound to
+    several sets of data, and must pass :class:`kernelzoo.measure.judge.gate.Gate`. Then all are timed in interleaved
+    rounds: one turn each, in random order. :mod:`kernelzoo.measure.judge.mutation` writes new data before each turn,
+    and checks results after it. A wrong implementation loses its samples.
 
-    Cold: the cache is filled with other data before a turn, and a turn uses no set twice. Hot: the sets of a turn fit
-    into half the cache, and were written just before. A round with a disturbed device is repeated, for at most
-    ``rounds`` rounds. If the operation writes as much as it reads, a copy is timed too. ``until_clear``: double the
-    rounds, up to fourfold, while a verdict against the first implementation is UNCLEAR. ``timed``: whole calls pass the
-    same gate, but have no limit.
+    ``cache``: if "cold", the cache is filled with other data before a turn, and a turn uses no set twice. If "hot", the
+    sets of a turn fit into half the cache, and were written just before. A round with a disturbed device is repeated,
+    but at most ``rounds`` rounds are. If the operation writes as much as it reads, a plain copy is timed for
+    comparison. ``until_clear``: double the rounds, up to fourfold, while a verdict against the first implementation is
+    UNCLEAR. ``timed``: if "call", users' calls are timed; they pass the same gate, but have no limit.
 
-    ``own``: the runner of kernelzoo's own kernels. It is also asked for a turn without launches, to time the request.
-    With ``ceilings``, a cold result more than 5 % faster than its limit is wrong. So is a cold host result faster than
-    memory, and one whose turns took longer by the judge's clock. An id in ``waive`` may be wrong on special values. It
-    is timed, and its result says that it breaks the contract. ``progress`` is called with each step and id. With 0
-    ``rounds`` nothing is timed, and a right implementation has neither samples nor a failure.
+    ``own``: the runner of kernelzoo's own kernels. Its turns without launches show the cost of a request. A cold result
+    is wrong if it is 5 % faster than the limit by ``ceilings``, or too fast for a host's memory. A result is also wrong
+    if its turns took longer by the judge's clock. ``waive``: ids that are timed even if they are wrong on special
+    values. Their results then say that they break the contract. ``progress`` is called with each step and id. If
+    ``rounds`` is 0, nothing is timed, and a right implementation has neither samples nor a failure.
 
     Raises DeviceLostError if this process can't use the device any more, EnergyError if there is no energy counter.
     """
@@ -117,7 +117,7 @@ class _Race:
     """The watch of the host, which is read after each turn, not only after each round."""
 
     def opened(self) -> bool:
-        """Allocate the sets, and open them in every runner. If they do not fit, refuse everything and return False."""
+        """Allocate the sets, and open them in every runner. If memory is too small, refuse all ids and return False."""
         clock = clock_for(self.data.device, self.timed, self.data.problem.op)
         state = "filled with other data" if self.data.cache == "cold" else "hot: data written just before"
         detail = f"{clock.detail}, {'L2' if self.data.is_gpu else 'last-level cache'} {state}"
@@ -151,7 +151,7 @@ class _Race:
         return True
 
     def admit(self, waive: Collection[str]) -> None:
-        """Pass every entrant through the gate, and choose how many launches its turns have."""
+        """Check every entrant by the gate. For those that pass, choose the number of launches per turn."""
         for entrant in self.entrants:
             measurement = self.results[entrant.id]
             if measurement.refused:
@@ -181,7 +181,7 @@ class _Race:
             self.empty = statistics.median(self.time_empty_turn(self.own) for _ in range(5))
 
     def size(self, entrant: Entrant) -> None:
-        """Choose the number of launches in a turn, by timing a turn of a few."""
+        """Choose an entrant's number of launches per turn, by timing a short turn."""
         most = self.data.sets.count
         if self.timed == "call" and self.data.is_gpu:  # calls of up to 8 kernels; a stream queues at most 1024 kernels
             most = min(most, 120)
@@ -192,7 +192,10 @@ class _Race:
         entrant.count, entrant.orders = max(1, min(most, -(-int(TURN * 1e9) // max(1, int(seconds * 1e9))))), []
 
     def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
-        """Time a turn on new data, and check it. Returns seconds of a launch. Raises ContractError if it is wrong."""
+        """Time a turn on new data, and check its results. Returns the seconds per launch.
+
+        ``special``: inputs for one set of the turn. Raises ContractError if results or times are wrong.
+        """
         order, link = entrant.order(self.data.sets, kept=self.data.is_gpu, linked=self.timed != "call")
         entrant.ask("arrange", order=order, link=link)
         mutation = self.data.gate.mutation
@@ -216,7 +219,7 @@ class _Race:
         return seconds / len(order)
 
     def sample(self, entrant: Entrant) -> float:
-        """Return the seconds of a launch, from as many turns as a sample needs."""
+        """Return one sample: the mean seconds per launch of up to 20 turns, enough to last TURN seconds."""
         first = self.timed_turn(entrant)
         more = min(20, int(TURN / max(1e-9, first * entrant.count))) - 1
         return statistics.fmean([first, *(self.timed_turn(entrant) for _ in range(more))])
@@ -224,8 +227,8 @@ class _Race:
     def gpu_is_busy(self, entrant: Entrant) -> bool:
         """Whether the GPU is busy while all runners are stopped; always False for kernelzoo's own kernels.
 
-        If this is so at least five times, and at least every other time, the lane's runner is killed. Then DiedError is
-        raised. The work was the lane's own if the GPU is then idle in 19 of 20 looks.
+        If it was busy in five looks or more, and in half of all, kill the runner and raise DiedError.
+        If the GPU is idle in 19 of 20 looks after that, the error blames the entrant, else other programs.
         """
         runner = entrant.runner
         if not self.data.is_gpu or not isinstance(runner, RunnerProcess) or runner is self.own:
@@ -259,7 +262,7 @@ class _Race:
         return sampled
 
     def run(self, rounds: int, until_clear: bool) -> None:
-        """Time the lanes in interleaved rounds, until there are enough samples. Each round gives one of every lane."""
+        """Time the lanes in interleaved rounds until there are enough samples. A round adds one sample per lane."""
         enough, longest = rounds, LONGEST if until_clear else 1
         copied: list[float] = []
         watcher = self.watcher()
@@ -296,13 +299,13 @@ class _Race:
             self.results[id].condition = (start, end) if start and end else None
 
     def watcher(self) -> Watch | None:
-        """Return a watch on what the samples depend on: the host for whole calls, else the device."""
+        """Return a watch on the device; for users' calls, on the host, because only the host is timed."""
         if self.data.is_gpu and self.timed != "call":
             return watch(self.data.device)
         return watch(torch.device("cpu"), [process for runner in self.runners for process in runner.processes])
 
     def finish(self, meter: Callable[[], float] | None, ceilings: Ceilings | None) -> None:
-        """Measure each lane's energy, run its last turn with special values, and check that its times can be true."""
+        """For each lane, measure energy if asked, check a turn on special values, and test its times."""
         doubts, watcher = Doubts(self.data, self.timed, self.empty, self.own, self.gpu_is_busy), self.watcher()
         for id, entrant in list(self.lanes.items()):
             measurement = self.results[id]
@@ -329,9 +332,9 @@ class _Race:
 
     @contextmanager
     def contain_errors(self, id: str, when: str = "") -> Iterator[None]:
-        """Return a context in which an implementation's error loses only its own row, and ends its lane.
+        """Return a context that records an error as the implementation's failure, and removes its lane.
 
-        DeviceLostError and DiedError are still raised, since they affect all rows.
+        DeviceLostError and DiedError are still raised, because they affect all implementations.
         """
         measurement = self.results[id]
         try:

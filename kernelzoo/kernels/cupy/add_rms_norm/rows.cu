@@ -1,4 +1,4 @@
-// Lanes write x + residual and add up its squares, then read the sums again and write the norm.
+// Lanes write x + residual and add up the squares of these sums. Then they read the sums again and write the norm.
 #include "../lanes.cuh"
 
 template <class T, int V, int ITEMS>
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(THREADS)
   }, residual);
   MultiPassRow<T, V, ITEMS> weight(line<T, 2, V>(p, lane), lane);
   const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
-  sums.x = total;  // this thread reads them again, unless they are in registers
+  sums.x = total;  // if they are not in registers, this thread reads the sums that it wrote
   sums.each([&](const auto& v, i64 k, const auto& w) {
     out.store(k, [&](int i) { return widen(v[i]) * scale * widen(w[i]); });
   }, weight);

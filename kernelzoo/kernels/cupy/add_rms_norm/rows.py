@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "add_rms_norm", "rows")
 @planned()
 def rows(rows: Rows, residual: Strides, weight: Strides, out: Strides, eps: float) -> Plan:
-    """Lanes write x + residual and add up its squares, then write the norm, from registers or cache."""
+    """Lanes write x + residual and sum its squares. Then they write the norm, from registers or cache."""
     return plan_multi_pass(rows, residual, weight, out, dtypes=(rows.dtype,), scalars=((F64, eps),))

@@ -1,10 +1,10 @@
-// The least element of a row, and where it is.
+// The least element of a row, and its index (`place`).
 #pragma once
 #include "../lanes.cuh"
 #include "../min/minima.cuh"
 
-// Integer keys in the order of the elements: a NaN is least, and both zeros are equal. A comparison of floats would
-// flush subnormal numbers to zero, since cupy compiles with -ftz=true.
+// Integer keys, ordered as argmin orders the elements: NaN is least, and both zeros are equal. Floats are not compared
+// as floats, because cupy compiles with -ftz=true, which would flush subnormal numbers to zero.
 __device__ inline int key(float v) {
   const int bits = __float_as_int(v), size = bits & 0x7fffffff;
   return size > 0x7f800000 ? (int)0x80000000 : bits < 0 ? -size : bits;
@@ -31,7 +31,7 @@ struct Lesser {
   }
 };
 
-// The result for no elements: the greatest key, at a place past the end.
+// The result for no elements: the greatest key, and an index past the end.
 template <class T>
 __device__ inline Found<Key<T>> found_nothing(i64 n) {
   return {Key<T>(~0ull >> (65 - 8 * sizeof(Key<T>))), n};
@@ -46,7 +46,7 @@ __device__ inline T least_of(const Vector<T, V>& v) {
   }
 }
 
-// A lane's least element, and the place where its vector begins.
+// A lane's least element, and the index of the first element of its vector.
 template <class T, int V>
 __device__ inline Found<Key<T>> least_of_lane(const Line<T, V>& x, const Lane& lane) {
   Found<Key<T>> least = found_nothing<T>(lane.n);
@@ -54,7 +54,7 @@ __device__ inline Found<Key<T>> least_of_lane(const Line<T, V>& x, const Lane& l
   return least;
 }
 
-// The place of a least element: the first of the equal ones in its vector.
+// The index of the least element. Its vector may have several equal elements: the first one counts.
 template <class T, int V>
 __device__ inline i64 place_of(const Line<T, V>& x, Found<Key<T>> least, i64 n) {
   i64 place = least.place;

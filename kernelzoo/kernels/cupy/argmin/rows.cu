@@ -1,4 +1,4 @@
-// Each lane keeps its least element so far and that vector's place. Lanes merge theirs in a tree.
+// Each lane keeps its least element and the index of that element's vector. Lanes merge these in a tree.
 #include "least.cuh"
 
 template <class T, int V>

@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "argmin", "rows")
 @planned()
 def rows(rows: Rows) -> Plan:
-    """Each lane keeps its least element so far and that vector's place; lanes merge theirs after the loop."""
+    """Each lane keeps its least element and the index of that element's vector. Lanes merge these after the loop."""
     return plan_rows(rows, dtypes=(rows.dtype,))

@@ -1,4 +1,4 @@
-// Several blocks per row: each leaves the least element of its part, and the last to arrive finds the least of these.
+// Several blocks share a row and store the least elements of their parts. The last to finish finds the least of these.
 #include "../parts.cuh"
 #include "least.cuh"
 

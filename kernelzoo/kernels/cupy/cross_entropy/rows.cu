@@ -1,4 +1,4 @@
-// One pass keeps a running (max, sum) state in each lane. The first lane then reads the label's logit.
+// One pass keeps a running (max, sum) state in each lane. Then a row's first lane reads the logit of the row's label.
 #include "loss.cuh"
 
 template <class T, int V>

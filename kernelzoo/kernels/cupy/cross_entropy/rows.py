@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "cross_entropy", "rows")
 @planned()
 def rows(rows: Rows, labels: Strides, ignore_index: int) -> Plan:
-    """One pass keeps a running (max, sum) state in each lane; then the label's logit is read."""
+    """One pass keeps a running (max, sum) state in each lane. Then the logit of each row's label is read."""
     return plan_rows(rows, labels, dtypes=(rows.dtype,), scalars=((I64, ignore_index),))

@@ -1,4 +1,4 @@
-// Lanes find the (max, sum) state of a row, then read the row again and write.
+// Lanes find a row's (max, sum) state, then read the row again and write.
 #include "../logsumexp/exponentials.cuh"
 
 template <class T, int V, int ITEMS>

@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "cross_entropy_backward", "rows")
 @planned()
 def rows(rows: Rows, labels: Strides, grad: Strides, ignore_index: int) -> Plan:
-    """One pass finds each row's (max, sum) state, and one writes, from registers if the row fits there."""
+    """The first pass finds each row's (max, sum) state. The second one writes, from registers if the row fits there."""
     return plan_multi_pass(rows, labels, grad, along=(), dtypes=(rows.dtype,), scalars=((I64, ignore_index),))

@@ -1,4 +1,4 @@
-// Lanes scan neighbouring vectors: in order within a vector, in a tree over lanes. Then they go on to the next ones.
+// Lanes scan one vector each: in order within the vector, in a tree over lanes. Then they scan the next vectors.
 #include "scan.cuh"
 
 template <class T, class OUT, int V>

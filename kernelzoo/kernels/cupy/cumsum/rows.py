@@ -7,6 +7,6 @@ from kernelzoo.registry import register
 @register("cupy", "cumsum", "rows")
 @planned()
 def rows(rows: Rows) -> Plan:
-    """A block scans a row piece by piece: in a tree within a piece, in order from one to the next."""
+    """A block scans a row tile by tile. Lanes scan a tile in a tree, and add the sum of the tiles before it."""
     wide, few = whole_warps(rows.n, aligned_width(rows), 4 * FEWEST)
     return plan_rows(rows, dtypes=(rows.dtype, rows.out_dtype), numbers=(wide,), few=few)

@@ -1,10 +1,10 @@
-// Running sums of a row: in order within a vector, in a tree over lanes (W. D. Hillis, G. L. Steele, "Data parallel
-// algorithms", 1986), and then in order again.
+// Running sums of a row: in order within a vector, and in a tree over lanes. Tiles of one vector per lane follow in
+// order. After W. D. Hillis, G. L. Steele, "Data parallel algorithms", 1986.
 #pragma once
 #include "../sum/sum_of_lane.cuh"
 
-// Returns the sum of the row's lanes before this one; `all` gets the sum of all. WARPS: the row has whole, adjacent
-// warps. `shared` (a place for each thread) may be written again after the next barrier.
+// Returns the sum over the row's lanes before this one; `all` gets the sum over all its lanes. WARPS: the row has
+// complete, adjacent warps. `shared`, an element per thread, may be written again after the next barrier.
 template <bool WARPS, class W>
 __device__ inline W sum_before(W own, W& all, W* shared, const Lane& lane) {
   const int apart = WARPS ? 1 : lane.apart, reach = lane.step * apart, width = WARPS || reach > 32 ? 32 : reach;
@@ -31,7 +31,7 @@ __device__ inline W sum_before(W own, W& all, W* shared, const Lane& lane) {
   return before;
 }
 
-// Scan `count` elements: lanes take neighbouring vectors, in order. `before`: the sum of all elements before them.
+// Scan `count` elements. Adjacent lanes take adjacent vectors. `before`: the sum of the elements before the first.
 template <class T, class OUT, int V>
 __device__ inline void scan(const Line<T, V>& x, const Line<OUT, V>& out, Sum<T> before, const Lane& lane, i64 count) {
   __shared__ Sum<T> shared[2][THREADS];
@@ -39,7 +39,7 @@ __device__ inline void scan(const Line<T, V>& x, const Line<OUT, V>& out, Sum<T>
   const i64 step = lane.step * V;
   auto next = load(lane.from + lane.first * V);
   int turn = 0;
-  for (i64 done = 0; done < count; done += step) {  // all threads loop equally often, as they meet at barriers
+  for (i64 done = 0; done < count; done += step) {  // the same number of times in all threads, because of the barriers
     const i64 k = lane.from + done + lane.first * V;
     const auto v = next;
     next = load(k + step);

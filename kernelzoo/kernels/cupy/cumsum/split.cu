@@ -1,4 +1,4 @@
-// Several blocks per row: first each adds up its part, then each scans it from the sum of the parts before it.
+// Several blocks share a row. First each adds up its part. Then each scans it, from the sum of all parts before it.
 #include "../parts.cuh"
 #include "scan.cuh"
 

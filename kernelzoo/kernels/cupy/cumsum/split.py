@@ -9,7 +9,8 @@ from kernelzoo.registry import register
 @register("cupy", "cumsum", "split")
 @planned()
 def split(rows: Rows, device: Device) -> Plan:
-    """Blocks add up the parts of a row. Then each scans its part, from the sum of the parts before it."""
+    """Several blocks share a row and store its parts' sums. A second launch scans each part, from the sums before
+    it."""
     parts, span = cut(rows, device)
     n = min(rows.n, span)
     wide, few = whole_warps(n, aligned_width(rows), FEWEST)

@@ -1,1 +1,1 @@
-"""Code that gradients share in CUDA C++: each form's kernel for any operation, over rows or columns."""
+"""CUDA C++ kernels that the gradients of several operations share, over rows or columns."""

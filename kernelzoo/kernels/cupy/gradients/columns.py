@@ -1,4 +1,4 @@
-"""Plans of gradients by columns: one or several blocks take a strip of neighbouring columns, see fused.cuh."""
+"""Plans of gradients whose rows are columns in memory. One or several blocks take a strip of them, see fused.cuh."""
 
 from typing import NamedTuple
 
@@ -7,24 +7,24 @@ from kernelzoo.kernels.cupy.launch import I32, Argument, Plan, Step
 from kernelzoo.kernels.cupy.rows import WARP, c_type, split_strips
 from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
 
-THREADS = 256  # of a block; an SM runs two
+THREADS = 256  # per block; an SM runs two blocks
 
 
 class Staging(NamedTuple):
-    """A thread's packs in registers, its packs per batch in shared memory, and the bytes of such a batch."""
+    """Where a thread stores its packs: ``items`` packs in registers, the others in batches in shared memory."""
 
     items: int
-    batch: int
-    batch_bytes: int
+    batch: int  # packs per batch
+    batch_bytes: int  # per thread
 
 
 def column_strides(rows: Rows, *others: Strides) -> tuple[Strides, ...]:
-    """Return the other tensors' strides if the problem is seen as columns."""
+    """Return the other tensors' strides for the problem as columns. A sole outer axis becomes the inner one."""
     return others if rows.inner > 1 else tuple(Strides(0, other.n, other.outer, other.phase) for other in others)
 
 
 def vector(columns: Columns, *along: Strides) -> int:
-    """Return the number of neighbouring columns to move at once: 1 unless ``along`` has aligned vectors too."""
+    """Return the number of adjacent columns per load: 1 unless all tensors of ``along`` have aligned vectors."""
     whole = columns.whole_vector
     alike = all(
         tensor.inner == 1 and tensor.phase == 0 and tensor.outer % whole == 0 and tensor.n % whole == 0
@@ -36,12 +36,12 @@ def vector(columns: Columns, *along: Strides) -> int:
 def plan_columns(
     columns: Columns, others: tuple[Strides, ...], vector: int, staging: Staging, device: Device, sum_bytes: int
 ) -> Plan:
-    """Plan as few blocks per strip as it fits in, or more if the device has room. What doesn't fit is read again."""
+    """Plan as few blocks per strip as can store it, or more if SMs are free. The kernel rereads what doesn't fit."""
     lanes = min(8 if vector > 1 else WARP, max(2 if vector > 1 else 1, power_of_two(cdiv(columns.inner, vector))))
     wide, depths, resident = lanes * vector, THREADS // lanes, 2 * device.multiprocessors
     strips = columns.strips(wide)
     room = device.shared_per_block // 2 - 8 * (max(THREADS // WARP * wide, THREADS) + wide) - 2 * KIB
-    most = max(0, room // (staging.batch_bytes * THREADS))  # batches of a thread in shared memory
+    most = max(0, room // (staging.batch_bytes * THREADS))  # batches per thread in shared memory
     least = cdiv(columns.n, depths * (staging.items + most * staging.batch))
     cut = split_strips(strips, columns.n, least, resident)
     saved = min(most, max(0, cdiv(cdiv(cut.span, depths) - staging.items, staging.batch)))
@@ -49,5 +49,5 @@ def plan_columns(
     arguments: tuple[Argument, ...] = ("partial", "counters", (I32, cut.parts), (I32, saved))
     blocks, shared = cut.blocks if cut.parts > 1 else strips, saved * staging.batch_bytes * THREADS
     step = Step(kernel, blocks, THREADS, arguments, shared, cooperative=cut.parts > 1)
-    together = strips if cut.parts > 1 else 0  # strips that blocks share
+    together = strips if cut.parts > 1 else 0  # strips with several blocks
     return Plan(columns, (step,), together * cut.parts * wide * sum_bytes, together * 8, others)

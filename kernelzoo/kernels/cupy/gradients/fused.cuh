@@ -1,4 +1,4 @@
-// Rows that stay in registers.
+// Gradients of rows, or of columns, that stay in registers.
 #pragma once
 #include "multi_input.cuh"
 
@@ -17,19 +17,19 @@ __global__ void __launch_bounds__(1024) fused(const MultiInput<Gradient<T>::OTHE
   held.write(Op::result(line.key[0], block_sum(held.sum(), slots)));
 }
 
-// Short rows: LANES lanes per row, ROWS rows per group of lanes. All rows are loaded before the first is used.
+// Short rows: LANES lanes per row, ROWS rows per group of lanes. All loads are issued before the first result is used.
 template <class T, int V, int LANES, int ITEMS, int ROWS, int EDGES>
 __global__ void __launch_bounds__(128, 4) multi_row_tile(const MultiInput<Gradient<T>::OTHERS> given) {
   using Op = Gradient<T>;
   const auto p = wait_for_previous_launch(given);
   using Total = typename Op::Total;
   constexpr int GROUPS = 128 / LANES;
-  constexpr bool ALONE = V == 1 && LANES == 1;  // a thread has its whole row, ITEMS elements
+  constexpr bool ALONE = V == 1 && LANES == 1;  // a thread has a complete row of ITEMS elements
   const int lane = threadIdx.x % LANES, group = threadIdx.x / LANES;
   const i64 first = block_index() * ROWS * GROUPS + group;
   RegisterRow<T, V, ITEMS, EDGES> held[ROWS];
   typename Op::Key key[ROWS];
-  UNROLL for (int k = 0; k < ROWS; ++k) {  // for one k, neighbouring groups take neighbouring rows
+  UNROLL for (int k = 0; k < ROWS; ++k) {  // at each k, adjacent groups take adjacent rows
     const i64 r = first + k * GROUPS;
     const bool live = r < p.rows;
     MultiInputRow<T, V> line(p, live ? r : 0);
@@ -38,12 +38,12 @@ __global__ void __launch_bounds__(128, 4) multi_row_tile(const MultiInput<Gradie
     held[k].load(line, lane, LANES, ALONE || live);
   }
   UNROLL for (int k = 0; k < ROWS; ++k) {
-    const Total total = warp_sum<LANES>(held[k].sum());  // by all lanes of the warp, also for a row past the end
+    const Total total = warp_sum<LANES>(held[k].sum());  // by all lanes of the warp, even if the row is past the end
     if (!ALONE || first + k * GROUPS < p.rows) held[k].write(Op::result(key[k], total));
   }
 }
 
-// The sums of one column, `step` apart.
+// The sum of `count` partial sums of a column, `step` apart.
 template <class S>
 __device__ inline S sum_of_column(const S* sums, int count, int step) {
   S s = 0;
@@ -51,12 +51,11 @@ __device__ inline S sum_of_column(const S* sums, int count, int step) {
   return s;
 }
 
-// Columns: neighbouring rows are adjacent, so lanes run along them and each thread walks down its own.
+// Columns: adjacent rows are adjacent in memory. So adjacent lanes read adjacent columns, and each loops down its own.
 //
-// A block takes a strip of LANES * V neighbouring columns (V per pack), and THREADS / LANES of their elements at a
-// time. A thread's first ITEMS packs stay in registers, `saved` batches of BATCH more in shared memory; the others are
-// read again. If there are several `parts`, so many blocks of a co-operative launch share a strip, and wait for each
-// other's sums.
+// A block processes a strip of LANES * V adjacent columns, V per pack, and reads THREADS / LANES elements of each at a
+// time. A thread keeps its first ITEMS packs in registers, and `saved` batches of BATCH packs in shared memory. It
+// reads the rest again. If `parts` > 1, so many blocks of a co-operative launch share a strip and exchange sums.
 template <class T, int V, int ITEMS, int BATCH, int LANES, int THREADS>
 __global__ void __launch_bounds__(THREADS, 512 / THREADS)
     columns(const MultiInput<Gradient<T>::OTHERS> given, typename Gradient<T>::Total* partial, u64* arrived,
@@ -69,7 +68,7 @@ __global__ void __launch_bounds__(THREADS, 512 / THREADS)
   __shared__ Total slots[TEAMS * WIDE > THREADS ? TEAMS * WIDE : THREADS], totals[WIDE];
   const int lane = threadIdx.x % LANES, depth = threadIdx.x / LANES;
   const i64 strips = (p.inner + WIDE - 1) / WIDE, all_strips = p.rows / p.inner * strips;
-  const bool alone = parts == 1;  // then as many blocks as strips
+  const bool alone = parts == 1;  // if so, there is one block per strip
   const int part = alone ? 0 : blockIdx.x % parts;
   const i64 group = alone ? block_index() : blockIdx.x / parts, groups = alone ? all_strips : gridDim.x / parts;
   const i64 share = (p.n + parts - 1) / parts, first = part * share + depth;

@@ -1,15 +1,15 @@
-// Code that gradients share: each result needs its own element, and a sum of terms over its whole row (or column).
+// Gradients in which a result depends on its own element and on a sum over its row (or column).
 //
-// An operation's struct Gradient has the rest: Key, a row's data beside its elements; Total, the type of the sum;
-// Result, a row's data that its results need; and Packs, a thread's packs. Sums are in an order fixed by the lanes'
-// numbers.
+// An operation's struct Gradient defines four types. Key is data of a row besides its elements. Total is the sum's
+// type. Result is data of a row that its results need. Packs is a thread's packs. The lanes' numbers fix the order of
+// the sums.
 #pragma once
 #include "../vector_io.cuh"
 
-// Each operation's gradient.cuh defines it. INPUTS is the number of input tensors with several elements per row.
+// Defined in each operation's gradient.cuh. INPUTS is the number of input tensors with several elements per row.
 template <class T> struct Gradient;
 
-// The sum over the block, with one barrier. `slots` (32) may be written again after the next barrier.
+// The sum over the block, with one barrier. `slots` has 32 elements, and may be written again after the next barrier.
 template <class S>
 __device__ inline S block_sum(S s, S* slots) {
   s = warp_sum<32>(s);
@@ -18,7 +18,7 @@ __device__ inline S block_sum(S s, S* slots) {
   return sum_of_slots(slots, blockDim.x / 32);
 }
 
-// Wait until all `chunks` blocks of a row are here. `arrived` only grows, by `chunks` a launch, and needs no reset.
+// Wait until all `chunks` blocks of a row call this. Each launch adds `chunks` to `arrived`, which is never reset.
 __device__ inline void grid_barrier(u64* arrived, int chunks) {
   __syncthreads();
   if (threadIdx.x == 0) {
@@ -31,20 +31,20 @@ __device__ inline void grid_barrier(u64* arrived, int chunks) {
   __syncthreads();
 }
 
-// The addresses of a thread's packs in the INPUTS tensors with several elements per row, and in out. Pack i exists if
-// i * stride < left. The first input's packs are aligned to 16 bytes; a second's if in_packed, out's if out_packed.
+// The addresses of a thread's packs in out and in the INPUTS tensors with several elements per row. Pack i exists if i
+// * stride < left. The first input's packs are aligned to 16 bytes; the second's if in_packed, out's if out_packed.
 template <class T, int V, int INPUTS>
 struct ThreadPacks {
   const T* in[INPUTS];
   T* out;
-  i64 in_step[INPUTS], out_step;  // elements from a pack to the next
+  i64 in_step[INPUTS], out_step;  // elements from one pack to the next
   i64 left;
   int stride;
   bool in_packed, out_packed;
 
   __device__ bool inside(i64 i) const { return i * stride < left; }
 
-  // Pack i of an input, or zeros. KEPT: see load_kept.
+  // Pack i of an input; zeros if it doesn't exist. KEPT: use load_kept.
   template <bool KEPT>
   __device__ Pack<T, V> load(int input, i64 i) const {
     Pack<T, V> pack;
@@ -58,7 +58,7 @@ struct ThreadPacks {
     }
     return pack;
   }
-  // The same for an input whose rows start at another place of a 16-byte word than x's.
+  // The same for an input whose packs are not aligned to 16 bytes.
   __device__ Pack<T, V> load_unaligned(int input, i64 i) const {
     Pack<T, V> pack;
     pack.raw = Bytes16{};
@@ -73,7 +73,7 @@ struct ThreadPacks {
   }
 };
 
-// Row r, seen as packs of the first input between two ragged edges; and the address of a second input's row.
+// Row r, as packs of the first input between two unaligned edges; and the address of a second input's row.
 template <class T, int V>
 struct MultiInputRow : Row<T, V> {
   using Op = Gradient<T>;
@@ -93,7 +93,7 @@ struct MultiInputRow : Row<T, V> {
     key[0] = Op::key(p, this->outer, this->inner);
   }
 
-  // The packs first, first + stride, ... before `to`.
+  // A thread's packs: numbers first, first + stride, ... below `to`.
   __device__ ThreadPacks<T, V, INPUTS> walk(i64 first, i64 to, int stride) const {
     ThreadPacks<T, V, INPUTS> walk;
     UNROLL for (int k = 0; k < INPUTS; ++k) {
@@ -105,7 +105,7 @@ struct MultiInputRow : Row<T, V> {
     walk.in_packed = in_packed, walk.out_packed = this->out_packed;
     return walk;
   }
-  // Edge e, if it exists.
+  // Edge element e, if it exists.
   __device__ ThreadPacks<T, 1, INPUTS> edge(int e) const {
     const i64 at = Row<T, V>::edge(e);
     ThreadPacks<T, 1, INPUTS> walk;
@@ -116,8 +116,7 @@ struct MultiInputRow : Row<T, V> {
   }
 };
 
-// A thread's part of a row: ITEMS packs and, with EDGES, an edge element. All loads are issued before the first is
-// waited for.
+// A thread's part of a row: ITEMS packs and, if EDGES, one edge element. All loads are issued before the first is used.
 template <class T, int V, int ITEMS, bool EDGES>
 struct RegisterRow {
   using Op = Gradient<T>;
@@ -149,8 +148,8 @@ struct RegisterRow {
   }
 };
 
-// Any number of packs of a thread: ITEMS stay in registers, `saved` batches in shared memory, and the others are read
-// twice. There is a running sum per column (COLUMNS), or one for a row.
+// Any number of packs per thread. ITEMS packs stay in registers and `saved` batches in shared memory. The rest are read
+// twice. Each of COLUMNS columns has a running sum; a row has one.
 template <class T, int V, int COLUMNS, int ITEMS, int BATCH>
 struct StagedPacks {
   using Op = Gradient<T>;

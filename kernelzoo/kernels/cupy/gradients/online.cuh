@@ -1,9 +1,9 @@
-// One block per row of any length, two passes: the first adds up, the second reads again and writes.
+// One block per row of any length, in two passes. The first adds up. The second reads the row again and writes.
 #pragma once
 #include "multi_input.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-constexpr int ONLINE_BLOCKS = 1;  // of 512 threads per SM: two would spill
+constexpr int ONLINE_BLOCKS = 1;  // per SM, of 512 threads: with two, the compiler would spill
 #else
 constexpr int ONLINE_BLOCKS = 2;
 #endif
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(512, ONLINE_BLOCKS) online(const MultiInput<Gr
     run.add(sums[0]);
   }
   const typename Op::Result result[1] = {Op::result(line.key[0], block_sum(run.all(), slots))};
-  // Backwards: the last elements read are the likeliest to be in a cache still.
+  // Backwards, because the elements read last are the most likely to be cached.
   while (i > 0) {
     i -= ITEMS;
     batch.template load<false>(walk, line.key, i);

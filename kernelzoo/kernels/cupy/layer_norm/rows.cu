@@ -1,4 +1,4 @@
-// Lanes add up a row, then the squares of x - mean, then read the row a third time and write.
+// Lanes add up a row, then the squares of x - mean. Then they read the row a third time and write.
 #include "../lanes.cuh"
 
 template <class T, int V, int ITEMS>
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(THREADS, ITEMS > 4 ? 1 : 2)
     squares.add(sum_of_terms(v, [&](T e) { return (widen(e) - mean) * (widen(e) - mean); }));
   });
   const W scale = inverse_root(quotient(sum_over_lanes(squares.all(), shared, lane), p.n) + W(eps));
-  MultiPassRow<T, V, ITEMS> bias(line<T, 2, V>(p, lane), lane);  // late: two blocks per SM need the registers
+  MultiPassRow<T, V, ITEMS> bias(line<T, 2, V>(p, lane), lane);  // loaded late, to save registers for two blocks per SM
   x.each([&](const auto& v, i64 k, const auto& w, const auto& b) {
     out.store(k, [&](int i) { return (widen(v[i]) - mean) * scale * widen(w[i]) + widen(b[i]); });
   }, weight, bias);

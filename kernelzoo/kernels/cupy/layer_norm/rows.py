@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "layer_norm", "rows")
 @planned()
 def rows(rows: Rows, weight: Strides, bias: Strides, eps: float) -> Plan:
-    """Lanes find a row's mean, then its variance, then write it, from registers if it fits there."""
+    """Lanes find a row's mean, then its variance. Then they write the result, from registers if the row fits there."""
     return plan_multi_pass(rows, weight, bias, dtypes=(rows.dtype,), scalars=((F64, eps),))

@@ -1,4 +1,4 @@
-// Blocks loop over rows, and leave sums over their rows for the weight and the bias.
+// Blocks loop over rows, and store the sums over these rows for the gradients of weight and bias.
 #include "../partials.cuh"
 
 template <class T, int V, int ITEMS>

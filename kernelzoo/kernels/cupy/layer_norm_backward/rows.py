@@ -8,5 +8,5 @@ from kernelzoo.registry import register
 @register("cupy", "layer_norm_backward", "rows")
 @planned()
 def rows(rows: Rows, weight: Strides, grad: Strides, dx: Strides, dweight: Strides, device: Device, eps: float) -> Plan:
-    """Blocks loop over rows, in three passes each. A second launch adds up their sums for weight and bias."""
+    """Blocks loop over rows, in three passes per row. Two more launches add up the blocks' sums for weight and bias."""
     return plan_with_row_sums(rows, weight, grad, dx, dweight, device=device, sums=(4, 5), scalars=((F64, eps),))

@@ -1,4 +1,4 @@
-// The (max, sum) state of a row: its running maximum, and the sum of exp(x - max).
+// A row's (max, sum) state: the running maximum, and the sum of exp(x - max).
 #pragma once
 #include "../parts.cuh"
 #include "../softmax/pairs.cuh"
@@ -7,9 +7,9 @@ template <class W> __device__ inline W largest();
 template <> __device__ inline float largest() { return 3.4028234663852886e38f; }
 template <> __device__ inline double largest() { return 1.7976931348623157e308; }
 
-// The (max, sum) state of a lane's elements, in one pass: each(body) calls body(elements, place) for all of them. The
-// maximum is always finite, so that no two infinities are subtracted. A row of only -inf has the sum 0, and a row with
-// +inf has the sum inf. A NaN makes the sum NaN.
+// The (max, sum) state of a lane's elements, in one pass. each(body) must call body(elements, index) for all of them.
+// The maximum stays finite, so that no two infinities are subtracted. A row of only -inf has the sum 0. A row with +inf
+// has the sum inf. A NaN makes the sum NaN.
 template <class T, class Each>
 __device__ inline Pair<Wide<T>> state_of(Each each) {
   using W = Wide<T>;
@@ -30,13 +30,13 @@ __device__ inline Pair<Wide<T>> state_of_lane(const Line<T, V>& x, const Lane& l
   return state_of<T>([&](auto body) { for_each_vector(x, lane, body); });
 }
 
-// The state of a row, merged from those of its lanes.
+// The state of a row, merged from its lanes' states.
 template <class W>
 __device__ inline Pair<W> state_over_lanes(Pair<W> own, W* shared, const Lane& lane) {
   const W top = merge_lanes(own.m, shared, lane, [](W a, W b) { return maximum(a, b); });
   return {top, sum_over_lanes(own.s * exponential(own.m - top), shared, lane)};
 }
-// The state of a row that several blocks share, in the last to arrive; see merge_parts.
+// Whether this block is the last of those that share a row. If so, `own` becomes the row's state; see merge_parts.
 template <class W>
 __device__ inline bool state_over_parts(
     Pair<W>& own, Pair<W>* partial, u32* arrived, int parts, W* shared, const Lane& lane) {

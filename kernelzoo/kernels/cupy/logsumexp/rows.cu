@@ -1,4 +1,4 @@
-// One pass keeps a running (max, sum) state in each lane.
+// One pass keeps a running (max, sum) state in each lane. Lanes merge their states after the loop.
 #include "exponentials.cuh"
 
 template <class T, class OUT, int V>

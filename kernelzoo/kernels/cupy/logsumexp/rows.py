@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "logsumexp", "rows")
 @planned()
 def rows(rows: Rows) -> Plan:
-    """One pass keeps a running (max, sum) state in each lane; lanes merge theirs after the loop."""
+    """One pass keeps a running (max, sum) state in each lane. Lanes merge their states after the loop."""
     return plan_rows(rows, dtypes=(rows.dtype, rows.out_dtype))

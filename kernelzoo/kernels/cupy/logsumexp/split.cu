@@ -1,4 +1,4 @@
-// Several blocks per row: each leaves the (max, sum) state of its part, and the last to arrive merges them.
+// Several blocks share a row and store the (max, sum) states of their parts. The last to finish merges these.
 #include "exponentials.cuh"
 
 template <class T, class OUT, int V>

@@ -8,5 +8,5 @@ from kernelzoo.registry import register
 @register("cupy", "logsumexp", "split")
 @planned()
 def split(rows: Rows, device: Device) -> Plan:
-    """Several blocks per row leave the (max, sum) states of their parts, and the last to arrive merges them."""
+    """Several blocks share a row and store the (max, sum) states of their parts. The last to finish merges these."""
     return plan_parts(rows, device=device, dtypes=(rows.dtype, rows.out_dtype))

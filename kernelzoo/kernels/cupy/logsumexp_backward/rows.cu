@@ -1,4 +1,4 @@
-// The exponential of each element, times its row's gradient.
+// Lanes multiply exp(x - y) of each element by the gradient of its row.
 #include "../lanes.cuh"
 #include "../softmax/pairs.cuh"
 

@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "logsumexp_backward", "rows")
 @planned()
 def rows(rows: Rows, y: Strides, grad: Strides) -> Plan:
-    """The exponential of each element, times its row's gradient: one read and one write."""
+    """Lanes multiply exp(x - y) of each element by the gradient of its row: one read and one write."""
     return plan_rows(rows, y, grad, dtypes=(rows.dtype,))

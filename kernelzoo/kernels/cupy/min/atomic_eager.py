@@ -9,7 +9,7 @@ from kernelzoo.registry import register
 @register("cupy", "min", "atomic_eager")
 @planned(Numbers)
 def atomic_eager(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """Blocks share the reduced axis; each sends a row's minimum to memory by an atomic as soon as it has it."""
+    """Several blocks share the reduced axis. Each sends a row's minimum by an atomic as soon as it is known."""
     chunks = chunks_of(rows, device, numbers)
     groups = max(1, numbers.blocks_per_sm * device.multiprocessors // chunks)
     return plan_of("atomic_eager", rows, chunks, min(cdiv(rows.total, TILE_ROWS), groups))

@@ -1,4 +1,4 @@
-"""The steps of both atomic forms: fill the output, reduce, and convert narrow dtypes back from 32 bits."""
+"""The steps of both atomic forms: fill the output, reduce rows, and convert 32-bit minima to dtypes below 32 bits."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I64, Plan, Step
@@ -6,11 +6,11 @@ from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers
 from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
 from kernelzoo.layout import Rows, cdiv
 
-TILE_ROWS = 8  # one row per warp of a block
+TILE_ROWS = 8  # per block: one row per warp
 
 
 def chunks_of(rows: Rows, device: Device, numbers: Numbers) -> int:
-    """Return the blocks along the reduced axis: one wave, each warp with at least a batch of loads per row."""
+    """Return the number of blocks along the reduced axis: one wave, with at least one batch of loads per warp."""
     return max(1, min(cdiv(packs(rows), WARP * ITEMS), numbers.blocks_per_sm * device.multiprocessors))
 
 

@@ -10,9 +10,9 @@ from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
-SHORT_PACKS = THREADS * ITEMS // 2  # of a row up to which a block reads it in one batch, and splitting gains nothing
-LONG_PACKS = 65536  # of a row above which one block per row needs twice as many rows
-SHORT_COLUMN = 512  # elements of a column that are not worth splitting
+SHORT_PACKS = THREADS * ITEMS // 2  # per row, at most, for a block to read it in one batch: a split gains nothing
+LONG_PACKS = 65536  # per row: with more packs, one block per row pays only at twice as many rows
+SHORT_COLUMN = 512  # elements per column: a split of so few gains nothing
 
 
 @launch_table("cupy", "min")
@@ -23,13 +23,13 @@ class Knobs(tiles.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Numb
 
 @chooser("cupy", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest form for the problem: rows_deferred if the rows fill the device, else split."""
+    """Choose rows_deferred if the rows fill the device, and split otherwise."""
     rows, device, knobs = _problem_of(x, out)
     sms = device.multiprocessors
     if rows.columns is not None:
         few = 100 * whole_tile(rows.columns, device).count < knobs.columns_percent * sms
         return _split(rows, device, knobs) if few and rows.n > SHORT_COLUMN else _rows_deferred(rows)
-    # One block per row fills the device from half as many rows as SMs on, or a quarter if rows are not long.
+    # One block per row fills the device at half as many rows as SMs, or at a quarter if rows are not long.
     percent = knobs.fill_percent if packs(rows) > LONG_PACKS else knobs.fill_percent // 2
     if 100 * rows.total > percent * sms or packs(rows) <= SHORT_PACKS:
         return _rows_deferred(rows)
@@ -38,14 +38,14 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("cupy", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
-    """A block, a warp, a part of one or a thread per row. Threads merge their running minima once, at the end."""
+    """A block, a warp, a part of a warp or a thread reduces each row. Threads merge their minima once, at the end."""
     rows, _, _ = _problem_of(x, out)
     return _rows_deferred(rows)
 
 
 @chooser("cupy", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks per row, or per tile of columns. The last to arrive merges their minima: one launch."""
+    """Several blocks share a row, or a tile of columns. The last to finish merges their minima: one launch."""
     return _split(*_problem_of(x, out))
 
 

@@ -1,11 +1,11 @@
-// Columns: neighbouring rows are adjacent, so lanes run along them and each thread walks down its own.
+// Columns: adjacent rows are adjacent in memory. So adjacent lanes read adjacent columns, and each loops down its own.
 #pragma once
 #include "minima.cuh"
 
-// A tile is `wide` neighbouring columns. A line of it is their elements at one place: x_lanes lanes read its words of V
-// elements, and `depths` lines are read at a time. Lines may begin inside a word. A thread reads lines that begin at
-// the same place of a word, so that each place of its word stays with one column. Places with another tile's elements
-// are left out at the end.
+// A tile is `wide` adjacent columns. A line of it is one element of each of them. x_lanes lanes read a line in vectors
+// of V elements, and a block reads `depths` lines at a time. A line may begin inside a vector. A thread reads only
+// lines with the same offset in a vector. So each element of its vector stays with one column. Elements of other tiles
+// are ignored at the end.
 template <class T, int V>
 struct Tile {
   const T* x;
@@ -16,10 +16,10 @@ struct Tile {
   __device__ int phase(i64 line) const {
     return V > 1 ? (int)(((u32)(u64)x + (u32)line * (u32)x_n * (u32)sizeof(T) & 15u) / (u32)sizeof(T)) : 0;
   }
-  // Whether x ends inside this word. It is read by elements, since memory may end there too.
+  // Whether x ends inside this vector. Such a vector is read element by element, because memory may end there too.
   __device__ bool ends_within(const T* at) const { return V > 1 && (u64)at >= ((u64)x_end & ~(u64)15); }
 
-  // Write this thread's minimum of each place to shared memory.
+  // Write this thread's minimum for each element of its vector to shared memory.
   template <int ITEMS>
   __device__ void reduce_lines(T* places) const {
     constexpr int WORDS = V > 1 ? 16 / sizeof(Word<T>) : 1;
@@ -39,7 +39,7 @@ struct Tile {
             const Bytes16 v = load_once_if(inside, at + i * depths * x_n, identity_pack<T>());
             UNROLL for (int k = 0; k < WORDS; ++k) batch[i][k] = element<Word<T>>(v, k);
           } else {
-            batch[i][0] = broadcast(inside ? at + i * depths * x_n : at);  // past the end, an element is read again
+            batch[i][0] = broadcast(inside ? at + i * depths * x_n : at);  // past the end, the first element again
           }
         }
         UNROLL for (int i = 0; i < ITEMS; ++i) {
@@ -54,7 +54,7 @@ struct Tile {
     }
   }
 
-  // Reduce each column from shared memory to `out`. If columns are few, groups of threads share the places.
+  // Reduce each column from shared memory to `out`. If columns are few, groups of threads share a column's minima.
   __device__ void reduce_rows(const T* places, Word<T>* slots, T* out, i64 out_step) const {
     __syncthreads();
     const int groups = (int)blockDim.x / wide;

@@ -1,4 +1,4 @@
-// Columns: each block has a tile of at most `step` neighbouring columns, which no other block shares.
+// Columns: each block reduces a tile of at most `step` adjacent columns.
 #include "column_tile.cuh"
 
 template <class T, int V, int ITEMS>

@@ -9,7 +9,7 @@ from kernelzoo.registry import register
 @register("cupy", "min", "columns")
 @planned()
 def columns(rows: Rows, device: Device) -> Plan:
-    """A block per tile of neighbouring columns; lanes run along them, and each thread walks down its own."""
+    """A block reduces a tile of adjacent columns. Adjacent lanes read adjacent columns, and each loops down its own."""
     columns = columns_of("cupy/min/columns", rows)
     tile = whole_tile(columns, device)
     kernel = f"columns<{c_type(columns)}, {tile.width}, {ITEMS}>"

@@ -9,7 +9,7 @@ from kernelzoo.registry import register
 @register("cupy", "min", "columns_split")
 @planned(Numbers)
 def columns_split(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """Several blocks per tile of neighbouring columns; the last to arrive reduces their minima: one launch."""
+    """Several blocks share a tile of adjacent columns. The last to finish merges their minima: one launch."""
     columns = columns_of("cupy/min/columns_split", rows)
     tile, chunks = shared_tile(columns, device, numbers.column_blocks)
     kernel = f"columns_split<{c_type(columns)}, {tile.width}, {ITEMS}>"

@@ -1,6 +1,6 @@
-// Minima of words, by their bits, over lanes, blocks and batches.
+// Minima of words, computed on their bits, over lanes, blocks and batches.
 //
-// A word of 32 (or 64) bits has as many elements as fit, and minimum() compares them at once. NaN always wins, as in
+// A word of 32 or 64 bits has as many elements as fit; minimum() compares all of them at once. NaN always wins, as in
 // torch. With fminf and the hardware's atomics it would not.
 #pragma once
 #include "../vector_io.cuh"
@@ -10,7 +10,7 @@ template <> struct WordOf<double> { using type = u64; };
 template <> struct WordOf<i64> { using type = u64; };
 template <class T> using Word = typename WordOf<T>::type;
 
-// In PTX, and not as a < b, since cupy compiles with -ftz=true, which would flush subnormal numbers to zero.
+// In PTX instead of a < b, because cupy compiles with -ftz=true, which would flush subnormal numbers to zero.
 __device__ inline u32 minimum(u32 a, u32 b, float) {
   asm("{.reg .f32 x, y; mov.b32 x, %0; mov.b32 y, %1; min.NaN.f32 x, x, y; mov.b32 %0, x;}" : "+r"(a) : "r"(b));
   return a;
@@ -22,7 +22,7 @@ __device__ inline u32 minimum(u32 a, u32 b, bfloat16) {
 }
 __device__ inline u64 minimum(u64 a, u64 b, double) {
   const double x = __longlong_as_double(a), y = __longlong_as_double(b);
-  return x != x || x < y ? a : b;  // y where y is NaN, too
+  return x != x || x < y ? a : b;  // if y is NaN, the result is y
 }
 __device__ inline u32 minimum(u32 a, u32 b, u8) { return __vminu4(a, b); }
 __device__ inline u32 minimum(u32 a, u32 b, signed char) { return __vmins4(a, b); }
@@ -30,7 +30,7 @@ __device__ inline u32 minimum(u32 a, u32 b, short) { return __vmins2(a, b); }
 __device__ inline u32 minimum(u32 a, u32 b, int) { return (int)a < (int)b ? a : b; }
 __device__ inline u64 minimum(u64 a, u64 b, i64) { return (i64)a < (i64)b ? a : b; }
 
-// +inf, or the dtype's largest number.
+// +inf, or an integer dtype's largest number.
 __device__ constexpr u32 identity(float) { return 0x7f800000u; }
 __device__ constexpr u32 identity(float16) { return 0x7c007c00u; }
 __device__ constexpr u32 identity(bfloat16) { return 0x7f807f80u; }
@@ -43,7 +43,7 @@ __device__ constexpr u64 identity(i64) { return 0x7fffffffffffffffull; }
 
 template <class T> __device__ inline Word<T> identity_word() { return identity(T{}); }
 
-// Copy one element to every place of a word; and fold a word: its lowest place gets the minimum of all.
+// Copy one element to every position of a word. fold() does the reverse: the lowest position gets the minimum of all.
 template <class T>
 __device__ inline Word<T> broadcast(const T* x) {
   return *(const Bits<T>*)x * Word<T>(sizeof(T) == 1 ? 0x01010101u : sizeof(T) == 2 ? 0x00010001u : 1u);
@@ -74,7 +74,7 @@ __device__ inline Word<T> warp_min(Word<T> w) {
   return w;
 }
 
-// The minimum over the block, in every thread. `slots` (32) may be written again after the next barrier.
+// The minimum over the block, in every thread. `slots` has 32 words, and may be written again after the next barrier.
 template <class T>
 __device__ inline Word<T> block_min(Word<T> w, Word<T>* slots) {
   const int lane = threadIdx.x & 31;
@@ -84,8 +84,8 @@ __device__ inline Word<T> block_min(Word<T> w, Word<T>* slots) {
   return warp_min<T, 32>(lane < blockDim.x / 32 ? slots[lane] : identity_word<T>());
 }
 
-// The minimum of ITEMS packs from pack `from` on, `step` apart and before `to`, all loaded before the first is
-// compared. If fewer are left, the last one is read again: the minimum is the same, and no load waits for a predicate.
+// The minimum of ITEMS packs from pack `from` on, `step` apart and below `to`. All are loaded before the first
+// comparison. If fewer remain, the last one is read again: the minimum is the same, and no load needs a predicate.
 template <int ITEMS, class T, int V>
 __device__ inline Word<T> min_of_batch(const Row<T, V>& row, i64 from, i64 to, int step) {
   if (from >= to) return identity_word<T>();
@@ -103,7 +103,7 @@ __device__ inline Word<T> min_of_batch(const Row<T, V>& row, i64 from, i64 to, i
   return w[0];
 }
 
-// The minimum of a row's edges `lane`, `lane + lanes`, ...
+// The minimum of a row's edge elements `lane`, `lane + lanes`, ...
 template <class T, int V>
 __device__ inline Word<T> min_of_edges(const Row<T, V>& row, int lane, int lanes) {
   Word<T> w = identity_word<T>();

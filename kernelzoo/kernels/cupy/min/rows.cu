@@ -1,4 +1,4 @@
-// One block per row; each tile of it is reduced across the block before the next is read.
+// One block per row. It reduces each tile of the row to a scalar before it reads the next one.
 #include "minima.cuh"
 
 template <class T, int V, int ITEMS>

@@ -8,6 +8,6 @@ from kernelzoo.registry import register
 @register("cupy", "min", "rows")
 @planned()
 def rows(rows: Rows) -> Plan:
-    """One block per row; each tile of it is reduced to a scalar before the next is read."""
+    """One block per row. It reduces each tile of the row to a scalar before it reads the next one."""
     kernel = f"rows<{c_type(rows)}, {width(rows)}, {ITEMS}>"
     return Plan(rows, (Step(kernel, rows.total, min(THREADS, threads(packs(rows), ITEMS))),))

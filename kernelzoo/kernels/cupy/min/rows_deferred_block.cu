@@ -1,4 +1,4 @@
-// One block per row; the running minimum stays in the lanes until the row's end.
+// One block per row. Each thread keeps a running minimum, and the block merges these once, at the end.
 #include "minima.cuh"
 
 template <class T, int V, int ITEMS>

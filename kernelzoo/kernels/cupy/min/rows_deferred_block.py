@@ -6,7 +6,7 @@ from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-LONE_THREADS = 1024  # of the largest block, for rows that have an SM each
+LONE_THREADS = 1024  # per block, at most, if each row has an SM of its own
 
 
 @numbers
@@ -17,7 +17,7 @@ class Numbers:
 @register("cupy", "min", "rows_deferred_block")
 @planned(Numbers)
 def rows_deferred_block(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """One block per row; each thread keeps a running minimum, and these are merged once, at the row's end."""
+    """One block per row. Each thread keeps a running minimum, and the block merges these once, at the end."""
     most = LONE_THREADS if rows.total <= device.multiprocessors else numbers.row_threads
     kernel = f"rows_deferred_block<{c_type(rows)}, {width(rows)}, {ITEMS}>"
     return Plan(rows, (Step(kernel, rows.total, min(most, threads(packs(rows), ITEMS))),))

@@ -7,7 +7,7 @@ from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-MOST_PACKS = WARP * ITEMS  # of a row that fits in a warp's registers
+MOST_PACKS = WARP * ITEMS  # per row, at most, to fit in a warp's registers
 
 
 @numbers
@@ -18,12 +18,12 @@ class Numbers:
 @register("cupy", "min", "rows_deferred_lanes")
 @planned(Numbers)
 def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """A warp, a part of one or a thread per short row, which it reads whole before lanes merge their minima."""
+    """A warp, a part of a warp or a thread loads a complete short row. Then its lanes merge their minima."""
     count, wide = packs(rows), width(rows)
     require_fit("cupy/min/rows_deferred_lanes", rows, wide, MOST_PACKS, "the registers of one warp")
     lanes, has_edges = lanes_of(rows, count, wide)
     items = cdiv(count, lanes) if lanes == 1 else power_of_two(cdiv(count, lanes))
-    # With two packs in flight per thread, and 64 registers a thread, an SM has 32 kB in flight.
+    # With two packs in flight per thread, at 64 registers per thread, an SM has 32 kB in flight.
     in_flight = numbers.group_rows if rows.total * lanes > device.multiprocessors * MANY_THREADS else 2
     group = max(1, in_flight // items)
     return Plan(rows, (tile_step("rows_deferred_lanes", rows, wide, lanes, items, group, str(int(has_edges))),))

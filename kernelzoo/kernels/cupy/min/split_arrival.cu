@@ -1,4 +1,4 @@
-// Several blocks per row leave their minima behind, and the last to arrive reduces them.
+// Several blocks share a row and store partial minima. The last to finish merges these.
 #include "minima.cuh"
 
 template <class T, int V, int ITEMS>

@@ -9,9 +9,9 @@ from kernelzoo.registry import register
 @register("cupy", "min", "split_arrival")
 @planned(Numbers)
 def split_arrival(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """Several blocks per row leave partial minima behind, and the last to arrive reduces them: one launch."""
+    """Several blocks share a row and store partial minima. The last to finish merges these: one launch."""
     count, blocks = packs(rows), numbers.blocks_per_sm * device.multiprocessors
-    # One wave of blocks, each with at least a batch of loads.
+    # One wave of blocks, each with at least one batch of loads.
     chunks = max(1, min(cdiv(count, THREADS * ITEMS), blocks // min(blocks, rows.total)))
     kernel = f"split_arrival<{c_type(rows)}, {width(rows)}, {ITEMS}>"
     arguments: tuple[Argument, ...] = ("partial", "counters", (I32, chunks))

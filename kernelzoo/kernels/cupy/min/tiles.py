@@ -1,4 +1,4 @@
-"""Threads and blocks per row, and tiles of columns per block, see ``struct Tile`` in column_tile.cuh."""
+"""How blocks share rows and columns of a minimum. See ``struct Tile`` in column_tile.cuh."""
 
 import math
 from dataclasses import dataclass
@@ -9,30 +9,30 @@ from kernelzoo.kernels.cupy.rows import WARP
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
 
-ITEMS = 8  # loads of 16 bytes in flight per thread: 128 kB an SM, three times what hides memory's latency
-THREADS = 256  # in a block, if an SM has several blocks
-SPLIT_LANES = 32  # along a tile whose columns several blocks share: 512 bytes
+ITEMS = 8  # loads of 16 bytes in flight per thread: 128 kB per SM, three times what hides memory latency
+THREADS = 256  # per block, if an SM runs several blocks
+SPLIT_LANES = 32  # across a tile that several blocks share: they read 512 bytes
 
 
 @numbers
 class Numbers:
-    """Blocks per SM, over all rows or columns, if several blocks share one."""
+    """The number of blocks per SM if several blocks share a row or column."""
 
-    # Two blocks of 256 threads have enough loads in flight. An SM has registers for four, but these wait longer.
+    # Two blocks of 256 threads have enough loads in flight. An SM has registers for four, but loads then wait longer.
     blocks_per_sm: int = knob(2, among=(2, 3, 4, 6, 8), unit="blocks", why="of split rows and of atomics, on each SM")
     column_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="on each SM, of columns that several share")
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of neighbouring columns for one block."""
+    """A tile of adjacent columns, and how the threads of a block read it."""
 
-    width: int  # elements that a lane reads at once: those of a word, or one
-    lanes: int
+    width: int  # elements that a lane reads at once: a 16-byte vector, or one
+    lanes: int  # across the columns
     depths: int  # lines read at a time
-    step: int  # columns from a tile to the next
-    across: int  # tiles side by side
-    count: int
+    step: int  # columns from one tile to the next
+    across: int  # tiles across adjacent columns
+    count: int  # tiles in total
 
     @property
     def threads(self) -> int:
@@ -40,15 +40,15 @@ class Tile:
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
-        """The kernels' arguments that describe the tile."""
+        """The kernel's arguments that describe the tile."""
         return (I64, self.across), (I32, self.step), (I32, self.lanes), (I32, self.depths)
 
 
 def whole_tile(columns: Columns, device: Device) -> Tile:
-    """Return the tile of columns that no blocks share: 128 bytes wide, or more if 1.5 blocks per SM remain."""
+    """Return a tile for one block. It is 128 bytes wide, or wider if that leaves 1.5 blocks per SM."""
     words, sms = columns.outer * cdiv(columns.inner * columns.itemsize, VECTOR_BYTES), device.multiprocessors
     lanes = max(8, min(64, power_of_two(words // (3 * sms))))
-    # A line that begins inside a word loses one. Then a tile is as wide as leaves 1.25 blocks per SM.
+    # If lines may begin inside a vector, each needs a vector more. A tile is then as wide as leaves 1.25 blocks per SM.
     if columns.vector < VECTOR_BYTES // columns.itemsize:
         lanes = next((wide for wide in (64, 32, 16) if 4 * words >= 5 * sms * (wide - 1)), 8)
     tile = _tile(columns, lanes, THREADS)
@@ -56,20 +56,20 @@ def whole_tile(columns: Columns, device: Device) -> Tile:
 
 
 def shared_tile(columns: Columns, device: Device, column_blocks: int) -> tuple[Tile, int]:
-    """Return (tile, blocks per tile) of columns that several blocks share, ``column_blocks`` blocks per SM."""
+    """Return (tile, blocks per tile), for several blocks per tile and ``column_blocks`` blocks per SM."""
     tile = _tile(columns, SPLIT_LANES, THREADS)
     most = max(1, column_blocks * device.multiprocessors // tile.count)
     return tile, min(cdiv(columns.n, tile.depths * ITEMS), most)
 
 
 def _tile(columns: Columns, lanes: int, threads: int) -> Tile:
-    """Return a tile of at most ``lanes`` words or single elements, in a block of at most ``threads``."""
+    """Return a tile of at most ``lanes`` vectors or single elements across, for a block of at most ``threads``."""
     inner, width = columns.inner, VECTOR_BYTES // columns.itemsize
     if columns.x_inner != 1 or min(inner, columns.x_n) < width:  # single elements
         width, around, threads = 1, 1, min(threads, THREADS)
         step = lanes = min(WARP, inner)
     else:
-        # A line that begins inside a word touches one more. Other tiles are whole pieces of 64 bytes, as memory reads.
+        # A line that begins inside a vector touches one more. Otherwise tiles are multiples of 64 bytes wide.
         spare, piece = (0, 4 * width) if columns.vector == width else (width - 1, width)
         around = width // math.gcd(width, columns.x_n)
         lanes = min(lanes, threads // around)

@@ -17,7 +17,7 @@ class Knobs(fused.Numbers):
 
 @chooser("cupy", "min_backward", "auto")
 def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest form for the problem, chosen by row length first, then by the number of rows."""
+    """Choose the fastest form by the rows' length, and then by their number."""
     device = device_of(x)
     rows, _ = rows_with(x, out, y, grad)
     knobs = tables.of(Knobs, device.index)

@@ -7,12 +7,12 @@ from kernelzoo.layout import Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-TILE_PACKS = 8  # most packs per thread of short rows
-MOST_ITEMS = {1: 8, 2: 64, 4: 64, 8: 32}  # most packs per thread, by elements per pack: up to eight registers of bits
-MOST_ITEMS_NEW = 8  # after Hopper
+TILE_PACKS = 8  # packs per thread, at most, of short rows
+MOST_ITEMS = {1: 8, 2: 64, 4: 64, 8: 32}  # packs per thread, by elements per pack: the bits take up to 8 registers
+MOST_ITEMS_NEW = 8  # packs per thread, at most, after Hopper
 
-USUAL_THREADS = 512  # of a block; an SM runs two. Only rows that need them get larger blocks
-SUM_BYTES = 8  # of a count
+USUAL_THREADS = 512  # per block; an SM runs two. Longer rows get larger blocks
+SUM_BYTES = 8  # per count
 
 
 @numbers
@@ -23,7 +23,7 @@ class Numbers:
 @register("cupy", "min_backward", "fused")
 @planned(Numbers)
 def fused(rows: Rows, y: Strides, grad: Strides, device: Device, numbers: Numbers) -> Plan:
-    """A block takes a row, or many short ones or columns, and keeps one bit per element in registers."""
+    """A block reads a row, or many short rows or columns, once. It keeps one bit per element in registers."""
     row_per_thread = thread_has_row(rows)
     if rows.columns is not None and not row_per_thread:
         wide = vector(rows.columns)
@@ -42,16 +42,16 @@ def fused(rows: Rows, y: Strides, grad: Strides, device: Device, numbers: Number
 
 
 def most_items(rows: Rows, device: Device) -> int:
-    """Return the most packs per thread, of 1024. After Hopper they are fewer, since the compiler would spill more."""
+    """Return the most packs per thread, in a block of 1024. After Hopper it is less, to avoid spills."""
     most = MOST_ITEMS[width(rows)]
     return min(most, MOST_ITEMS_NEW) if device.capability >= 100 else most
 
 
 def batch(vector: int) -> int:
-    """Return the packs that a thread reads at once, of columns or of rows that several blocks share."""
+    """Return the number of packs that a thread loads at once, from columns or from rows that several blocks share."""
     return 4 if vector == 8 else 8
 
 
 def batch_bytes(vector: int) -> int:
-    """Return the bytes of a batch's bits in shared memory."""
+    """Return the number of bytes that a batch's bits take in shared memory, per thread."""
     return cdiv(batch(vector) * vector, 32) * 4

@@ -1,10 +1,9 @@
-// The arithmetic of a minimum's gradient. In each row, `count` elements equal the minimum y. These get grad / count,
-// and the others get grad * 0, or NaN if count is 0.
+// The arithmetic of a minimum's gradient. In each row, `count` elements equal the minimum y. Their gradient is grad /
+// count. The others' is grad * 0, or NaN if count is 0.
 #pragma once
 #include "../gradients/multi_input.cuh"
 
-// All bits set if a == b, else none. In PTX, since cupy compiles with -ftz=true, which would flush subnormal numbers to
-// zero.
+// All bits set if a == b, else none. In PTX, because cupy compiles with -ftz=true, which flushes subnormals to zero.
 __device__ inline u32 equal(float a, float b) {
   u32 bits;
   asm("set.eq.u32.f32 %0, %1, %2;" : "=r"(bits) : "f"(a), "f"(b));
@@ -12,12 +11,12 @@ __device__ inline u32 equal(float a, float b) {
 }
 __device__ inline u32 equal(double a, double b) { return a == b ? 0xffffffffu : 0u; }
 
-// Returns v, hidden from the compiler, which would divide again for each element that gets a quotient.
+// Returns v. The compiler can't see its value, so it does not repeat the division for each element with that quotient.
 __device__ inline float opaque(float v) { asm volatile("" : "+f"(v)); return v; }
 __device__ inline double opaque(double v) { asm volatile("" : "+d"(v)); return v; }
 
-// Returns 0, which seems to depend on all packs: else the compiler would compare one before it loads the next. A thread
-// without packs (left < 0) may get any bits.
+// Returns 0 in a way that depends on all packs: else the compiler would compare one before it loads the next. In a
+// thread without packs (left < 0) the result may be any bits.
 template <class T, int V, int COUNT>
 __device__ inline u32 zero_after(const Pack<T, V> (&packs)[COUNT], i64 left) {
   u32 bits = 0;
@@ -30,7 +29,7 @@ __device__ inline double with_bits_flipped(double v, u32 bits) {
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-constexpr bool NEW = true;  // than Hopper
+constexpr bool NEW = true;  // newer than Hopper
 #else
 constexpr bool NEW = false;
 #endif
@@ -39,7 +38,7 @@ template <class T>
 struct Gradient {
   using W = Wide<T>;
   using Total = u64;
-  static constexpr int INPUTS = 1, OTHERS = 2;  // x; and y and grad, with one element per row
+  static constexpr int INPUTS = 1, OTHERS = 2;  // INPUTS: x. OTHERS: y and grad, one element per row
 
   struct Key { W y, grad; };
   __device__ static Key key(const MultiInput<2>& p, i64 outer, i64 inner) {
@@ -48,17 +47,17 @@ struct Gradient {
     return {widen(*y), widen(*grad)};
   }
 
-  // The results of an element that equals the minimum, and of one that doesn't.
+  // The gradient of an element that equals the minimum, and of one that doesn't.
   struct Result { W hit, miss; };
   __device__ static Result result(Key key, Total count) {
     return {opaque(key.grad / (W)count), key.grad * (count ? W(0) : W(__int_as_float(0x7fffffff)))};
   }
 
-  // One bit per element: whether it equals the minimum.
+  // One bit per element: whether the element equals the minimum.
   template <int V, int COLUMNS, int ITEMS>
   struct Packs {
     static constexpr int WORDS = (ITEMS * V + 31) / 32;
-    static constexpr int MOST = sizeof(T) == 8 || ITEMS > 32 || NEW ? 4 : 8;  // packs loaded at once: more would spill
+    static constexpr int MOST = sizeof(T) == 8 || ITEMS > 32 || NEW ? 4 : 8;  // packs loaded at once; more would spill
     static constexpr int AT_ONCE = ITEMS < MOST ? ITEMS : MOST;
     u32 bits[WORDS];
 
@@ -87,7 +86,7 @@ struct Gradient {
       int counts[COLUMNS];
       UNROLL for (int k = 0; k < COLUMNS; ++k) {
         counts[k] = 0;
-        const u32 own = COLUMNS == 1 ? 0xffffffffu : 0xffffffffu / ((1u << V % 32) - 1) << k;  // every bit of column k
+        const u32 own = COLUMNS == 1 ? 0xffffffffu : 0xffffffffu / ((1u << V % 32) - 1) << k;  // the bits of column k
         UNROLL for (int word = 0; word < WORDS; ++word) counts[k] += __popc(bits[word] & own);
         sums[k] = counts[k];
       }
@@ -110,7 +109,7 @@ struct Gradient {
       }
     }
 
-    // Save to shared memory, and restore, batch by batch.
+    // Save a batch to shared memory, or restore it.
     __device__ static int saved(int batch, int k) { return (batch * WORDS + k) * (int)blockDim.x + threadIdx.x; }
     __device__ void save(Bytes16* memory, int batch) const {
       UNROLL for (int k = 0; k < WORDS; ++k) ((u32*)memory)[saved(batch, k)] = bits[k];

@@ -9,7 +9,7 @@ MOST_THREADS = 512
 @register("cupy", "min_backward", "online")
 @planned()
 def online(rows: Rows, y: Strides, grad: Strides) -> Plan:
-    """A running count over a row of any length, then a second pass that writes."""
+    """The first pass counts each row's minima, at any row length. The second pass reads the row again and writes."""
     wide = width(rows)
     items = 2 if wide == 8 else 4
     kernel = f"online<{c_type(rows)}, {wide}, {items}>"

@@ -1,6 +1,6 @@
-// Blocks of one co-operative launch, `chunks` per row, wait for each other's counts.
-// A thread keeps the bits of ITEMS packs in registers and of `saved` batches of BATCH more in shared memory. Only packs
-// beyond those are read twice, the second time most likely from the L2 cache.
+// `chunks` blocks of a co-operative launch share a row, and wait for each other's counts. A thread keeps the bits of
+// ITEMS packs in registers, and those of `saved` batches of BATCH packs in shared memory. It reads the remaining packs
+// twice, the second time most likely from L2.
 #include "gradient.cuh"
 
 template <class T, int V, int ITEMS, int BATCH>

@@ -5,14 +5,14 @@ from kernelzoo.kernels.cupy.rows import c_type, packs, width
 from kernelzoo.layout import Rows, Strides, cdiv
 from kernelzoo.registry import register
 
-THREADS = 512  # of the one block on each SM
-OTHER_BYTES = 4 * KIB  # shared memory for all else
+THREADS = 512  # per block; each SM has one block
+OTHER_BYTES = 4 * KIB  # shared memory for other data
 
 
 @register("cupy", "min_backward", "split_grid")
 @planned()
 def split_grid(rows: Rows, y: Strides, grad: Strides, device: Device) -> Plan:
-    """Several blocks share a row, keep one bit per element and exchange counts through device memory."""
+    """Several blocks share a row. They keep one bit per element, and exchange counts through device memory."""
     wide, count, sms = width(rows), packs(rows), device.multiprocessors
     items, saved_bytes = batch(wide), batch_bytes(wide) * THREADS
     most = (device.shared_per_block - OTHER_BYTES) // saved_bytes

@@ -1,11 +1,11 @@
-// Lanes find the absolute maximum of a row, then read the row again and write.
+// Lanes find a row's absolute maximum, then read the row again and write it in 8 bits.
 #include "../lanes.cuh"
 
-constexpr float TOP = 448, LEAST = TOP * 1.1754943508222875e-38f;  // largest float8_e4m3fn; least scaled maximum
+constexpr float TOP = 448, LEAST = TOP * 1.1754943508222875e-38f;  // largest float8_e4m3fn; least maximum to scale
 
 __device__ inline u32 size_of(float v) { return __float_as_uint(v) & 0x7fffffffu; }
 
-// The nearest float8_e4m3fn, ties to even, of a NaN or a number of a magnitude below 464.
+// The nearest float8_e4m3fn, ties to even, of NaN or of a number with a magnitude below 464.
 __device__ inline u32 to_float8(float v) {
   const u32 size = min(size_of(v), __float_as_uint(480)), sign = __float_as_uint(v) >> 24 & 0x80;
   if (size < 121u << 23) return sign | (__float_as_uint(__uint_as_float(size) + 16384.0f) - (141u << 23));  // in 2^-9
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(THREADS) rows(const MultiInput<1> given, const
   const Lane lane(p, lanes, V == 1 && across);
   MultiPassRow<T, V, ITEMS> x(line<T, 0, V>(p, lane), lane);
   const auto values = line<u8, 1>(p, lane);
-  u32 size = 0;  // floats without signs are ordered as integers are, and a NaN is the largest
+  u32 size = 0;  // without the sign, a float's bits order as an integer, and NaN is largest
   x.each([&](const auto& v, i64) {
     UNROLL for (int i = 0; i < V; ++i) size = max(size, size_of(widen(v[i])));
   });

@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "quantize_rows", "rows")
 @planned()
 def rows(rows: Rows, values: Strides) -> Plan:
-    """Lanes find a row's absolute maximum, then write it in 8 bits, from registers if it fits there."""
+    """Lanes find a row's absolute maximum. Then they write the row in 8 bits, from registers if it fits there."""
     return plan_multi_pass(rows, values, dtypes=(rows.dtype,))

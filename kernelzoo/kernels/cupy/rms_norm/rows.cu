@@ -1,4 +1,4 @@
-// Lanes add up the squares of a row, then read it again and write.
+// Lanes add up a row's squares, then read the row again and write.
 #include "../lanes.cuh"
 
 template <class T, int V, int ITEMS>

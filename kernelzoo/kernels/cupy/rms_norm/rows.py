@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "rms_norm", "rows")
 @planned()
 def rows(rows: Rows, weight: Strides, eps: float) -> Plan:
-    """Lanes add up a row's squares, then write the row, from registers if it fits there."""
+    """Lanes add up a row's squares. Then they write the result, from registers if the row fits there."""
     return plan_multi_pass(rows, weight, dtypes=(rows.dtype,), scalars=((F64, eps),))

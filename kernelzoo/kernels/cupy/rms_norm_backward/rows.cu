@@ -1,4 +1,4 @@
-// Blocks loop over rows, and leave sums over their rows for the weight.
+// Blocks loop over rows, and store the sums over these rows for the gradient of the weight.
 #include "../partials.cuh"
 
 template <class T, int V, int ITEMS>

@@ -8,5 +8,5 @@ from kernelzoo.registry import register
 @register("cupy", "rms_norm_backward", "rows")
 @planned()
 def rows(rows: Rows, weight: Strides, grad: Strides, dx: Strides, device: Device, eps: float) -> Plan:
-    """Blocks loop over rows, in registers if these fit there. A second launch adds up their sums for the weight."""
+    """Blocks loop over rows, in registers if a row fits. A second launch adds up the blocks' sums for the weight."""
     return plan_with_row_sums(rows, weight, grad, dx, device=device, sums=(4,), scalars=((F64, eps),))

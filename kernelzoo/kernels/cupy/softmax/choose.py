@@ -12,15 +12,15 @@ from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
-LANES_PACKS = 48  # of a float32 row, below which multi_row_lanes is faster unless they are a power of two
-LANES_BYTES = 2**22  # of all rows, from which on it is faster
-TILE_ROWS, TILE_LEAST = 64, 64  # a tile of half precision is faster up to these rows per SM, above these elements
+LANES_PACKS = 48  # per float32 row: with fewer, multi_row_lanes is faster, except at powers of two
+LANES_BYTES = 2**22  # of all rows together: multi_row_lanes is faster from so many bytes on
+TILE_ROWS, TILE_LEAST = 64, 64  # rows per SM, elements per row: in half precision, tiles win up to and above these
 
 
 @launch_table("cupy", "softmax")
 class Knobs(fused.Numbers, multi_row_lanes.Numbers, split_cluster.Numbers, split_ring.Numbers, columns.Numbers):
     warp_packs: int = knob(7 * WARP, among=(128, 192, 224, 256), unit="packs", why="of a warp's longest row")
-    # The 256 threads of which an SM runs several: a cluster of such blocks is faster than a larger one.
+    # A block of 256 threads. An SM runs several of these, and a cluster of them is faster than a larger block.
     fused_packs: int = knob(256 * PACKS_HELD, among=(1024, 2048, 4096, 8192), unit="packs", why="a block's longest row")
     alone_packs: int = knob(2048, among=(512, 1024, 2048), unit="packs", why="of that where rows leave SMs idle")
     fused_percent: int = knob(100, among=(50, 100, 200), unit="% of the SMs", why="with a row, that leave none idle")
@@ -28,7 +28,7 @@ class Knobs(fused.Numbers, multi_row_lanes.Numbers, split_cluster.Numbers, split
 
 @chooser("cupy", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest form for the problem, chosen by row length first, then by the number of rows."""
+    """Choose the fastest form by the rows' length, and then by their number."""
     rows, exact, device, knobs = _problem_of(x, out)
     if thread_has_row(rows):
         return "multi_row_tile"
@@ -39,9 +39,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return _multi_row(rows, device)
     if not clusters.can_use_clusters(rows, device):
         return "fused" if count <= fused.MOST_PACKS else "online"
-    # One block per row, if an SM can run several such blocks, unless so few rows leave SMs idle.
+    # One block per row, if an SM can run several such blocks. If SMs would be idle, only rows up to alone_packs.
     many = 100 * rows.planned >= knobs.fused_percent * device.multiprocessors
-    # Of double, two such blocks fill an SM as one does.
+    # In double, an SM is as busy with one such block as with two.
     longest = knobs.fused_packs if rows.itemsize < 8 else max(knobs.fused_packs, 512 * PACKS_HELD)
     if count <= longest and (many or count <= knobs.alone_packs):
         return "fused"
@@ -50,7 +50,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("cupy", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Many short rows per block: in registers, as one piece through shared memory, or columns in registers."""
+    """A block reads many short rows into registers or, as one piece, into shared memory; or columns into registers."""
     rows, _, device, _ = _problem_of(x, out)
     if thread_has_row(rows):
         return "multi_row_tile"
@@ -64,7 +64,7 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("cupy", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks share a row, or columns, and merge their (max, sum) pairs. One block takes it if they can't."""
+    """Several blocks share a row or columns, and merge (max, sum) pairs. Rows that can't be split have one block."""
     rows, exact, device, knobs = _problem_of(x, out)
     return _split(rows, device, knobs, exact) if rows.columns is None else "columns"
 
@@ -84,7 +84,7 @@ def _multi_row(rows: Rows, device: Device) -> str:
 
 
 def _leaves_idle(rows: Rows) -> bool:
-    """Whether multi_row_tile would leave lanes idle: rows are many, and their packs no power of two."""
+    """Whether rows are many, and multi_row_tile would leave lanes idle: packs per row are no power of two."""
     count = packs(rows)
     uneven = count & (count - 1) != 0 and (rows.itemsize == 2 or count < LANES_PACKS)
     return uneven and rows.planned * rows.n * rows.itemsize >= LANES_BYTES
@@ -95,9 +95,9 @@ def _split(rows: Rows, device: Device, knobs: Knobs, exact: str) -> str:
         return "online"
     _, _, threads = split_cluster.block_of(rows, device, knobs)
     fits = threads <= clusters.THREADS
-    # A cluster of blocks so large that an SM runs one or two rarely finds room. Half precision is bound by arithmetic.
+    # If an SM runs only one or two such blocks, a cluster rarely finds free SMs. Half precision is bound by arithmetic.
     few = 2 * rows.planned <= device.multiprocessors and rows.itemsize >= 4 and threads > knobs.cluster_threads
-    # A ring adds up in order, so it can't take rows whose exponentials are added exactly.
+    # A ring adds exponentials in order. So it can't process rows whose exponentials must be added exactly.
     if (few or not fits) and not exact and split_ring.takes(rows, device):
         return "split_ring"
     return "split_cluster" if fits else "online"

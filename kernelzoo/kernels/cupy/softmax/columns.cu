@@ -1,10 +1,10 @@
-// Columns: neighbouring rows are adjacent, so lanes run along them and each thread walks down its own. A block takes a
-// strip of LANES * V neighbouring columns, THREADS / LANES of their elements at a time. A thread's first ITEMS packs
-// stay in registers, the others are read again. With SPLIT, `parts` blocks of a co-operative launch share a strip. They
-// merge all their pairs in the same order, so that all get the same bits.
+// Columns: adjacent rows are adjacent in memory. So adjacent lanes read adjacent columns, and each loops down its own.
+// A block processes a strip of LANES * V adjacent columns, and reads THREADS / LANES elements of each at a time. A
+// thread keeps its first ITEMS packs in registers and reads the rest again. If SPLIT, `parts` blocks of a co-operative
+// launch share a strip. They merge all pairs in the same order, so that all get the same bits.
 #include "pairs.cuh"
 
-// Add a batch of packs to the running pairs of neighbouring columns.
+// Add a batch of packs to the running pairs of adjacent columns.
 template <class T, int V, int ITEMS>
 __device__ inline void online_update_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], Pack<T, V> (&items)[ITEMS]) {
   using W = Wide<T>;
@@ -20,22 +20,22 @@ __device__ inline void online_update_columns(Wide<T> (&m)[V], Wide<T> (&s)[V], P
     items[i].get(v);
     UNROLL for (int k = 0; k < V; ++k) next[k] += exponential(v[k] - zero_if_empty(m[k]));
   }
-  UNROLL for (int k = 0; k < V; ++k) s[k] += next[k];  // a batch at a time: fewer roundings in the long sum
+  UNROLL for (int k = 0; k < V; ++k) s[k] += next[k];  // one addition per batch: fewer roundings in the long sum
 }
 
-// Load a batch of packs of neighbouring columns, `step` elements apart. Packs past the first `left` are -inf.
+// Load a batch of packs of adjacent columns, `step` elements apart. All but the first `left` packs are -inf.
 template <class T, int V, int ITEMS>
 __device__ inline void load_column_batch(Pack<T, V> (&items)[ITEMS], const T* x, i64 step, int left) {
   UNROLL for (int i = 0; i < ITEMS; ++i) i < left ? items[i].load(x + i * step) : items[i].empty();
 }
 
-// Words are sent with all bits inverted. Then no pair is 0, since its maximum is never NaN.
+// Words are sent with all bits inverted. So no word of a pair is 0, because the maximum is never NaN.
 __device__ inline void send_pair(u64* at, int, Pair<float> pair) {
   send_word(at, ~((u64)__float_as_uint(pair.s) << 32 | __float_as_uint(pair.m)));
 }
 __device__ inline void send_pair(u64* at, int step, Pair<double> pair) {
   send_word(at, ~__double_as_longlong(pair.m));
-  // Every NaN is sent as the same bits.
+  // Send every NaN as the same bits.
   send_word(at + step, ~(pair.s == pair.s ? __double_as_longlong(pair.s) : 0x7ff8ull << 48));
 }
 __device__ inline Pair<float> pair_of(const u64 (&words)[1]) {
@@ -45,7 +45,7 @@ __device__ inline Pair<double> pair_of(const u64 (&words)[2]) {
   return {__longlong_as_double(~words[0]), __longlong_as_double(~words[1])};
 }
 
-// Merge the pairs of one column, `step` apart.
+// Merge COUNT pairs of a column, `step` apart.
 template <int COUNT, class W>
 __device__ inline Pair<W> merge_column(const Pair<W>* pairs, int step) {
   constexpr int TOGETHER = sizeof(W) == 8 ? 1 : COUNT > 8 ? 4 : COUNT;  // more would take too many registers
@@ -58,15 +58,15 @@ __device__ inline Pair<W> merge_column(const Pair<W>* pairs, int step) {
   return {top, sum};
 }
 
-constexpr int COLUMN_WORDS = 16;  // of the workspace before the pairs: a cache line, whose first word counts blocks
+constexpr int COLUMN_WORDS = 16;  // words before the pairs in the workspace: a cache line; the first word counts blocks
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 constexpr int SINGLE_THREADS = 1024;
 #else
-constexpr int SINGLE_THREADS = 768;  // with more, the compiler would spill for other devices
+constexpr int SINGLE_THREADS = 768;  // for other devices the compiler would spill with more threads
 #endif
 
-// Threads per SM: of 128 registers each, or of 64 for single elements.
+// Threads per SM: 512 of 128 registers each, or more of 64 for single elements.
 template <class T, int V, bool SPLIT>
 constexpr int COLUMN_THREADS = sizeof(T) == 8 || V > 1 || SPLIT ? 512 : SINGLE_THREADS;
 
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
   const Problem p = wait_for_previous_launch(given);
   using W = Wide<T>;
   constexpr bool EXPONENTIALS = sizeof(T) == sizeof(W) || V == 1;
-  constexpr int BATCH = V == 8 ? 2 : 4;  // with eight columns per pack, each with a pair, two packs fill the registers
+  constexpr int BATCH = V == 8 ? 2 : 4;  // eight columns per pack need eight pairs: two packs fill the registers
   constexpr int WIDE = LANES * V, DEPTHS = THREADS / LANES, TEAMS = THREADS / 32, RECEIVERS = THREADS / WIDE;
   constexpr int WORDS = sizeof(W) / 4, AT_ONCE = sizeof(W) == 8 ? 1 : V == 4 ? 2 : 4;
   __shared__ Pair<W> slots[TEAMS * WIDE > THREADS ? TEAMS * WIDE : THREADS], normalizers[WIDE];
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
   const i64 share = SPLIT ? (p.n + parts - 1) / parts : p.n, first = SPLIT ? part * share : 0;
   const i64 end = first + share < p.n ? first + share : p.n;
   const i64 pairs_of_a_launch = all_strips * parts * WIDE * WORDS;
-  u64 launch = 0;  // the set of pairs, of two: each launch clears the next launch's set
+  u64 launch = 0;  // which of two sets of pairs: each launch clears the other set for the next launch
   if constexpr (SPLIT) launch = peek_word(arrivals) / gridDim.x & 1;
 
   for (i64 g = group; g < all_strips; g += groups) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(THREADS, COLUMN_THREADS<T, V, SPLIT> / THREADS
         u64* next = launch ? mine - pairs_of_a_launch : mine + pairs_of_a_launch;
         UNROLL for (int k = 0; k < WORDS; ++k) next[k * WIDE] = 0;
       }
-      __syncthreads();  // the slots are read
+      __syncthreads();  // all threads have read the slots
       const int column = threadIdx.x % WIDE;
       Pair<W> run = {minus_infinity<W>(), 0};
       for (int other = threadIdx.x / WIDE; other < parts; other += AT_ONCE * RECEIVERS) {

@@ -7,12 +7,12 @@ from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-HELD = {8: 4, 4: 16, 2: 16}  # packs in a thread's registers, by bytes per element: exp in double needs many registers
-FEWEST = 4  # fewest packs per thread, if columns are short
-LONGEST = 65536  # most elements of a column per block: a longer sum of equal terms would round too far
-LEAST_THREADS = 64  # of a block, if columns have few elements
-BLOCKS = 2  # of 256 threads per SM, which always fit: a thread has at most 128 registers
-WORKSPACE_LINE = 128  # bytes ahead of the pairs, for a counter: see columns.cu
+HELD = {8: 4, 4: 16, 2: 16}  # packs in a thread's registers, by element size: in double, exp needs many registers
+FEWEST = 4  # packs per thread, at least, if columns are short
+LONGEST = 65536  # elements of a column per block, at most: a longer sum would lose too much to rounding
+LEAST_THREADS = 64  # per block, at least, if columns are short
+BLOCKS = 2  # per SM, of 256 threads: they always fit, because a thread has at most 128 registers
+WORKSPACE_LINE = 128  # bytes before the pairs, for a counter: see columns.cu
 
 
 @numbers
@@ -22,7 +22,7 @@ class Numbers:
 
 
 class Strip(NamedTuple):
-    """Neighbouring columns for a block: lanes along them, threads, and packs in each thread's registers."""
+    """A strip of adjacent columns: its block's threads, the lanes across it, and the packs per thread (``items``)."""
 
     lanes: int
     threads: int
@@ -30,7 +30,7 @@ class Strip(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """The elements of each column that fit in the block's registers."""
+        """The number of elements per column that fit in the block's registers."""
         return self.threads // self.lanes * self.items
 
     def kernel(self, columns: Columns, shared: bool) -> str:
@@ -41,23 +41,23 @@ class Strip(NamedTuple):
 @register("cupy", "softmax", "columns")
 @planned(Numbers)
 def columns(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """One block takes a strip of neighbouring columns, with lanes along them. Or several do, and exchange pairs."""
+    """One block processes a strip of adjacent columns, with lanes across them, or several do and exchange pairs."""
     columns = columns_of("cupy/softmax/columns", rows)
     strip = one_block_strip(columns)
     strips = columns.strips(strip.lanes * columns.vector)
     if columns.vector > 1 and columns.itemsize < 8:
         unshared = strip.elements >= columns.n
-    else:  # several blocks per strip, if columns are long and strips too few for the SMs
+    else:  # several blocks share a strip if columns are long and strips are few
         many = strips >= numbers.columns_blocks * device.multiprocessors and columns.n <= LONGEST
         unshared = many or columns.n <= numbers.columns_long
     if not unshared:
         return _plan_shared(columns, device)
-    arguments: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # one block per strip, so no counter
+    arguments: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # no counter, and one block per strip
     return Plan(columns, (Step(strip.kernel(columns, False), strips, strip.threads, arguments),))
 
 
 def _plan_shared(columns: Columns, device: Device) -> Plan:
-    """Plan several blocks per strip: as few as it fits in, or more if the device has room."""
+    """Plan several blocks per strip: as few as can store it in registers, or more if SMs are free."""
     strip, resident = _widest(columns), BLOCKS * device.multiprocessors
     wide = strip.lanes * columns.vector
     strips = columns.strips(wide)
@@ -84,13 +84,13 @@ def one_block_strip(columns: Columns) -> Strip:
 
 
 def _widest(columns: Columns) -> Strip:
-    """Return a strip of 128 bytes of neighbouring columns, or of 32 single elements, for 256 threads."""
+    """Return a strip for 256 threads: 128 bytes of adjacent columns, or 32 single elements."""
     lanes = min(8 if columns.vector > 1 else 32, power_of_two(cdiv(columns.inner, columns.vector)))
     return Strip(lanes, 256, HELD[columns.itemsize])
 
 
 def _with_fewer_packs(strip: Strip, elements: int) -> Strip:
-    """Return the strip with only as many packs per thread as these elements of a column need."""
+    """Return the strip with as few packs per thread as ``elements`` elements per column need."""
     while strip.items > FEWEST and elements <= strip.elements // 2:
         strip = strip._replace(items=strip.items // 2)
     return strip

@@ -6,8 +6,8 @@ from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-MOST_PACKS = 1024 * PACKS_HELD  # packs of the longest row, for the largest block
-SM_THREADS = 1024  # threads of an SM with 64 registers each
+MOST_PACKS = 1024 * PACKS_HELD  # per row, at most, for the largest block
+SM_THREADS = 1024  # threads per SM, at 64 registers each
 
 
 @numbers
@@ -19,7 +19,7 @@ class Numbers:
 @register("cupy", "softmax", "fused")
 @planned(Numbers)
 def fused(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """One block per row, which stays in registers: one read and one write of the matrix."""
+    """One block per row, which it keeps in registers: one read and one write of the matrix."""
     rows, exact = exactly(rows)
     require_fit("cupy/softmax/fused", rows, width(rows), MOST_PACKS, "the registers of one block")
     items = _items(rows, device, numbers)
@@ -28,9 +28,9 @@ def fused(rows: Rows, device: Device, numbers: Numbers) -> Plan:
 
 
 def _items(rows: Rows, device: Device, numbers: Numbers) -> int:
-    """Return the packs per thread: 8; 4 if rows are few, or short and of half precision; 1 or 2 if very short."""
+    """Return the packs per thread: 1 or 2 for very short rows, 4 for few rows or short ones in half precision, or 8."""
     count = packs(rows)
-    if count <= 240:  # two warps at least
+    if count <= 240:  # so that a block has at least two warps
         return 1 if count <= 128 else 2
     by_fours = threads(count, 4)
     if by_fours > SM_THREADS // 2:

@@ -1,25 +1,25 @@
-// Short contiguous rows go through shared memory. LANES lanes take a row, or two of half precision and odd length.
+// Short contiguous rows pass through shared memory. LANES lanes process a row, or two of half precision and odd length.
 //
-// Two such rows fill whole words of four bytes. They share one word; each other word belongs to one row. So no
-// lane tests where in a word the row begins.
+// Two such rows fill complete words of four bytes. They share one word; each other word belongs to one row. So no lane
+// tests where in a word its row begins.
 #include "pairs.cuh"
 
-// The rows of a warp, which copies them as one piece of memory, 16 bytes at a time, and waits for no other warp. ROWS
-// is the least number of rows of N elements that fill whole words, WORDS. LANES lanes take these rows.
+// The rows of a warp, which copies them as one piece of memory, 16 bytes at a time. It waits for no other warp. ROWS is
+// the least number of rows of N elements that fill complete words, WORDS. LANES lanes process them.
 template <class T, int N, int LANES>
 struct WarpRows {
   static constexpr int V = 16 / sizeof(T), HALF = N * sizeof(T) % 4 != 0, ROWS = 1 + HALF;
   static constexpr int WORDS = ROWS * N * sizeof(T) / 4;
-  static constexpr int TILE = 32 / LANES * WORDS / 4;  // 16 bytes each, of a warp
+  static constexpr int TILE = 32 / LANES * WORDS / 4;  // 16-byte vectors per warp
   static constexpr int WARP_ROWS = 32 / LANES * ROWS;
   static_assert(32 / LANES * WORDS % 4 == 0, "a warp's rows would end within 16 bytes");
 
-  struct Word { u32 part[1]; };  // an array, which may alias others: the compiler keeps the order of the loads
+  struct Word { u32 part[1]; };  // an array may alias others, so the compiler keeps the loads in order
 
   i64 first;      // the warp's first row
   int count;      // elements in the warp's rows
-  Bytes16* tile;  // the warp's
-  Word* words;    // these lanes'
+  Bytes16* tile;  // the warp's part of shared memory
+  Word* words;    // the part of this group of lanes
 
   // `warp`: this warp's number in the grid; `rows`: rows in total; `memory`: the block's shared memory.
   __device__ WarpRows(i64 warp, i64 rows, Bytes16* memory) : first(warp * WARP_ROWS) {
@@ -29,9 +29,9 @@ struct WarpRows {
     words = (Word*)tile + threadIdx.x % 32 / LANES * WORDS;
   }
 
-  __device__ bool full() const { return count == WARP_ROWS * N; }  // all but the last warp of the problem
+  __device__ bool full() const { return count == WARP_ROWS * N; }  // true for all but the problem's last warp
 
-  // Copy the rows to shared memory; element by element if x is not aligned to 16 bytes (`packed`).
+  // Copy the rows to shared memory, 16 bytes at a time if x is aligned (`packed`), else by elements.
   __device__ void read(const T* x, bool packed) {
     x += first * N;
     const int lane = threadIdx.x % 32;
@@ -77,14 +77,14 @@ struct WarpRows {
   }
 };
 
-// 1 / s for a sum of exponentials, at least 1. It avoids the branch of a division for subnormal numbers.
+// 1 / s for a sum of exponentials, which is at least 1. It has no branch for subnormals, unlike a division.
 __device__ inline float reciprocal(float s) {
   float r;
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(s));
   return fmaf(r, fmaf(-s, r, 1.0f), r);
 }
 
-// The blocks that fit in an SM's shared memory and registers, if a thread has registers for so many elements and for 40
+// The number of blocks that fit in an SM's shared memory and registers, if a thread stores so many elements and 40
 // other values.
 template <class Rows>
 __device__ constexpr int resident(int elements, int threads) {
@@ -93,8 +93,8 @@ __device__ constexpr int resident(int elements, int threads) {
   return blocks < 1 ? 1 : blocks < 1024 / threads ? blocks : 1024 / threads;
 }
 
-// How lanes share a row's whole words. Of each 32 words a lane takes a run of 32 / LANES, so that lanes of rows at an
-// odd distance in words have no bank conflicts. The rest are taken one by one.
+// How lanes share a row's complete words. Each lane has 32 / LANES adjacent words of each 32. So rows of an odd length
+// in words cause no bank conflicts. Words after the last 32 are assigned one by one.
 template <int WORDS, int LANES>
 struct WordLayout {
   static constexpr int RUN = 32 / LANES, RUNS = WORDS / 32, REST = WORDS % 32;
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
   const bool has_half = lane == LANES - 1;
   UNROLL for (int k = 0; k < rows.ROWS; ++k) {
     u32* words = (u32*)rows.words + k * (WHOLE + HALF);
-    u16* half = (u16*)rows.words + k * N + (k == 0 ? N - 1 : 0);  // the element in the word that two rows share
+    u16* half = (u16*)rows.words + k * N + (k == 0 ? N - 1 : 0);  // the element in the shared word of two rows
     float v[HELD], m = minus_infinity<float>(), s = 0, part = 0;
     UNROLL for (int i = 0; i < Words::ITEMS; ++i) {
       const bool has = Words::has(i, lane);
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
     UNROLL for (int i = 0; i < HELD; ++i) {
       v[i] = exponential(v[i] - shift);
       if constexpr (EXACT) exact += term<EXACT>(v[i]);
-      part += v[i];  // a sum of eight: in one long sum of equal terms all roundings go the same way
+      part += v[i];  // sums of eight: in one long sum of equal terms, all rounding errors would have the same sign
       if (i % 8 == 7 || i + 1 == HELD) s += part, part = 0;
     }
     float inverse;

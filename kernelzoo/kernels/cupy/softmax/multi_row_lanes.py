@@ -6,10 +6,10 @@ from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-THREADS = 128  # of a block, whose warps never wait for each other
-LANES = (2, 4, 8)  # per row. With more, a warp's rows would not end on a 16-byte boundary
-MOST_ELEMENTS = 264  # of a row: eight lanes have registers for these
-WORD_BYTES = 4  # that a lane reads from shared memory at once
+THREADS = 128  # per block; its warps don't wait for each other
+LANES = (2, 4, 8)  # per row. With more lanes, a warp's rows would not end on a 16-byte boundary
+MOST_ELEMENTS = 264  # per row, at most: eight lanes have registers for so many
+WORD_BYTES = 4  # that a lane reads at once from shared memory
 
 
 @numbers
@@ -18,21 +18,21 @@ class Numbers:
 
 
 def fits(rows: Rows) -> bool:
-    """Whether rows are short, together one aligned piece of memory, and of 2 or 4 bytes per element."""
+    """Whether rows are short, have 2 or 4 bytes per element, and are together one aligned piece of memory."""
     return one_piece(rows) and rows.aligned and rows.itemsize in (2, 4) and rows.n <= MOST_ELEMENTS
 
 
 @register("cupy", "softmax", "multi_row_lanes")
 @planned(Numbers)
 def multi_row_lanes(rows: Rows, numbers: Numbers) -> Plan:
-    """A few lanes take a short row, or two rows that together fill whole words."""
+    """A few lanes process a short row, or two rows if only two fill complete 4-byte words."""
     rows, exact = exactly(rows)
     if not fits(rows):
         reason = f"it takes rows of up to {MOST_ELEMENTS} elements of 2 or 4 bytes, one piece of memory, on 16 bytes"
         raise UnsupportedProblemError("cupy/softmax/multi_row_lanes", reason)
     lanes = next((c for c in LANES if rows.n <= numbers.lane_elements * c), LANES[-1])
     row_bytes, groups = rows.n * rows.itemsize, THREADS // lanes
-    together = 1 if row_bytes % WORD_BYTES == 0 else 2  # rows that fill whole words
+    together = 1 if row_bytes % WORD_BYTES == 0 else 2  # rows that fill complete words
     kernel = f"multi_row_lanes<{c_type(rows)}, {rows.n}, {lanes}, {THREADS}{exact}>"
     step = Step(kernel, cdiv(rows.total, groups * together), THREADS, (), groups * together * row_bytes)
     return Plan(rows, (step,))

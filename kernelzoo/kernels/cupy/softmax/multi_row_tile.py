@@ -10,8 +10,8 @@ from kernelzoo.registry import register
 @register("cupy", "softmax", "multi_row_tile")
 @planned()
 def multi_row_tile(rows: Rows, device: Device) -> Plan:
-    """Many short rows per block, in registers: a warp, a part of a warp, or one thread takes a row."""
-    # In double a lane takes four packs: with fewer lanes per row, a row's merge costs less.
+    """A block processes many short rows in registers. A row has a warp, a part of a warp, or one thread."""
+    # In double a lane has four packs if possible: with fewer lanes per row, it costs less to merge them.
     least = 4 if rows.itemsize == 8 else 1
     rows, exact = exactly(rows)
     return Plan(rows, (tile("cupy/softmax/multi_row_tile", rows, device, width(rows), PACKS_HELD, least, exact),))

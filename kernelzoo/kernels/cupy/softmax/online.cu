@@ -1,4 +1,4 @@
-// One block per row of any length, two passes: the first keeps a running pair, the second reads again and writes.
+// One block per row of any length, in two passes. The first keeps a running pair. The second reads again and writes.
 #include "online_update.cuh"
 
 template <class T, int V, int ITEMS>
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(512, sizeof(T) == 8 ? 1 : 2) online(const Prob
   online_update_edge(run, row, edge);
   const auto all = block_merge(run.all(), slots);
   const Pair<W> by = normalizer<T>(all);
-  // Backwards: the last elements read are the likeliest to be in a cache still.
+  // Backwards, because the elements read last are the most likely to be cached.
   const i64 last = threadIdx.x < row.packs ? (row.packs - 1 - threadIdx.x) / step * step + threadIdx.x : -1;
   for (i64 j = last; j >= 0; j -= step) {
     load_batch(items, row, j, row.packs);

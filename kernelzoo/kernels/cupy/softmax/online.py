@@ -9,7 +9,7 @@ MOST_THREADS = 512
 @register("cupy", "softmax", "online")
 @planned()
 def online(rows: Rows) -> Plan:
-    """A running (max, sum) pair over a row of any length, then a second pass that writes."""
-    items = 2 if rows.dtype == "float64" else 4  # exp in double takes the registers of two packs
+    """The first pass keeps a running (max, sum) pair, at any row length. The second pass reads again and writes."""
+    items = 2 if rows.dtype == "float64" else 4  # in double, exp needs the registers of two packs
     kernel = f"online<{c_type(rows)}, {width(rows)}, {items}>"
     return Plan(rows, (Step(kernel, rows.total, min(MOST_THREADS, threads(packs(rows), items))),))

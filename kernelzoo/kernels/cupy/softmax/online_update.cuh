@@ -1,8 +1,8 @@
-// Rows that don't fit on chip: batches of packs are added to a running pair, and a second pass writes.
+// Rows that don't fit on chip: one pass adds batches of packs to a running pair, and a second pass writes.
 #pragma once
 #include "pairs.cuh"
 
-// A pair whose sum keeps its rounding errors: those of many equal terms would all go the same way.
+// A pair whose sum has a compensation for rounding errors, because those of many equal terms have the same sign.
 template <class W>
 struct RunningPair {
   W m = minus_infinity<W>();
@@ -10,7 +10,7 @@ struct RunningPair {
   __device__ Pair<W> all() const { return {m, s.all()}; }
 };
 
-// Add a batch of packs to a running pair. The sum is rescaled when the maximum grows.
+// Add a batch of packs to a running pair. If the maximum grows, the sum is rescaled.
 template <class T, int V, int ITEMS>
 __device__ inline void online_update(RunningPair<Wide<T>>& run, Pack<T, V> (&items)[ITEMS]) {
   using W = Wide<T>;
@@ -39,7 +39,7 @@ __device__ inline void write_pack(const Row<T, V>& row, i64 j, Pack<T, V> item, 
   item.store(row.out_pack(j), row.out_packed);
 }
 
-// Load ITEMS packs per thread from pack `from` up to `to`. Packs past the end are -inf.
+// Load a batch of ITEMS packs per thread, from pack `from` on. Packs from `to` on are -inf.
 template <int ITEMS, class T, int V>
 __device__ inline void load_batch(Pack<T, V> (&items)[ITEMS], const Row<T, V>& row, i64 from, i64 to) {
   UNROLL for (int i = 0; i < ITEMS; ++i) {

@@ -1,13 +1,14 @@
-// The arithmetic of softmax, out = exp(x - max) / sum(exp(x - max)) over each row: half precisions in float, double in
-// double; and how the parts of a row are merged.
+// The arithmetic of softmax, out = exp(x - max) / sum(exp(x - max)) over each row, and how results of parts are merged.
+// Half precisions are computed in float, double in double.
 //
-// A thread keeps a pair (m, s): the maximum of its elements so far, and the sum of exp(x - m). Pairs merge as in M.
-// Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018. zero_if_empty(m) avoids exp(-inf - -inf):
-// exp(-inf - 0) = 0, and a row of only -inf ends as 0 / 0. A NaN or +inf reaches the sum, and so its whole row.
+// A thread keeps a pair (m, s): the maximum of its elements so far, and the sum of exp(x - m). Pairs are merged as in
+// M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018. zero_if_empty(m) replaces -inf by 0, so
+// that exp(-inf - m) is 0 instead of NaN. A row of only -inf becomes 0 / 0. A NaN or +inf makes the sum NaN, and so the
+// row.
 #pragma once
 #include "../vector_io.cuh"
 
-// First subtract, then scale to base 2: to scale x itself would lose the digits of a large offset.
+// First subtract, then scale to base 2: scaling x itself would lose digits if x has a large offset.
 __device__ inline float fast_exp2(float d) { asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(d)); return d; }
 __device__ inline float exponential(float d) { return fast_exp2(d * 1.4426950408889634f); }
 __device__ inline double exponential(double d) { return exp(d); }
@@ -25,8 +26,8 @@ template <class W> __device__ inline W zero_if_empty(W m) { return m == minus_in
 
 template <class W, class S = W> struct Pair { W m; S s; };
 
-// exp(x - max) as a whole number of 2^-42. Up to 2^20 such terms add up exactly, so any order gives the same bits. If
-// the maximum is infinite or NaN (maximum<true>), m - m is NaN.
+// exp(x - max) as an integer multiple of 2^-42. Sums of up to 2^20 such terms are exact, so any order gives the same
+// bits. If the maximum is infinite or NaN (maximum<true>), m - m is NaN.
 template <bool EXACT, class W>
 __device__ inline auto term(W e) {
   if constexpr (EXACT) return __float2ll_rn(e * 0x1p42f);
@@ -35,8 +36,8 @@ __device__ inline auto term(W e) {
 __device__ inline Pair<float> row_pair(float m, i64 sum) { return {m, __ll2float_rn(sum) * 0x1p-42f + (m - m)}; }
 __device__ inline Pair<double> row_pair(double m, double sum) { return {m, sum}; }
 
-// (shift, scale) of a row's merged pair. An element's result is e^(x - shift) * scale. For half precisions it is
-// 2^((x - shift) * log2(e) + scale), which saves an instruction; its rounding error is below theirs.
+// (shift, scale) of a row, from its merged pair. An element's result is e^(x - shift) * scale. In half precision it is
+// 2^((x - shift) * log2(e) + scale), which saves an instruction. The rounding error is below that of half precision.
 template <class T>
 __device__ inline Pair<Wide<T>> normalizer(Pair<Wide<T>> all) {
   if constexpr (sizeof(T) == 2) return {zero_if_empty(all.m), -log2f(all.s)};
@@ -60,14 +61,14 @@ __device__ inline W warp_max(W m) {
   return m;
 }
 
-// Merge pairs over LANES neighbouring lanes, a power of two. Every lane gets the same bits.
+// Merge pairs over LANES adjacent lanes, a power of two. Every lane gets the same bits.
 template <int LANES, int FROM = 1, class W>
 __device__ inline Pair<W> warp_merge(Pair<W> own) {
   const W m = warp_max<LANES, FROM>(own.m);
   return {m, warp_sum<LANES, FROM>(own.s * exponential(own.m - zero_if_empty(m)))};
 }
 
-// Merge `count` pairs in memory. Every warp does it.
+// Merge `count` pairs in memory. Every warp does this.
 template <class W>
 __device__ inline Pair<W> merge_slots(const Pair<W>* slots, int count) {
   const int lane = threadIdx.x & 31;
@@ -78,7 +79,7 @@ __device__ inline Pair<W> merge_slots(const Pair<W>* slots, int count) {
   return warp_merge<32>(Pair<W>{m, s});
 }
 
-// Merge pairs over the block, with one barrier. `slots` (32 pairs) may be written again after the next barrier.
+// Merge pairs over the block, with one barrier. `slots` has 32 pairs, and may be written again after the next barrier.
 template <class W>
 __device__ inline Pair<W> block_merge(Pair<W> own, Pair<W>* slots) {
   own = warp_merge<32>(own);
@@ -100,7 +101,7 @@ __device__ inline u32 max_halves(u32 a, u32 b, bfloat16) {
   return a;
 }
 
-// The largest element of some packs. A NaN is dropped (the sum will show it) unless NAN_STAYS. Half precisions are
+// The largest element of some packs. A NaN is dropped (only the sum shows it), except if NAN_STAYS. Half precisions are
 // compared two at a time.
 template <bool NAN_STAYS = false, class T, int V, int ITEMS>
 __device__ inline Wide<T> max_of(const Pack<T, V> (&items)[ITEMS]) {

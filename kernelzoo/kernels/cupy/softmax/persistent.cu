@@ -1,4 +1,4 @@
-// A grid as large as the device runs at once. The next row is loaded while this one is computed.
+// As many blocks as can be resident at once. A block loads its next row while it computes the current one.
 #include "register_row.cuh"
 
 template <class T, int V, int ITEMS>

@@ -1,17 +1,17 @@
-// A thread's part of a row in registers: ITEMS packs and, with EDGES, an edge element; and the pair of the row.
+// A thread's part of a row in registers: ITEMS packs and, if EDGES, one edge element. And the pair of the row.
 #pragma once
 #include "pairs.cuh"
 
-// Exponentials are kept until the row's pair is known: in the elements' place if the dtype is as wide as its
-// arithmetic, else in other registers. If half precisions are too many for that, they are computed twice.
+// Exponentials stay in registers until the row's pair is known. They replace the elements if the dtype is as wide as
+// its arithmetic; otherwise they take more registers. If half precisions are too many, they are computed twice.
 //
-// EXACT: terms exp(x - max), with the row's own maximum, are added exactly. Then the bits depend neither on the row's
-// place in memory nor on the number of lanes, as batch-invariant rows that begin anywhere need.
+// EXACT: the terms exp(x - max), with the row's maximum, are added exactly. So the bits depend neither on the row's
+// address nor on the number of lanes. Batch-invariant rows that may be unaligned need this.
 template <class T, int V, int ITEMS, bool EDGES, bool EXACT = false>
 struct RegisterRow {
   using W = Wide<T>;
   using State = Pair<W, decltype(term<EXACT>(W()))>;
-  static constexpr bool AGREES = EXACT || sizeof(W) == 8;  // all lanes first agree on the row's maximum
+  static constexpr bool AGREES = EXACT || sizeof(W) == 8;  // whether lanes first exchange the row's maximum
   static constexpr bool IN_PLACE = V == 1 || sizeof(T) == sizeof(W), KEPT = IN_PLACE || ITEMS <= 4;
   Pack<T, V> items[ITEMS];
   W beside[KEPT && !IN_PLACE ? ITEMS * V : 1], edge;
@@ -32,11 +32,11 @@ struct RegisterRow {
   }
 
   // Load the part of lane `lane` of `lanes`. Elements past the row's end are -inf, which adds nothing. All loads are
-  // issued before the first is waited for.
+  // issued before the first one is used.
   __device__ void load(const Row<T, V>& row, int lane, int lanes, bool live = true) {
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
-      if constexpr (V == 1) {  // past the end, read the first one again: no load waits for a condition
+      if constexpr (V == 1) {  // past the end, read the first element again: no load needs a predicate
         const bool inside = live && j < row.packs;
         items[i].template load<true>(row.x_pack(inside ? j : 0));
         if (!inside) items[i].empty();
@@ -57,7 +57,7 @@ struct RegisterRow {
   // The maximum over LANES lanes.
   template <int LANES> __device__ static W top_of(W m) { return warp_max<LANES, 1, EXACT>(m); }
 
-  // The sum of exp(x - m), with m the thread's own maximum, or one that several threads have agreed on.
+  // The sum of exp(x - m). m is the thread's maximum, or one that several threads have exchanged.
   __device__ State exponentials() { return exponentials(top()); }
   __device__ State exponentials(const W m) {
     const W shift = zero_if_empty(m);
@@ -80,10 +80,10 @@ struct RegisterRow {
     return own;
   }
 
-  // `own`: the result of exponentials(); `all`: the whole row's pair.
+  // `own`: what exponentials() returned; `all`: the pair of the complete row.
   __device__ void write(const Row<T, V>& row, int lane, int lanes, State own, Pair<W> all) {
     const W shift = zero_if_empty(all.m), inverse = W(1) / all.s;
-    const bool agreed = EXACT || (sizeof(W) == 8 && own.m == all.m);  // on the maximum, by merge_row_by_block
+    const bool agreed = EXACT || (sizeof(W) == 8 && own.m == all.m);  // own.m is the row's maximum
     const W scale = KEPT && !agreed ? exponential(own.m - shift) * inverse : inverse;
     W v[V];
     UNROLL for (int i = 0; i < ITEMS; ++i) {
@@ -99,8 +99,8 @@ struct RegisterRow {
   }
 };
 
-// The pair of a row in the registers of LANES lanes, or of a block; `own` gets the thread's. In double all agree on
-// the row's maximum: merging pairs costs each thread three more exponentials, of some twenty instructions each.
+// The pair of a row in the registers of LANES lanes, or of a block. `own` gets the thread's pair. In double, threads
+// first exchange the row's maximum, because merging pairs costs each three more exponentials (some 60 instructions).
 template <int LANES, class Held, class State>
 __device__ inline auto merge_row_by_lanes(Held& held, State& own) {
   if constexpr (Held::AGREES) {

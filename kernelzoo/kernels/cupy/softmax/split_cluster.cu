@@ -1,4 +1,4 @@
-// A thread-block cluster of CLUSTER blocks reads a row once, into registers. Needs compute capability 9.0.
+// The CLUSTER blocks of a thread-block cluster read a row once, into registers. Needs compute capability 9.0.
 //
 // Every warp sends its pair to every block, where a barrier counts the bytes. After Quack (github.com/Dao-AILab/quack).
 #include "../hopper.cuh"
@@ -18,7 +18,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   __shared__ i64 sums[CLUSTER * 16];
   __shared__ u64 barrier, sums_barrier;
   const i64 r = block_index() / CLUSTER;
-  if (r >= given.rows) return;  // all of the cluster
+  if (r >= given.rows) return;  // uniform in the cluster
   const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
   arm_barrier(&barrier, CLUSTER * warps * sizeof(Pair<W>));
   if constexpr (EXACT) arm_barrier(&sums_barrier, CLUSTER * warps * 8);
@@ -44,7 +44,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   } else {
     const auto own = held.exponentials();
     const auto warp = warp_merge<32>(own);
-    cluster_wait();  // every block of the cluster runs by now: its shared memory may be written
+    cluster_wait();  // all blocks of the cluster run now, so their shared memory may be written
     const int peer = threadIdx.x & 31;
     if (peer < CLUSTER) send_pair(&slots[rank * warps + threadIdx.x / 32], &barrier, peer, warp);
     wait_for(&barrier, 0);

@@ -17,7 +17,7 @@ class Numbers:
 @register("cupy", "softmax", "split_cluster")
 @planned(Numbers)
 def split_cluster(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """A row in the registers of a cluster of blocks, which exchange pairs through distributed shared memory."""
+    """The blocks of a cluster keep a row in registers, and exchange pairs through distributed shared memory."""
     rows, exact = exactly(rows)
     require_clusters("cupy/softmax/split_cluster", can_use_clusters(rows, device))
     cluster, items, lanes = block_of(rows, device, numbers)
@@ -32,7 +32,7 @@ def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int, in
     count, items = packs(rows), PACKS_HELD
     sizes = cluster_sizes(device)
     cluster = next((c for c in sizes if count <= c * numbers.cluster_threads * PACKS_HELD), sizes[-1])
-    # If blocks are few, half precision takes twice as many with four packs: exponentials then stay in registers.
+    # If blocks are few, half precision uses twice as many with four packs, so that exponentials stay in registers.
     few = cluster * rows.planned <= numbers.cluster_blocks * device.multiprocessors
     if few and rows.itemsize == 2 and cluster < sizes[-1]:
         cluster, items = 2 * cluster, 4

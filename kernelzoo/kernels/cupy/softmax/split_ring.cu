@@ -1,13 +1,13 @@
-// A ring of tiles in shared memory, for few rows that many blocks share. Needs compute capability 9.0.
+// Few rows, each shared by many blocks that keep a ring of tiles in shared memory. Needs compute capability 9.0.
 //
-// `parts` blocks of a co-operative launch take a row at a time. One warp of a block copies tiles ahead, as far as the
-// ring has room. The other warps add each tile to a running pair, merge it with those of other blocks, and write from
-// the tiles. If a part is longer than the ring, overwritten tiles are read again, most likely from the L2 cache.
+// `parts` blocks of a co-operative launch process one row at a time. One warp of a block prefetches tiles while the
+// ring has room. The other warps add each tile to a running pair. They merge it with the other blocks' pairs, and write
+// from the tiles. If a part is longer than the ring, overwritten tiles are read again, most likely from L2.
 #include "../hopper.cuh"
 #include "online_update.cuh"
 
-// A word has 32 bits of a value and a tag of its launch. A reader that sees the tag has the value too, without a fence
-// or a counter. Tags count launches: each block uses the one after its own last tag.
+// A word has 32 bits of a value, and the tag of its launch. A reader that sees the tag has the value, too, without a
+// fence or a counter. Tags count launches: a block's new tag is its last one plus 1.
 __device__ inline u32 receive_tagged(const u64* at, u32 tag) {
   u64 word;
   do word = peek_word(at);
@@ -15,7 +15,7 @@ __device__ inline u32 receive_tagged(const u64* at, u32 tag) {
   return (u32)word;
 }
 
-// The next tile's place in the ring, and the parity of the rounds so far.
+// The next tile's index in the ring, and the parity of the completed rounds.
 struct RingPlace {
   int slot = 0;
   u32 parity = 0;
@@ -25,14 +25,14 @@ struct RingPlace {
   }
 };
 
-// The part of a row for one of `parts` blocks: packs [from, from + count), in `tiles` tiles of TILE packs.
+// The part of a row that one of `parts` blocks has: packs [from, from + count), in `tiles` tiles of TILE packs.
 template <int TILE>
 struct Part {
   i64 from;
   int count, tiles;
 
   __device__ Part(i64 packs, int parts, int part) {
-    const i64 share = ((packs + parts - 1) / parts + 7) / 8 * 8;  // whole lines of 128 bytes
+    const i64 share = ((packs + parts - 1) / parts + 7) / 8 * 8;  // a multiple of 128 bytes, a cache line
     from = part * share;
     const i64 left = packs - from;
     count = (int)(left < 0 ? 0 : left < share ? left : share);
@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(LANES + 32, 1)
   const int part = blockIdx.x % parts, group = blockIdx.x / parts, groups = gridDim.x / parts;
   RingPlace at;
 
-  if (warp == WARPS) {  // the copies
+  if (warp == WARPS) {  // the warp that copies
     if (lane != 0) return;
     const L2Policies l2;
-    at.parity = 1;  // every tile of the ring is free at first
+    at.parity = 1;  // at first, every tile of the ring is free
     for (i64 r = group; r < p.rows; r += groups) {
       const Row<T, V> row(p, r);
       const Part<TILE> mine(row.packs, parts, part);
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(LANES + 32, 1)
     return;
   }
 
-  const auto sync = [&] { asm volatile("bar.sync 1, %0;" :: "n"(LANES) : "memory"); };  // all warps that compute
+  const auto sync = [&] { asm volatile("bar.sync 1, %0;" :: "n"(LANES) : "memory"); };  // for warps that compute
   const auto take_tile = [&](Pack<T, V>(&items)[ITEMS], int slot, int left) {
     const Bytes16* tile = ring + slot * TILE + threadIdx.x;
     UNROLL for (int i = 0; i < ITEMS; ++i) {

@@ -6,22 +6,22 @@ from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-LANES = 512  # threads that compute; one more warp copies
-TILE = 2 * LANES  # packs of a tile, two of each thread
-MOST_TILES = 13  # tiles of 16 kB: they fill shared memory
-OTHER_BYTES = 12 * 1024  # shared memory for all else
-MOST_PARTS = 256  # blocks per row: the kernel has places for so many pairs
+LANES = 512  # threads that compute, per block; one more warp copies
+TILE = 2 * LANES  # packs per tile: two per thread
+MOST_TILES = 13  # tiles of 16 kB per block, at most: they fill shared memory
+OTHER_BYTES = 12 * 1024  # shared memory for other data
+MOST_PARTS = 256  # blocks per row, at most: the kernel has shared memory for so many pairs
 
 
 @numbers
 class Numbers:
-    # Half of the L2 cache, so that data that is read again is still there. Several groups of blocks keep the memory
-    # busier than one: some read while others write.
+    # Half of the L2 cache, so that data is still cached when it is read again. Several groups of blocks use more memory
+    # bandwidth than one: some read while others write.
     ring_megabytes: int = knob(42, among=(21, 42, 63, 84), unit="MB", why="of rows that are in hand at a time")
 
 
 def takes(rows: Rows, device: Device) -> bool:
-    """Whether rows have packs, and the device bulk copies and registers for exp (from sm_120 on not in double)."""
+    """Whether rows have packs, the device has bulk copies, and exp has enough registers (in double, before sm_120)."""
     registers = rows.dtype != "float64" or device.capability < 120
     return width(rows) > 1 and device.capability >= 90 and registers
 
@@ -29,17 +29,17 @@ def takes(rows: Rows, device: Device) -> bool:
 @register("cupy", "softmax", "split_ring")
 @planned(Numbers)
 def split_ring(rows: Rows, device: Device, numbers: Numbers) -> Plan:
-    """Many blocks to a row, which copy it ahead into a ring of tiles and exchange pairs through tagged words."""
+    """Many blocks share a row. Each prefetches its part into a ring of tiles. Blocks exchange pairs in tagged words."""
     if not takes(rows, device):
         reason = "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100"
         raise UnsupportedProblemError("cupy/softmax/split_ring", reason)
     count, sms = packs(rows), device.multiprocessors
     tiles = min(MOST_TILES, (device.shared_per_block - OTHER_BYTES) // (TILE * VECTOR_BYTES))
-    if rows.planned > sms:  # as few parts as a row fits in
+    if rows.planned > sms:  # as few parts as can store a row
         parts = cdiv(count, tiles * TILE)
-    else:  # all SMs, on as many rows at a time as the knob allows
+    else:  # all SMs process as many rows at a time as the knob allows
         in_hand = max(1, min(rows.planned, numbers.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
-        in_hand = cdiv(rows.planned, cdiv(rows.planned, in_hand))  # equally many rows each time
+        in_hand = cdiv(rows.planned, cdiv(rows.planned, in_hand))  # the same number of rows each time
         parts = sms // in_hand
     parts = max(1, min(parts, sms, MOST_PARTS, count // LANES))
     groups = min(rows.total, sms // parts)

@@ -18,7 +18,7 @@ class Knobs(fused.Numbers, split_cluster.Numbers):
 
 @chooser("cupy", "softmax_backward", "auto")
 def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """The fastest form for the problem, chosen by row length first, then by the number of rows."""
+    """Choose the fastest form by the rows' length, and then by their number."""
     rows, beside, device, knobs = _problem_of(grad, y, out)
     if rows.columns is not None:
         return "fused"
@@ -32,7 +32,7 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("cupy", "softmax_backward", "split")
 def split(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
-    """A cluster of blocks shares a row and adds up its sums. If the row fits in none, one block reads it twice."""
+    """A cluster of blocks shares a row and exchanges sums. If a cluster can't store a row, one block reads it twice."""
     rows, beside, device, knobs = _problem_of(grad, y, out)
     return _split(rows, beside, device, knobs) if rows.columns is None else "fused"
 

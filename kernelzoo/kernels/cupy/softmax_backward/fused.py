@@ -7,9 +7,9 @@ from kernelzoo.layout import VECTOR_BYTES, Rows, Strides
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-TILE_PACKS = {8: 8, 4: 8, 2: 6}  # most packs of each input per thread of short rows, by bytes per element
-PACKS_HELD = 4  # most packs of each input per thread of a longer row: 32 registers, and 32 for the rest
-PACKS_HELD_NEW = 2  # the same in half precision after Hopper, where the compiler would spill more
+TILE_PACKS = {8: 8, 4: 8, 2: 6}  # packs of each input per thread, at most, of short rows, by element size
+PACKS_HELD = 4  # packs of each input per thread, at most, of longer rows: 32 of 64 registers
+PACKS_HELD_NEW = 2  # in half precision after Hopper, because the compiler would spill more
 
 
 @numbers
@@ -20,7 +20,7 @@ class Numbers:
 @register("cupy", "softmax_backward", "fused")
 @planned(Numbers)
 def fused(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> Plan:
-    """A block takes a row, or many short ones or columns, and keeps them in registers: two reads and a write."""
+    """A block keeps a row, or many short rows or columns, in registers: two reads and one write of the matrix."""
     row_per_thread = thread_has_row(rows)
     if rows.columns is not None and not row_per_thread:
         others = column_strides(rows, y)
@@ -37,11 +37,11 @@ def fused(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> Plan:
 
 
 def packs_held(rows: Rows, device: Device) -> int:
-    """Return the most packs of each input per thread. The longest row has 1024 threads."""
+    """Return the most packs of each input per thread, in a block of 1024 threads."""
     return PACKS_HELD_NEW if rows.itemsize == 2 and device.capability >= 100 else PACKS_HELD
 
 
 def _staging(rows: Rows, vector: int) -> Staging:
-    """Return how a thread stages columns. In shared memory a single element takes at least 4 bytes."""
+    """Return how a thread stores its packs of columns. In shared memory a single element takes at least 4 bytes."""
     items, batch = (4, 2 if rows.itemsize == 8 else 4) if vector > 1 else (8, 4 if rows.itemsize == 8 else 8)
     return Staging(items, batch, 2 * batch * (VECTOR_BYTES if vector > 1 else max(4, rows.itemsize)))

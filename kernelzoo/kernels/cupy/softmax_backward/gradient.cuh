@@ -1,5 +1,5 @@
-// The arithmetic of softmax's gradient, out = y * (grad - sum(grad * y)) over each row: half precisions in float,
-// double in double. A NaN reaches the sum, and so its whole row.
+// The arithmetic of softmax's gradient, out = y * (grad - sum(grad * y)) over each row. Half precisions are computed in
+// float, double in double. A NaN makes the sum NaN, and so the complete row.
 #pragma once
 #include "../gradients/multi_input.cuh"
 
@@ -8,13 +8,13 @@ struct Gradient {
   using W = Wide<T>;
   using Total = W;
   using Result = W;
-  static constexpr int INPUTS = 2, OTHERS = 1;  // grad and y
+  static constexpr int INPUTS = 2, OTHERS = 1;  // INPUTS: grad and y. OTHERS: y
 
   struct Key {};
   __device__ static Key key(const MultiInput<1>&, i64, i64) { return {}; }
   __device__ static Result result(Key, Total total) { return total; }
 
-  // The elements of both inputs, as they were read. Products are computed twice.
+  // The elements of both inputs, in their dtype. Products are computed twice.
   template <int V, int COLUMNS, int ITEMS>
   struct Packs {
     Pack<T, V> grad[ITEMS], y[ITEMS];
@@ -60,7 +60,7 @@ struct Gradient {
       }
     }
 
-    // Save to shared memory, and restore, batch by batch.
+    // Save a batch to shared memory, or restore it.
     __device__ void save(Bytes16* memory, int batch) const {
       Pack<T, V>* mine = (Pack<T, V>*)memory + batch * 2 * ITEMS * (int)blockDim.x + threadIdx.x;
       UNROLL for (int i = 0; i < ITEMS; ++i) {

@@ -1,3 +1,3 @@
-// One block per row of any length, two passes: the first adds up, the second reads again and writes.
+// One block per row of any length, in two passes. The first adds up. The second reads the row again and writes.
 #include "gradient.cuh"
 #include "../gradients/online.cuh"

@@ -9,7 +9,7 @@ MOST_THREADS = 512
 @register("cupy", "softmax_backward", "online")
 @planned()
 def online(rows: Rows, y: Strides) -> Plan:
-    """A running sum over a row of any length, then a second pass that writes."""
+    """The first pass keeps a running sum, at any row length. The second pass reads the row again and writes."""
     wide = width(rows, y)
     items = 2 if wide > 1 else 4
     kernel = f"online<{c_type(rows)}, {wide}, {items}>"

@@ -1,7 +1,7 @@
-// A thread-block cluster of CLUSTER blocks reads a row once, into registers and shared memory. Needs sm_90.
+// The CLUSTER blocks of a thread-block cluster read a row once, into registers and shared memory. Needs sm_90.
 //
-// A thread keeps ITEMS packs of grad in registers, and of y in shared memory. It reads only its own copies, so there is
-// no barrier. Every warp sends its sum to every block, where a barrier counts the bytes.
+// A thread keeps ITEMS packs of grad in registers, and of y in shared memory. It reads only what it copied itself, so
+// there is no barrier. Every warp writes its sum into every block's shared memory, where a barrier counts the bytes.
 #include "../hopper.cuh"
 #include "gradient.cuh"
 
@@ -14,7 +14,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   __shared__ u64 slots[CLUSTER * 16];
   __shared__ u64 barrier;
   const i64 r = block_index() / CLUSTER;
-  if (r >= given.rows) return;  // all of the cluster
+  if (r >= given.rows) return;  // uniform in the cluster
   const int lanes = CLUSTER * blockDim.x, warps = blockDim.x / 32;
   arm_barrier(&barrier, CLUSTER * warps * sizeof(u64));
   cluster_arrive();
@@ -51,7 +51,7 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
     }
   }
   const W warp = warp_sum<32>(all[0]);
-  cluster_wait();  // every block of the cluster runs by now: its shared memory may be written
+  cluster_wait();  // all blocks of the cluster run now, so their shared memory may be written
   const int peer = threadIdx.x & 31;
   u64 bits = 0;
   *(W*)&bits = warp;

@@ -6,8 +6,8 @@ from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
-PACKS_HELD = 8  # packs of each input per thread: grad's take 32 registers, y's are in shared memory
-OTHER_BYTES = 4 * KIB  # shared memory for all else
+PACKS_HELD = 8  # packs of each input per thread: grad's in 32 registers, y's in shared memory
+OTHER_BYTES = 4 * KIB  # shared memory for other data
 
 
 @numbers
@@ -18,8 +18,7 @@ class Numbers:
 @register("cupy", "softmax_backward", "split_cluster")
 @planned(Numbers)
 def split_cluster(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> Plan:
-    """A row in the registers and shared memory of a cluster of blocks, which exchange sums through distributed shared
-    memory."""
+    """The blocks of a cluster keep a row in registers and shared memory, and exchange sums through the latter."""
     packed = device.cluster_blocks > 1 and width(rows, y) > 1
     require_clusters("cupy/softmax_backward/split_cluster", packed)
     cluster, lanes = block_of(rows, device, numbers)
@@ -31,13 +30,13 @@ def split_cluster(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> P
 
 
 def most_threads(device: Device) -> int:
-    """Return the threads of the largest block: its packs of y fit in shared memory."""
+    """Return the largest number of threads per block whose packs of y fit in shared memory."""
     return min(THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
 
 
 def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int]:
-    """Return (blocks per cluster, threads per block). If a row doesn't fit, threads are too many. First choice
-    are up to eight blocks of moderate size, then larger ones, then sixteen, for which fewer SMs have room."""
+    """Return (blocks per cluster, threads per block). If a row doesn't fit, threads are too many. Up to eight blocks of
+    moderate size are preferred, then larger ones, then sixteen, for which fewer SMs have room."""
     count = packs(rows)
     sizes = cluster_sizes(device)
     usual = [size for size in sizes if size <= 8]

@@ -1,4 +1,4 @@
-// Lanes add up a row's vectors and the rounding errors of these sums. Then lanes are added up in a tree.
+// Each lane adds up its vectors, and the rounding errors of that sum. Then the lanes' sums are added in a tree.
 #include "sum_of_lane.cuh"
 
 template <class T, class OUT, int V>

@@ -7,5 +7,5 @@ from kernelzoo.registry import register
 @register("cupy", "sum", "rows")
 @planned()
 def rows(rows: Rows) -> Plan:
-    """Each lane keeps a sum and its rounding error; lanes add up theirs in a tree after the loop."""
+    """Each lane keeps a sum and the sum's rounding error. After the loop, the lanes' sums are added in a tree."""
     return plan_rows(rows, dtypes=(rows.dtype, rows.out_dtype))

@@ -1,4 +1,4 @@
-// Several blocks per row: each leaves the sum of its part, and the last to arrive adds these up in a tree.
+// Several blocks share a row and store the sums of their parts. The last to finish adds these up in a tree.
 #include "../parts.cuh"
 #include "sum_of_lane.cuh"
 

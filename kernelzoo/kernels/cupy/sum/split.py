@@ -8,5 +8,5 @@ from kernelzoo.registry import register
 @register("cupy", "sum", "split")
 @planned()
 def split(rows: Rows, device: Device) -> Plan:
-    """Several blocks per row leave the sums of their parts, and the last to arrive adds them up."""
+    """Several blocks share a row and store the sums of their parts. The last to finish adds these up."""
     return plan_parts(rows, device=device, dtypes=(rows.dtype, rows.out_dtype))

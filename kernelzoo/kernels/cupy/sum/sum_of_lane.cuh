@@ -4,7 +4,7 @@
 
 template <class T> using Sum = decltype(widen(T{}));
 
-// Each vector is added up in a tree, and their sums with the rounding errors.
+// A vector is added up in a tree. The running sum over vectors keeps its rounding errors.
 template <class T, int V>
 __device__ inline Sum<T> sum_of_lane(const Line<T, V>& x, const Lane& lane) {
   CompensatedSum<Sum<T>> sum;

@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 def add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE):
-    """Write the sums of a thread's elements of a block of two tensors, and return them as written."""
+    """Add two tensors over a thread's elements of block i. Write the sums, and return them as rounded to the output."""
     sums = fn.map_tiles(dev.add, [dev.load(part, tXcX, i, rows, TILE) for part in (tXgX, tXgR)], TILE)
     dev.store(sums, tXgT, tXcX, i, rows, TILE)
     return [[dev.to_acc(value.to(tXgT.element_type), TILE) for value in vector] for vector in sums]
@@ -24,7 +24,7 @@ def add_rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, 
     rows = given.rows
     tXcX, tXgX, tXgR, tXgW, tXgO, tXgT = dev.partition(tile, rows, TILE, *given.tensors)
     add_up = fn.read_once(TILE, lambda i: add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE))
-    # Each thread reads the sums that it wrote itself.
+    # A thread reads only sums that it wrote itself.
     read = add_up if TILE.single else lambda i: dev.load(tXgT, tXcX, i, rows, TILE)
     blocks = dev.num_blocks(rows, TILE)
     squares = fn.make_sums(TILE)
@@ -38,7 +38,7 @@ def add_rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, 
 
 @register("cute", "add_rms_norm", "rows")
 def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> Launch:
-    """Rows that fit in registers are read once. Sums of longer ones are read again, from cache, to be scaled."""
+    """Rows that fit in registers are read once. If a row is longer, its sums are read again, from cache, and scaled."""
     id, tensors = "cute/add_rms_norm/rows", (x, residual, weight, out, total)
     given = tiles.problem(x, total, residual, weight, out)
     return bound(id, add_rms_norm_kernel, tensors, given, tiles.read_once(given), (eps,))

@@ -12,13 +12,13 @@ from kernelzoo.registry import register
 
 
 def make_minima(TILE):
-    """Return initial minima of a thread's rows, and their places, 0. If no element is less, all are equal, and place 0
-    is right."""
+    """Return a thread's initial minima and their indices, 0. If no element is less than the initial minimum, all are
+    equal to it, and index 0 is right."""
     return dev.make_accumulator(identity(TILE), TILE), dev.make_accumulator(0, TILE, Int64)
 
 
 def first_place(low, row, places):
-    """Return the first place of an element that equals ``low`` or is NaN."""
+    """Return the index, from ``places``, of the row's first element that equals ``low`` or is NaN."""
     found = places[-1]
     for value, place in zip(row[-2::-1], places[-2::-1], strict=True):
         found = dev.select((value == low) | (value != value), place, found)
@@ -27,7 +27,7 @@ def first_place(low, row, places):
 
 @cute.jit
 def update_minimum(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row, places):
-    """Update a row's minimum and its place by later elements, whose minimum is ``low``."""
+    """Update minimum and index of a thread's row r with later elements, whose minimum is ``low``."""
     kept = least[r]
     if (low < kept) | ((low != low) & (kept == kept)):
         least[r] = low
@@ -36,7 +36,7 @@ def update_minimum(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr,
 
 @cute.jit
 def find_least(least, found, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
-    """Update minima and places by a thread's elements of the blocks from begin to end."""
+    """Update a thread's minima and indices with its elements of blocks begin to end - 1."""
     for i in cutlass.range(begin, end):
         values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
         of_rows = dev.split_rows(values, TILE), dev.split_rows(fn.places(tXcX, i, TILE), TILE)
@@ -46,7 +46,7 @@ def find_least(least, found, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constex
 
 
 def row_minima(least, found, TILE):
-    """Return (minima, first places) of a thread's rows over all threads, of which only those with a minimum count."""
+    """Return (minima, first indices) of a thread's rows over all threads. Threads with the minimum give the indices."""
     mine = dev.registers(least)
     row_least = dev.block_reduce(mine, dev.minimum, TILE)
     candidates = [
@@ -70,6 +70,6 @@ def argmin_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each thread keeps its least element so far and its place; threads merge theirs after the loop."""
+    """Each thread keeps its least element and that element's index. Threads merge these after the loop."""
     given = tiles.problem(x, out)
     return bound("cute/argmin/rows", argmin_kernel, (x, out), given, tiles.plain(given))

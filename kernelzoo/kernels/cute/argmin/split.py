@@ -32,7 +32,7 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 @cute.jit
 def compare_parts(least, found, left, left_places, row, parts, rows, TILE: cutlass.Constexpr):
-    """Update a thread's minima and places by its share of those that parts of its rows left, in order."""
+    """Merge this thread's share of the parts' minima into its own minima and indices, in order."""
     here = dev.exists(row, rows, TILE)
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
@@ -44,7 +44,7 @@ def compare_parts(least, found, left, left_places, row, parts, rows, TILE: cutla
 
 @register("cute", "argmin", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks per row, or per strip of columns; the last to arrive compares their minima: one launch."""
+    """Several blocks share a row or a strip of columns. The last to finish merges their results: one launch."""
     given = tiles.problem(x, out)
     left = [x.dtype, torch.int64]
     return in_parts("cute/argmin/split", [split_kernel], (x, out), given, tiles.plain(given), left)

@@ -13,12 +13,12 @@ from kernelzoo.registry import register
 
 
 def in_range(label, rows):
-    """Return whether a label is one of a row's places."""
+    """Return whether a label is the index of one of a row's elements."""
     return (label >= 0) & (label < Int64(rows.n))
 
 
 def loss_of(label, top, total, picked, IGNORE_INDEX):
-    """Return a row's loss from its state and its label's logit. A row with +inf has the sum inf and the loss NaN."""
+    """Return a row's loss. ``picked``: its label's logit. If the row has +inf, ``total`` is inf and the loss NaN."""
     return dev.select(label == IGNORE_INDEX, type(top)(0.0), cute.math.log(total) - (picked - top) + (total - total))
 
 
@@ -48,6 +48,6 @@ def cross_entropy_kernel(given, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.C
 
 @register("cute", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """One pass keeps a running (max, sum) state in each thread; then the label's logit is read."""
+    """One pass keeps a running (max, sum) state in each thread. Then the logit of each row's label is read."""
     id, given = "cute/cross_entropy/rows", tiles.problem(x, loss, labels)
     return bound(id, cross_entropy_kernel, (x, labels, loss), given, tiles.plain(given), (ignore_index,))

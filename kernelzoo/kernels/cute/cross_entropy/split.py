@@ -37,7 +37,7 @@ def split_kernel(
 
 @register("cute", "cross_entropy", "split")
 def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """Several blocks per row, or per strip of columns; the last to arrive merges their states: one launch."""
+    """Several blocks share a row or a strip of columns. The last to finish merges their states: one launch."""
     id, given = "cute/cross_entropy/split", tiles.problem(x, loss, labels)
     left, tile = [tiles.wide_dtype(x.dtype)] * 2, tiles.plain(given)
     return in_parts(id, [split_kernel], (x, labels, loss), given, tile, left, (ignore_index,))

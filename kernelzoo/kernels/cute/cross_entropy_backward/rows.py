@@ -15,7 +15,7 @@ from kernelzoo.registry import register
 
 
 def factor_of(grad, label, rows):
-    """Return the gradient of a row's loss, or NaN if its label is out of range."""
+    """Return the gradient of a row's loss, or NaN if the row's label is out of range."""
     return dev.select(in_range(label, rows), grad, type(grad)(float("nan")))
 
 
@@ -49,6 +49,6 @@ def backward_kernel(given, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Conste
 
 @register("cute", "cross_entropy_backward", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
-    """One pass finds each row's (max, sum) state, and a second one, from cache, writes."""
+    """The first pass finds each row's (max, sum) state. The second one reads the row again, from cache, and writes."""
     id, tensors, given = "cute/cross_entropy_backward/rows", (x, labels, grad, out), tiles.problem(x, out, labels, grad)
     return bound(id, backward_kernel, tensors, given, tiles.plain(given, 2), (ignore_index,))

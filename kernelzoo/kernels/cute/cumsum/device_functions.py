@@ -1,4 +1,4 @@
-"""Device functions of running sums: within a vector, over threads of a warp, and over warps."""
+"""Device functions for running sums: within a vector, over the threads of a warp, and over warps."""
 
 from cutlass import cute
 
@@ -6,7 +6,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 
 
 def prefixes(values, TILE):
-    """Return (running sums of a vector's elements along a row, their total per row)."""
+    """Return (running sums of a vector's elements along each row, their total per row)."""
     if TILE.across:
         return values, values
     sums = [values[0]]
@@ -16,13 +16,13 @@ def prefixes(values, TILE):
 
 
 def shuffle_up(values, apart):
-    """Return the values of the thread that is ``apart`` lanes below."""
+    """Return the values of the thread ``apart`` lanes below this one."""
     return [cute.arch.shuffle_sync_up(value, offset=apart, mask_and_clamp=0) for value in values]
 
 
 def scan_warp(mine, lane, TILE):
-    """Return (exclusive, inclusive) running sums of a thread's values over a row's lanes in a warp. After Hillis and
-    Steele, CACM 29, 1986. lane: this thread's number among them."""
+    """Return (exclusive, inclusive) running sums of a thread's values over a row's lanes in a warp. ``lane``: this
+    thread's number among these lanes. After Hillis and Steele, CACM 29, 1986."""
     sums, before = mine, [type(value)(0) for value in mine]
     for bit, apart in enumerate(TILE.masks):
         pairs = zip(shuffle_up(sums, apart), sums, strict=True)
@@ -45,12 +45,12 @@ def scan_threads(mine, room, TILE):
         for other in range(TILE.meeting):
             before[j] = dev.select(party == other, everything[j] + before[j], before[j])
             everything[j] = everything[j] + room[j, place, other]
-    cute.arch.sync_threads()  # before shared memory is written again
+    cute.arch.sync_threads()  # before shared memory is overwritten
     return before, everything
 
 
 def scan_tile(totals, values, room, TILE):
-    """Return running sums of a thread's elements. totals: each row's sum before the tile, updated to that after it."""
+    """Return a thread's running sums. Update ``totals``, each row's sum before the tile, to the sum after it."""
     vectors = [prefixes(vector, TILE) for vector in values]
     before, everything = scan_threads([one for _, mine in vectors for one in mine], room, TILE)
     result = []

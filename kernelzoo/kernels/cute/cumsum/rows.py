@@ -14,8 +14,8 @@ from kernelzoo.registry import register
 
 @cute.jit
 def write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
-    """Write running sums of a thread's rows from block begin to end. totals: each row's sum so far, to be updated."""
-    # Room for the warps' sums of each of a thread's vectors.
+    """Write a thread's running sums of blocks begin to end - 1, and update ``totals``, each row's sum so far."""
+    # Shared memory for the warps' sums, for each of a thread's vectors.
     layout = cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting))
     room = dev.shared(totals.element_type, layout, TILE)
     for i in cutlass.range(begin, end):
@@ -35,7 +35,7 @@ def cumsum_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Threads add up vectors in order, then scan their sums in a tree; the next vectors follow in order."""
+    """A block scans a row tile by tile. Threads add up vectors in order, then scan the vectors' sums in a tree."""
     x = plain(x)
     given = tiles.problem(x, out)
     return bound("cute/cumsum/rows", cumsum_kernel, (x, out), given, tiles.plain(given))

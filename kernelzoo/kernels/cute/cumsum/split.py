@@ -38,7 +38,7 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 @register("cute", "cumsum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks per row, or per strip of columns, leave sums; a second launch reads again and writes."""
+    """Several blocks share a row or a strip of columns, and store sums. A second launch reads again and writes."""
     x = plain(x)
     given = tiles.problem(x, out)
     both, left = (parts_kernel, write_kernel), [tiles.wide_dtype(out.dtype)]

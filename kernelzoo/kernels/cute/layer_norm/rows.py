@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @cute.jit
 def row_means(read: cutlass.Constexpr, rows, TILE: cutlass.Constexpr):
-    """Return the mean of each of a thread's rows, in registers. ``read`` loads block i."""
+    """Return the mean of each of a thread's rows, in registers. ``read(i)`` loads block i."""
     totals = fn.make_sums(TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         fn.accumulate_sums(totals, read(i), TILE)
@@ -25,7 +25,7 @@ def distance(x, inside, mean):
 
 
 def distances(values, tXcX, i, rows, TILE, means):
-    """Return x - mean of a thread's elements of a block."""
+    """Return x - mean for a thread's elements of block i."""
     return fn.map_tiles(distance, (values, fn.inside(tXcX, i, rows, TILE)), TILE, means)
 
 

@@ -40,13 +40,13 @@ def rows_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: c
 
 
 def terms(x, grad, mean, scale):
-    """Return an element's terms in the sums for the weight and the bias."""
+    """Return an element's terms of the sums for weight and bias."""
     return grad * ((x - mean) * scale), grad
 
 
 @cute.kernel
 def sums_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """Each block sums some elements over all rows."""
+    """Each thread block sums some elements over all rows."""
     block = dev.block_index(EARLY)
     rows, (x, _, grad, _, dweight, dbias) = given.rows, given.tensors
     fn.sum_over_rows(terms, (x, grad), given.rooms, (dweight, dbias), block, rows, TILE)
@@ -54,7 +54,7 @@ def sums_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """Rows are read once, or three times if they don't fit in registers. A second launch sums over all rows."""
+    """Rows that fit in registers are read once, and longer ones three times. A second launch sums over all rows."""
     id, tensors = "cute/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     given = tiles.problem(x, dbias, weight, grad, dx, dweight)
     return rows_and_sums(id, rows_kernel, sums_kernel, tensors, given, (eps,), left=2)

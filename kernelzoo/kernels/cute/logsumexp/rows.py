@@ -29,6 +29,6 @@ def logsumexp_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass keeps a running (max, sum) state in each thread; threads merge theirs after the loop."""
+    """One pass keeps a running (max, sum) state in each thread. Threads merge their states after the loop."""
     given = tiles.problem(x, out)
     return bound("cute/logsumexp/rows", logsumexp_kernel, (x, out), given, tiles.plain(given))

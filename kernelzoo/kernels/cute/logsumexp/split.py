@@ -33,7 +33,7 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 @register("cute", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks per row, or per strip of columns; the last to arrive merges their states: one launch."""
+    """Several blocks share a row or a strip of columns. The last to finish merges their states: one launch."""
     given = tiles.problem(x, out)
     left = [tiles.wide_dtype(x.dtype)] * 2
     return in_parts("cute/logsumexp/split", [split_kernel], (x, out), given, tiles.plain(given), left)

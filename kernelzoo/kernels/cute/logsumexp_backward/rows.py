@@ -30,6 +30,6 @@ def backward_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "logsumexp_backward", "rows")
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The exponential of each element, times its row's gradient: one read and one write."""
+    """Threads multiply exp(x - y) of each element by the gradient of its row: one read and one write."""
     given = tiles.problem(x, out, y, grad)
     return bound("cute/logsumexp_backward/rows", backward_kernel, (x, y, grad, out), given, tiles.plain(given))

@@ -7,7 +7,7 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 SHORT_COLUMNS = 512
-"""Elements of a column up to which one block takes a strip, however few strips there are."""
+"""Elements per column, at most, for one block per strip, even if strips are few."""
 
 
 @launch_table("cute", "min")
@@ -26,7 +26,7 @@ class Knobs:
 
 @chooser("cute", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """By whole rows if these are enough for the device, else by parts of rows."""
+    """Blocks reduce complete rows if there are enough for the device. Otherwise they share rows."""
     given, device = tiles.problem(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if given.across:

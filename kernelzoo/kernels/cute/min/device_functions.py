@@ -1,4 +1,4 @@
-"""Device functions of the minimum. Elements are compared in the dtype of computation, which is exact."""
+"""Device functions of the minimum. Elements are compared in the dtype of computation, which represents them exactly."""
 
 from cutlass import Boolean, Int32, cute
 
@@ -6,19 +6,19 @@ from kernelzoo.kernels.cute import device_functions as dev
 
 
 def identity(TILE):
-    """Return the minimum of nothing, in the dtype of computation: no element is above it."""
+    """Return the minimum of no elements, in the dtype of computation: no element is greater."""
     if "float" in TILE.dtype:
         return float("inf")
     return 255 if TILE.dtype == "uint8" else 2 ** (int(TILE.dtype[3:]) - 1) - 1
 
 
 def element_identity(TILE):
-    """Return the same as an element in memory, where CuTe's uint8 has a sign."""
+    """Return the same value as an element in memory, where CuTe reads uint8 as signed."""
     return -1 if TILE.dtype == "uint8" else identity(TILE)
 
 
 def online_update(kept, values, TILE):
-    """Add more elements to the running minimum of each of a thread's rows."""
+    """Merge more elements into the running minimum of each of a thread's rows."""
     for r, (row, least) in enumerate(zip(dev.split_rows(values, TILE), dev.registers(kept), strict=True)):
         kept[r] = dev.tree_reduce([least, *row], dev.minimum)
 
@@ -31,8 +31,8 @@ def write_rows(mine, out, row, rows, TILE):
 
 @cute.jit
 def last_to_arrive(counts: cute.Pointer, number, parts) -> Boolean:
-    """Return whether this block is the last of its tile to arrive. Each arrival releases the block's writes to the
-    device, and the last block acquires those of all others. It leaves the count at zero."""
+    """Return whether this block is the last of its tile to call this. Each call releases the block's writes to the
+    device, and the last acquires all blocks' writes. It resets the count to zero."""
     told = cute.make_tensor(cute.arch.alloc_smem(Int32, 1), cute.make_layout((1,)))
     thread, _, _ = cute.arch.thread_idx()
     cute.arch.sync_threads()

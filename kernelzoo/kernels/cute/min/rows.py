@@ -22,13 +22,13 @@ def rows_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
         values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
         dev.accumulate(kept, dev.row_reduce(values, dev.minimum, TILE), dev.minimum)
         if const_expr(TILE.meeting > 1):
-            cute.arch.sync_threads()  # before shared memory is written again
+            cute.arch.sync_threads()  # before shared memory is overwritten
     write_rows(dev.registers(kept), out, row, rows, TILE)
 
 
 @register("cute", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows; every block of a row is reduced to a scalar before it is combined."""
+    """A block reduces each block of a row to a scalar before it reads the next one."""
     x, out = plain(x), plain(out)
     given = tiles.problem(x, out)
     tile = tiles.plain(given, elements=tiles.READ_ELEMENTS)

@@ -25,7 +25,7 @@ def rows_deferred_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexp
 
 @register("cute", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Parallel over rows, or strips of columns; threads keep running minima and merge them once, at the end."""
+    """A block reduces rows or a strip of columns. Threads keep running minima, and merge them once, at the end."""
     x, out = plain(x), plain(out)
     given = tiles.problem(x, out)
     tile = tiles.plain(given, elements=tiles.READ_ELEMENTS)

@@ -34,7 +34,7 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 @cute.jit
 def merge_minima(kept, partials, start: Int64, stride: Int64, here: cutlass.Boolean, TILE: cutlass.Constexpr):
-    """Merge into the minima of a thread's rows those that another block left."""
+    """Merge the minima that another block stored into a thread's own minima, if its rows exist (``here``)."""
     if here:
         left = cute.make_tensor(partials + start, cute.make_layout((TILE.rows_each,), stride=(stride,)))
         for r in cutlass.range_constexpr(TILE.rows_each):
@@ -43,7 +43,7 @@ def merge_minima(kept, partials, start: Int64, stride: Int64, here: cutlass.Bool
 
 @register("cute", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks per row, or per strip of columns; the last to arrive reduces their minima: one launch."""
+    """Several blocks share a row or a strip of columns. The last to finish merges their minima: one launch."""
     x, out = plain(x), plain(out)
     given = tiles.problem(x, out)
     return in_parts("cute/min/split", [split_kernel], (x, out), given, tiles.block(given), [x.dtype])

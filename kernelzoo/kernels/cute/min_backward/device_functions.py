@@ -1,8 +1,7 @@
-"""Device functions of a minimum's gradient, which the elements equal to their row's minimum share.
+"""Device functions of a minimum's gradient. The elements that equal their row's minimum share the gradient.
 
 Elements are compared in the dtype of computation, half precision in float32. Past a row's end they are NaN, which
-equals nothing.
-"""
+equals nothing."""
 
 import operator
 
@@ -18,7 +17,7 @@ def load_each(tensor, row, rows, TILE):
 
 
 def equal_tile(least, tXgX, tXcX, i, rows, TILE):
-    """Return which of a thread's elements of a block are equal to their row's minimum."""
+    """Return which of a thread's elements of block i equal their row's minimum, from ``least``."""
     return dev.map_rows(operator.eq, dev.load(tXgX, tXcX, i, rows, TILE, float("nan")), TILE, least)
 
 
@@ -28,7 +27,8 @@ def as_counts(equal):
 
 
 def shares_of(grads, counts):
-    """Return (grad / count, grad * 0) per row, for minima and for others. The latter is NaN if count is 0."""
+    """Return (grad / count, grad * 0) per row, for elements that are minima and for others. If count is 0, the second
+    number is NaN."""
     pairs = list(zip(grads, counts, strict=True))
     each = [grad / count.to(type(grad)) for grad, count in pairs]
     rest = [dev.select(count > 0, grad * 0.0, type(grad)(float("nan"))) for grad, count in pairs]
@@ -40,5 +40,5 @@ def gradient_of(equal, shares, TILE):
 
 
 def to_int64(counts):
-    """Convert counts to 64 bits, so that those of many threads can be added up."""
+    """Convert counts to 64 bits, because the sum over many threads may need them."""
     return [Int64(count) for count in counts]

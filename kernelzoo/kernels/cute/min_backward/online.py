@@ -25,13 +25,13 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     counts = dev.block_reduce(own.to_int64(dev.registers(mine)), dev.add, TILE)
     shares = own.shares_of(own.load_each(grad, row, rows, TILE), counts)
     for i in cutlass.range(blocks):
-        # Backwards: the last elements read are the likeliest to be in a cache still.
+        # Backwards, because the elements read last are the most likely to be cached.
         equal = own.equal_tile(least, tXgX, tXcX, blocks - 1 - i, rows, TILE)
         dev.store(own.gradient_of(equal, shares, TILE), tXgO, tXcX, blocks - 1 - i, rows, TILE)
 
 
 @register("cute", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks counts each row's minima, then a second pass reads again and writes."""
+    """The first pass counts each row's minima. The second pass reads the row again and writes."""
     given = tiles.problem(x, out, y, grad)
     return bound("cute/min_backward/online", online_kernel, (x, y, grad, out), given, tiles.block(given))

@@ -13,14 +13,14 @@ from kernelzoo.registry import register
 
 @cute.kernel
 def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """Each thread block reads ``span`` blocks of a tile's rows, and leaves one count per row."""
+    """Each thread block reads ``span`` blocks of a tile's rows, and stores one count per row."""
     number = dev.block_index(EARLY)
     rows, (x, y, _, _), (counts,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     least = own.load_each(y, row, rows, TILE)
-    # Every thread counts for itself, in 32 bits. Counts are added up once, after the loop, in 64 bits.
+    # Each thread counts in 32 bits. After the loop, the threads' counts are added up in 64 bits.
     mine = dev.make_accumulator(0, TILE, Int32)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
@@ -42,7 +42,7 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
     shares = own.shares_of(own.load_each(grad, row, rows, TILE), found)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        # Backwards: the last elements read are the likeliest to be in L2 still.
+        # Backwards, because the elements read last are the most likely to be cached.
         last = begin + end - 1 - i
         equal = own.equal_tile(least, tXgX, tXcX, last, rows, TILE)
         dev.store(own.gradient_of(equal, shares, TILE), tXgO, tXcX, last, rows, TILE)
@@ -50,7 +50,7 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 @register("cute", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks per row, or per strip of columns, leave counts in a workspace; a second launch writes."""
+    """Several blocks share a row or a strip of columns, and store counts. A second launch adds them up and writes."""
     id, given = "cute/min_backward/split_two_launches", tiles.problem(x, out, y, grad)
     both = partials_kernel, write_kernel
     return in_parts(id, both, (x, y, grad, out), given, tiles.block(given), [torch.int64])

@@ -14,29 +14,29 @@ from kernelzoo.registry import register
 
 
 def magnitude(x):
-    """Return the bits without the sign. They compare as magnitudes do, and NaN is the largest."""
+    """Return x's bits without the sign. As integers they order as magnitudes do, and NaN is largest."""
     return x.bitcast(Int32) & 0x7FFFFFFF
 
 
 def scale_of(most):
-    """Return a row's scale from the bits of its largest magnitude."""
+    """Return a row's scale. ``most``: the bits of the row's largest magnitude."""
     top = most.bitcast(Float32)
     return dev.select(top < LEAST, Float32(1.0), top / Float32(TOP))
 
 
 def float8_bits(value):
-    """Return the bits of the nearest float8_e4m3fn, ties to even. This compiles for every architecture."""
+    """Return the bits of the nearest float8_e4m3fn, ties to even, without float8 instructions of the hardware."""
     bits = value.bitcast(Int32)
     size = bits & 0x7FFFFFFF
     normal = (size - (120 << 23) + 0x7FFFF + ((size >> 20) & 1)) >> 20
-    # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+    # Below 2^-6, float8's spacing is 2^-9. So is float32's from 2^14 to 2^15, so adding 2^14 rounds to it.
     small = (size.bitcast(Float32) + Float32(16384.0)).bitcast(Int32) - (141 << 23)
     eight = dev.select(size < (121 << 23), small, cutlass.min(normal, Int32(0x7E)))
     return (dev.select(value == value, eight, Int32(0x7F)) | ((bits >> 24) & 0x80)).to(Uint8)
 
 
 def to_float8(values, hardware):
-    """Convert a thread's float32 to the bits of float8, by the hardware, four at a time, if it can."""
+    """Convert a thread's float32 values to the bits of float8. If ``hardware``, instructions convert four at once."""
     flat = [value for vector in values for value in vector]
     if hardware:
         wide = cute.make_rmem_tensor(cdiv(len(flat), 4) * 4, Float32)
@@ -65,15 +65,15 @@ def quantize_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
         dev.accumulate(most, dev.thread_reduce(sizes, dev.maximum, TILE), dev.maximum)
     scales = [scale_of(one) for one in dev.block_reduce(dev.registers(most), dev.maximum, TILE)]
     write_rows(scales, scale, dev.first_row(tile, TILE), rows, TILE)
-    inverses = [Float32(1.0) / one for one in scales]  # exact if the scale is a power of two, so that ties stay ties
+    inverses = [Float32(1.0) / one for one in scales]  # exact if the scale is a power of two, so ties remain ties
     for i in cutlass.range(blocks):
         scaled = dev.map_rows(lambda value, inverse: value * inverse, read(i), TILE, inverses)
-        dev.store(to_float8(scaled, EARLY), tXgV, tXcX, i, rows, TILE)  # EARLY: from capability 9.0 on
+        dev.store(to_float8(scaled, EARLY), tXgV, tXcX, i, rows, TILE)  # EARLY is true from capability 9.0 on
 
 
 @register("cute", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
-    """Rows that fit in registers are read once. Longer ones are read again, from cache, to be scaled."""
+    """Rows that fit in registers are read once. Longer ones are read again, from cache, and scaled."""
     values = values.view(torch.uint8)
     given = tiles.problem(x, scale, values)
     return bound("cute/quantize_rows/rows", quantize_kernel, (x, values, scale), given, tiles.read_once(given))

@@ -32,6 +32,6 @@ def rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARL
 
 @register("cute", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """Rows that fit in registers are read once. Longer ones are read again, from cache, to be scaled."""
+    """Rows that fit in registers are read once. Longer ones are read again, from cache, and scaled."""
     given = tiles.problem(x, out, weight)
     return bound("cute/rms_norm/rows", rms_norm_kernel, (x, weight, out), given, tiles.read_once(given), (eps,))

@@ -15,7 +15,7 @@ def gradient(x, pulled, scale, slope):
 
 
 def terms(x, grad, scale):
-    """Return an element's term in the sum for the weight."""
+    """Return an element's term of the sum for the weight."""
     return (grad * (x * scale),)
 
 
@@ -41,7 +41,7 @@ def rows_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: c
 
 @cute.kernel
 def weight_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """Each block sums some elements over all rows."""
+    """Each thread block sums some elements over all rows."""
     block = dev.block_index(EARLY)
     rows, (x, _, grad, _, dweight) = given.rows, given.tensors
     fn.sum_over_rows(terms, (x, grad), given.rooms, (dweight,), block, rows, TILE)
@@ -49,7 +49,7 @@ def weight_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "rms_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, eps: float) -> Launch:
-    """Rows are read once, or twice if they don't fit in registers. A second launch sums over rows for the weight."""
+    """Rows that fit in registers are read once, and longer ones twice. A second launch sums the weight's gradient."""
     id, tensors = "cute/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     given = tiles.problem(x, dweight, weight, grad, dx)
     return rows_and_sums(id, rows_kernel, weight_kernel, tensors, given, (eps,), left=1)

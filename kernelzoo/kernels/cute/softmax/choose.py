@@ -23,13 +23,13 @@ class Knobs:
 
 @chooser("cute", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """One block if a row fits in its registers, else a cluster if it fits there. Other rows are read twice, by one
-    block if many, else by several."""
+    """One block if a row fits in its registers, else a cluster if it fits there. Other rows are read twice: by one
+    block each if many, else by several."""
     given, device = problem(x, out), device_of(x)
     knobs, holds = of(Knobs, device.index), given.n <= longest_row(given, 1)
     if given.across:
         return "fused" if holds else streamed(block(given).count(given.planned), device)
-    # In half precision, a row that begins anywhere would have parts of vectors in every block of a cluster.
+    # In half precision, an unaligned row would have incomplete vectors in every block of a cluster.
     longest = knobs.fused_bytes * (2 if given.shifted and given.rows.itemsize == 2 else 1)
     if not (holds and given.n * given.rows.wide_bytes <= longest) and cluster_tile(given, device) is not None:
         return "split_cluster"
@@ -40,5 +40,5 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("cute", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks per row: of a cluster if it fits there, else of two launches, with pairs in a workspace."""
+    """Several blocks share a row: in a cluster if it fits there, else in two launches, with pairs in a workspace."""
     return "split_cluster" if cluster_tile(problem(x, out), device_of(x)) is not None else "split_two_launches"

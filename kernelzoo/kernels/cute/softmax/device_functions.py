@@ -1,8 +1,7 @@
 """Device functions of softmax.
 
-All kernels subtract the maximum first and scale by log2(e) after (``exponential`` does), since the other order loses
-bits on rows with a large offset. A maximum may drop a NaN, and the sum brings it back: exp(NaN - max) is NaN.
-"""
+All kernels subtract the maximum first, and then scale by log2(e) (see ``exponential``). The other order would lose bits
+of rows with a large offset. A maximum may drop a NaN, but the sum doesn't: exp(NaN - max) is NaN."""
 
 from cutlass import Float64, cute
 
@@ -20,25 +19,24 @@ def exponential(x):
 
 
 def zero_if_empty(top):
-    """Return what to subtract from a row: its maximum, or 0 if all of it is -inf. Then 0 / 0 makes its NaN, and no lane
-    computes -inf - -inf."""
+    """Return what to subtract from a row: its maximum, or 0 if all of it is -inf. So no lane computes -inf - -inf, and
+    0 / 0 makes the result NaN."""
     return select(top == -float("inf"), type(top)(0.0), top)
 
 
 def lowest(TILE):
-    """Return the lowest finite number. Running maxima begin there, so that no difference of two is -inf - -inf."""
+    """Return the lowest finite number. Running maxima begin there, so that -inf - -inf never occurs."""
     return LOWEST.get(TILE.dtype, LOWEST_FLOAT32)
 
 
 def online_update(tops, totals, values, TILE):
-    """Add more elements to the running (max, sum) state of each of a thread's rows. Maxima start finite: see
-    ``lowest``."""
+    """Add more elements to the running (max, sum) state of each of a thread's rows. Maxima begin at ``lowest``."""
     risen = [maximum(*pair) for pair in zip(registers(tops), thread_reduce(values, maximum, TILE), strict=True)]
     add_terms(tops, totals, risen, values, TILE)
 
 
 def add_terms(tops, totals, risen, values, TILE):
-    """Rescale states to their new maxima ``risen``, then add the exponentials of more elements to their sums."""
+    """Rescale states to their new maxima ``risen``, then add the exponentials of more elements to the sums."""
     for r, top in enumerate(risen):
         scale = exponential(tops[r] - top)
         tops[r] = top
@@ -58,5 +56,5 @@ def exponential_below(x, top):
 
 
 def softmax_of(x, top, scale):
-    """Return the softmax of an element: exp(x - top) * scale, with scale = 1 / the row's sum."""
+    """Return the softmax of an element: exp(x - top) * scale, where scale is 1 / (the row's sum)."""
     return exponential(x - top) * scale

@@ -19,14 +19,14 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     rows, (x, out) = given.rows, given.tensors
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     blocks = dev.num_blocks(rows, TILE)
-    # Every thread keeps a pair of its own. Pairs are merged once, after the loop.
+    # Each thread keeps a pair. Threads merge their pairs once, after the loop.
     tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):
         online_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
     row_tops, row_totals = row_states(tops, totals, TILE)
     scales = [1.0 / total for total in row_totals]
     for i in cutlass.range(blocks):
-        # Backwards: the last elements read are the likeliest to be in a cache still.
+        # Backwards, because the elements read last are the most likely to be cached.
         values = dev.load(tXgX, tXcX, blocks - 1 - i, rows, TILE, -float("inf"))
         values = dev.map_rows(softmax_of, values, TILE, row_tops, scales)
         dev.store(values, tXgO, tXcX, blocks - 1 - i, rows, TILE)
@@ -34,6 +34,6 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks keeps a running (max, sum) state in each thread, then a second pass writes."""
+    """The first pass keeps a running (max, sum) state in each thread. The second pass reads again and writes."""
     given = tiles.problem(x, out)
     return bound("cute/softmax/online", online_kernel, (x, out), given, tiles.block(given))

@@ -1,6 +1,5 @@
 """Each block writes its (max, sum) state into the shared memory of all blocks of its cluster. A receiver's barrier
-counts the bytes, so that a block waits only for what it reads.
-"""
+counts the bytes, so that a block waits only for what it reads."""
 
 from dataclasses import replace
 
@@ -20,27 +19,27 @@ from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.registry import register
 
 MOST_BLOCKS = 16
-"""Blocks of the largest cluster, if the device allows it. Every device with clusters allows 8."""
+"""Blocks per cluster, at most, if the device allows it. Every device with clusters allows 8."""
 
 USUAL_BYTES = 128
-"""Bytes of a row, as computed, per thread, unless the largest cluster needs more. A multiprocessor then has registers
-for two blocks, and one reads while the other computes."""
+"""Bytes of a widened row per thread, unless the largest cluster needs more. A multiprocessor then has registers for two
+blocks, and one reads while the other computes."""
 
 LEAST = 2048
-"""Fewest elements of a row that are worth a cluster."""
+"""Elements per row, at least, for a cluster to pay off."""
 
 THREADS = (128, 256, MOST_THREADS)
-"""Threads per block. The fewest with which a row fits are taken, since many small blocks on a multiprocessor overlap
-their exchanges. A row that begins anywhere in a vector takes at least 256."""
+"""Possible threads per block. The fewest in which a row fits are used: the exchanges of many small blocks on a
+multiprocessor overlap. An unaligned row has at least 256."""
 
 
 @cute.kernel
 def cluster_kernel(given, BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """Each block takes one tile of its cluster's row."""
+    """Each thread block processes one block of its cluster's row."""
     number = dev.block_index(EARLY)
     rows, (x, out) = given.rows, given.tensors
     kind = dev.acc_type(TILE)
-    room = cute.arch.alloc_smem(Int32, BLOCKS * kind.width // 16, 16)  # a pair, in words, of each block
+    room = cute.arch.alloc_smem(Int32, BLOCKS * kind.width // 16, 16)  # a pair per block, as words
     barrier = cute.arch.alloc_smem(Int64, 1, 8)
     make_barrier(barrier)
     rank = cute.arch.block_idx_in_cluster()
@@ -52,9 +51,9 @@ def cluster_kernel(given, BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EA
     (total,) = dev.row_reduce(values, dev.add, TILE)
     send(top, total, room, barrier, BLOCKS)
     pairs = cute.make_tensor(cute.recast_ptr(room, dtype=kind), cute.make_layout((2, BLOCKS)))
-    theirs = cute.arch.lane_idx() % BLOCKS  # each lane has a pair, in the same order in all warps and blocks
+    theirs = cute.arch.lane_idx() % BLOCKS  # a pair per lane, in the same order in all warps and blocks
     row_top = zero_if_empty(reduce_lanes(pairs[0, theirs], dev.maximum, BLOCKS))
-    # A block of only -inf sends -inf, not the 0 that it subtracts: that could be far above the row's maximum.
+    # A block of only -inf sends -inf. It doesn't send the 0 that it subtracts: this could exceed the row's maximum.
     row_total = reduce_lanes(rescale(pairs[0, theirs], pairs[1, theirs], row_top), dev.add, BLOCKS)
     scale = exponential(top - row_top) * (1.0 / row_total)
     values = [[value * scale for value in vector] for vector in values]
@@ -62,14 +61,14 @@ def cluster_kernel(given, BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EA
 
 
 def reduce_lanes(value, join, BLOCKS):
-    """Reduce the values of each BLOCKS neighbouring lanes, by shuffles."""
+    """Reduce the values of each group of BLOCKS adjacent lanes, by shuffles."""
     for step in range(BLOCKS.bit_length() - 1):
         value = join(value, cute.arch.shuffle_sync_bfly(value, offset=1 << step))
     return value
 
 
 def words_of(value):
-    """Return a number as 32-bit words, as stores to another block need."""
+    """Return a number as 32-bit words, because stores to another block need words."""
     if value.width == 32:
         return [value.bitcast(Int32)]
     bits = value.bitcast(Int64)
@@ -78,7 +77,7 @@ def words_of(value):
 
 @cute.jit
 def make_barrier(barrier: cute.Pointer):
-    """Make a barrier for one arrival and for bytes, before any block of the cluster writes into this one."""
+    """Make a barrier that waits for one arrival and for bytes. Then tell the cluster that this block has it."""
     thread, _, _ = cute.arch.thread_idx()
     if thread == 0:
         cute.arch.mbarrier_init(barrier, 1)
@@ -90,10 +89,10 @@ def make_barrier(barrier: cute.Pointer):
 def send(top, total, room: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.Constexpr):
     """Write this block's state into the shared memory of every block of the cluster, whose barriers count the bytes.
 
-    One thread writes per block, to this block's place. Returns when this block has received all pairs."""
+    One thread per receiver writes, to the position of this block's rank. Returns when this block has all states."""
     words = tuple(words_of(top) + words_of(total))
     rank, (thread, _, _) = cute.arch.block_idx_in_cluster(), cute.arch.thread_idx()
-    cute.arch.cluster_wait()  # by now all blocks run, and have made their barriers
+    cute.arch.cluster_wait()  # now all blocks run, and have made their barriers
     if thread == 0:
         cute.arch.mbarrier_arrive_and_expect_tx(barrier, BLOCKS * len(words) * 4)
     if thread < BLOCKS:
@@ -102,7 +101,7 @@ def send(top, total, room: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.
 
 
 def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
-    """Return (tile of each block, blocks) of a cluster in which a row fits, or None if there is none."""
+    """Return (tile of each block, blocks) of a cluster in which a row fits, or None if it fits in none."""
     if given.across or device.cluster_blocks < 2 or given.n < LEAST:
         return None
     vector = given.vector()

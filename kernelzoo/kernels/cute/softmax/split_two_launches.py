@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @cute.kernel
 def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """Each thread block reads ``span`` blocks of a tile's rows, and leaves one pair per row."""
+    """Each thread block reads ``span`` blocks of a tile's rows, and stores one (max, sum) state per row."""
     number = dev.block_index(EARLY)
     rows, (x, _), (tops, totals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
@@ -30,7 +30,7 @@ def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.
 
 @cute.kernel
 def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """Every block merges all pairs of its rows in the same order, so that all get the same bits."""
+    """Each thread block merges all states of its rows. The order is the same in all, so that all get the same bits."""
     number = dev.block_index(EARLY)
     rows, (x, out), (tops, totals) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
@@ -42,7 +42,7 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        # Backwards: the last elements read are the likeliest to be in L2 still.
+        # Backwards, because the elements read last are the most likely to be cached.
         last = begin + end - 1 - i
         values = dev.load(tXgX, tXcX, last, rows, TILE, -float("inf"))
         values = dev.map_rows(softmax_of, values, TILE, row_tops, scales)
@@ -51,7 +51,7 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 @register("cute", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks per row, or per strip of columns, leave (max, sum) states; a second launch merges and writes."""
+    """Several blocks share a row or a strip of columns, and store states. A second launch merges them and writes."""
     id, given = "cute/softmax/split_two_launches", tiles.problem(x, out)
     both, left = (partials_kernel, write_kernel), [tiles.wide_dtype(x.dtype)] * 2
     return in_parts(id, both, (x, out), given, tiles.block(given), left)

@@ -23,13 +23,13 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
         fn.accumulate_sums(sums, products(both, TILE), TILE)
     totals = fn.row_sums(sums, TILE)
     for i in cutlass.range(blocks):
-        # Backwards: the last elements read are the likeliest to be in a cache still.
+        # Backwards, because the elements read last are the most likely to be cached.
         both = load_both(tXgG, tXgY, tXcX, blocks - 1 - i, rows, TILE)
         dev.store(fn.map_tiles(gradient, both, TILE, totals), tXgO, tXcX, blocks - 1 - i, rows, TILE)
 
 
 @register("cute", "softmax_backward", "online")
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks keeps a running sum in each thread, then a second pass reads again and writes."""
+    """The first pass keeps a running sum in each thread. The second pass reads the row again and writes."""
     given = tiles.problem(grad, out, y)
     return bound("cute/softmax_backward/online", online_kernel, (grad, y, out), given, tiles.block(given, 2))

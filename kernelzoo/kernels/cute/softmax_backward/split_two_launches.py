@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @cute.kernel
 def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """Each thread block reads ``span`` blocks of a tile's rows, and leaves one sum per row."""
+    """Each thread block reads ``span`` blocks of a tile's rows, and stores one sum per row."""
     number = dev.block_index(EARLY)
     rows, (grad, y, _), (sums,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
@@ -28,7 +28,7 @@ def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.
 
 @cute.kernel
 def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """Every block adds up all sums of its rows in the same order, so that all get the same bits."""
+    """Each thread block adds up all sums of its rows. The order is the same in all, so that all get the same bits."""
     number = dev.block_index(EARLY)
     rows, (grad, y, out), (sums,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
@@ -36,7 +36,7 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
     totals = dev.registers(fn.add_parts(sums, dev.first_row(tile, TILE), parts, parts, rows, TILE))
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
-        # Backwards: the last elements read are the likeliest to be in L2 still.
+        # Backwards, because the elements read last are the most likely to be cached.
         last = begin + end - 1 - i
         both = load_both(tXgG, tXgY, tXcX, last, rows, TILE)
         dev.store(fn.map_tiles(gradient, both, TILE, totals), tXgO, tXcX, last, rows, TILE)
@@ -44,7 +44,7 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 @register("cute", "softmax_backward", "split_two_launches")
 def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks per row, or per strip of columns, leave sums in a workspace; a second launch writes."""
+    """Several blocks share a row or a strip of columns, and store sums. A second launch adds them up and writes."""
     id, given = "cute/softmax_backward/split_two_launches", tiles.problem(grad, out, y)
     both, left = (partials_kernel, write_kernel), [tiles.wide_dtype(grad.dtype)]
     return in_parts(id, both, (grad, y, out), given, tiles.block(given, 2), left)

@@ -19,7 +19,7 @@ def summed_type(TILE):
 
 @cute.jit
 def add_up(tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows, TILE: cutlass.Constexpr):
-    """Return the sums of a thread's rows over the blocks from begin to end, in registers."""
+    """Return the sums of a thread's rows over blocks begin to end - 1, in registers."""
     kind = summed_type(TILE)
     sums = dev.make_accumulator(0, TILE, kind), dev.make_accumulator(0, TILE, kind)
     for i in cutlass.range(begin, end):
@@ -40,7 +40,7 @@ def sum_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 
 @register("cute", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each thread keeps a sum and its rounding error; threads add up theirs in a tree after the loop."""
+    """Each thread keeps a sum and the sum's rounding error. After the loop, the threads' sums are added in a tree."""
     x = plain(x)
     given = tiles.problem(x, out)
     return bound("cute/sum/rows", sum_kernel, (x, out), given, tiles.plain(given))

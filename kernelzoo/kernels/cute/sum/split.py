@@ -30,7 +30,7 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 @register("cute", "sum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several blocks per row, or per strip of columns; the last to arrive adds up their sums: one launch."""
+    """Several blocks share a row or a strip of columns. The last to finish adds up their sums: one launch."""
     x = plain(x)
     given = tiles.problem(x, out)
     left = [tiles.wide_dtype(out.dtype)]

@@ -51,7 +51,7 @@ def add_rms_norm_kernel(
 def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
-    """Sums are written, and stay in registers if a row fits. Sums of longer rows are read again, from cache."""
+    """The sums x + residual are written. A row that fits stays in registers. A longer one is read again, from cache."""
     rows, others = rows_with(x, out, residual, total)
     programs, warps, *tile = tile_arguments(rows, register_tile(x, rows, 2))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)

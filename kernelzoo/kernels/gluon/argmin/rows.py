@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def first_least(least, places, none):
-    """Return (least element, its lowest index) along each row. NaN is less than all. none: more than any index."""
+    """Return (minimum, its lowest index) of each row. NaN counts as the minimum. none: more than any index."""
     row_least = gl.reduce(least, 1, dev.lower, keep_dims=True)
     has = (least == row_least) | ((least != least) & (row_least != row_least))
     return row_least, gl.min(gl.where(has, places, none), 1)
@@ -23,9 +23,9 @@ def row_argmin(
     x_rows, x_n, begin, end, there, IDENTITY: gl.constexpr, WIDE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Return (least element, its index) of rows from begin to end. NaN is less than all; the first of equals wins.
+    """Return each row's (minimum, first index) over columns ``begin`` to ``end``. NaN counts as the minimum.
 
-    A loop finds the first block of each row with the least element. That block is read again for the index.
+    A loop finds the first block that contains the minimum. That block is read again to find the index.
     """
     BLOCK: gl.constexpr = LANES * PACK
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
@@ -66,7 +66,7 @@ def argmin_kernel(
 
 @register("gluon", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each thread keeps its least element and the number of its block. Then one block is searched for the index."""
+    """Each thread keeps its minimum and the number of its block. Then one block per row is searched for the index."""
     rows = rows_of(x, out)
     programs, warps, *tile = pack_arguments(x, rows)
     args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile)

@@ -45,7 +45,7 @@ def first_kernel(
 
 @register("gluon", "argmin", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part is reduced as ``rows`` reduces a row. A second launch takes the first part with the least element."""
+    """Each program reduces part of a row as ``rows`` does. A second launch takes the first part with the minimum."""
     rows = rows_of(x, out)
     plan, id, none = plan_of(x, rows), "gluon/argmin/split", identity(x.dtype)
     least = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(x.dtype))

@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def loss_of(x_rows, x_n, n, label, there, top, total, ignore_index, WIDE: gl.constexpr):
-    """Return losses of rows from their labels and (max, sum) states."""
+    """Return each row's loss from its label and its (max, sum) state. x_rows: pointers to the rows."""
     picked = gl.load(x_rows + label * x_n, there & (label >= 0) & (label < n), other=float("nan")).to(WIDE)
     return gl.where(label == ignore_index, 0.0, gl.log(total) - (picked - top))
 

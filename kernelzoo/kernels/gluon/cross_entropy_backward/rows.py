@@ -43,7 +43,7 @@ def backward_kernel(
 
 @register("gluon", "cross_entropy_backward", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
-    """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
+    """One pass finds each row's (max, sum) state. A second pass reads the row again, from cache, and writes."""
     rows, (label, factor) = rows_with(x, out, labels, grad)
     programs, warps, *tile = pack_arguments(x, rows)
     strides = (label.outer, label.inner, factor.outer, factor.inner)

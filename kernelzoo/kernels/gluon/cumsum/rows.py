@@ -21,7 +21,7 @@ def row_cumsum(
     x_rows, x_n, out_rows, out_n, begin, end, there, total,
     WIDE: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Write the running sums of rows from begin to end, block by block. total: the sums of elements before begin."""
+    """Write prefix sums over columns ``begin`` to ``end``, by blocks. total: the sum of columns before ``begin``."""
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     next = gl.load(x_rows + (begin + cols) * x_n, there & (begin + cols < end), other=0)
     for start in range(begin, end, BLOCK):
@@ -50,7 +50,7 @@ def cumsum_kernel(
 
 @register("gluon", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each block is scanned by a tree of additions. The sums of whole blocks are added up in order."""
+    """Each block is scanned by a tree of additions. The totals of blocks are added up in order."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     programs, warps, *tile = tile_arguments(rows, tile_of(x, rows))

@@ -33,7 +33,7 @@ def cumsum_kernel(
 
 @register("gluon", "cumsum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One launch sums parts of rows. In a second, each part adds up the sums before it, then scans as ``rows`` does."""
+    """One launch sums each part of a row. A second adds up the sums of earlier parts, then scans as ``rows`` does."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     plan, id = plan_of(x, rows), "gluon/cumsum/split"

@@ -54,7 +54,7 @@ def layer_norm_kernel(
 
 @register("gluon", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean comes before squared distances from it. A row that doesn't fit in registers is read three times."""
+    """The mean is computed before the variance. A row that doesn't fit in registers is read three times."""
     rows = rows_of(x, out)
     programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)

@@ -19,7 +19,7 @@ def rows_kernel(
     MULTIPLE: gl.constexpr, grad_outer, grad_n, grad_inner, weight_n, EPS: gl.constexpr, WHOLE: gl.constexpr,
     WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """WHOLE: a block covers a row, and the program's sums over rows stay in registers, otherwise in memory."""
+    """Write dx and the program's sums for dweight and dbias. If WHOLE, blocks cover rows: sums stay in registers."""
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
@@ -66,7 +66,7 @@ def rows_kernel(
 
 @register("gluon", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """Programs take rows in turn, in three passes per row. Later launches add up their sums for weight and bias."""
+    """Programs stride over rows, three passes per row. Later launches add up the programs' sums for weight and bias."""
     id, tensors = "gluon/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     rows, (others,) = rows_with(x, dx, grad)
     programs, warps, *tile = tile_arguments(rows, persistent_tile(x, rows, 2))

@@ -34,7 +34,7 @@ def states_kernel(
 
 @gluon.jit
 def load_merged_state(states, rows, parts, LOWEST: gl.constexpr, PARTS: gl.constexpr):
-    """Load the states of a row's parts. Return (max, sum) of the program's row."""
+    """Load the states of all parts of this program's row. Return them merged, as (max, sum)."""
     tops = load_parts(states, parts, LOWEST, PARTS)
     return merge_states(tops, load_parts(states + gl.cast(rows, gl.int64) * parts, parts, 0, PARTS))
 
@@ -52,7 +52,7 @@ def merge_kernel(
 def leave_states(
     id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan, highest: float
 ) -> tuple[torch.Tensor, Launch]:
-    """Return (workspace for states of parts of rows, all maxima before all sums; the launch that stores them there)."""
+    """Return (a workspace for the states of parts, the launch that fills it). All maxima come before all sums."""
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     kinds = (plan.parts, plan.span, lowest(states.dtype), highest, wide_type(x.dtype))
     args = (x, out, states, *row_arguments(rows), *kinds, *pack_constants(rows, plan.tile))
@@ -61,7 +61,7 @@ def leave_states(
 
 @register("gluon", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part is reduced as ``rows`` reduces a row. A second launch merges each row's states in one program."""
+    """Each program reduces part of a row as ``rows`` does. A second launch merges the states, one program per row."""
     rows = rows_of(x, out)
     plan, least = plan_of(x, rows), lowest(wide_dtype(x.dtype))
     states, first = leave_states("gluon/logsumexp/split", x, out, rows, plan, -least)

@@ -8,12 +8,12 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 SHORT_COLUMNS = 512
-"""Elements up to which one program takes whole columns, however few strips there are."""
+"""The column length up to which one program takes complete columns, even if there are few strips."""
 
 
 @launch_table("gluon", "min")
 class Knobs(tiles.Numbers):
-    """Knobs that depend on the card. Shipped values are those of Triton's kernels on an H200."""
+    """Knobs that depend on the GPU. The default values are those of Triton's kernels on an H200."""
 
     row_bytes: int = knob(
         32768, among=(16384, 32768, 65536), unit="bytes",
@@ -24,7 +24,7 @@ class Knobs(tiles.Numbers):
 
 @chooser("gluon", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Each program takes rows if there are enough of them to fill the device. Otherwise programs take parts of rows."""
+    """Each program takes complete rows if these fill the device. Otherwise several programs share a row."""
     rows, device = rows_of(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:

@@ -39,7 +39,7 @@ def rows_kernel(
 
 @register("gluon", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each program takes rows. Every block of a row is reduced to a scalar before it is combined."""
+    """Each program takes complete rows. Every block of a row is reduced to one number before blocks are combined."""
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
     tile = row_tile(device_of(x), rows)

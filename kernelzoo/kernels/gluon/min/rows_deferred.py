@@ -40,7 +40,7 @@ def rows_deferred_kernel(
 
 @register("gluon", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each program takes rows or a strip of columns. The running minimum stays a tile, which is reduced at the end."""
+    """Each program takes rows or a strip of columns. It keeps a tile of running minima, and reduces it at the end."""
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
     tile = block_tile(device_of(x), rows)

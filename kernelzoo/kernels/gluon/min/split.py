@@ -18,8 +18,8 @@ def split_kernel(
     WIDE: gl.constexpr, IDENTITY: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """A program takes span units of a tile's rows. The first one also takes the rows' edges. PARTS is the power of two
-    that covers all parts."""
+    """Reduce one part of a tile's rows: ``span`` units of each row. The first part also has the rows' edges. PARTS:
+    ``parts``, rounded up to a power of two."""
     dev.await_last_launch()
     n, inner, x_n, _ = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
     number, part = dev.tile_and_part(parts)
@@ -57,9 +57,9 @@ def split_kernel(
 
 @register("gluon", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs share a row or a strip of columns. The last to arrive reduces their minima: one launch.
+    """Several programs share a row or a strip of columns. The last to finish merges their minima: one launch.
 
-    The launch resets its counts of arrivals to zero, and so may be repeated.
+    The launch resets its counts of finished programs to zero, so that it can be repeated.
     """
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)

@@ -1,4 +1,4 @@
-"""Tiles of rows x columns that the forms of the minimum share, and the constants of their kernels."""
+"""Tiles that the forms of the minimum share, and the constants of their kernels."""
 
 import torch
 
@@ -9,7 +9,7 @@ from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192
-"""The most elements in a tile along rows. It limits tiles of one-byte elements."""
+"""The most elements in a tile of rows. It matters for one-byte elements."""
 
 
 @numbers
@@ -23,7 +23,7 @@ class Numbers:
 
 
 def row_tile(device: Device, rows: Rows) -> Tile:
-    """Return a tile of several short rows for one warp, or of a block of one row with 64 bytes per thread."""
+    """Return a tile: several short rows for one warp, or a block of one row, with 64 bytes per thread."""
     knobs, cols = of(Numbers, device.index), power_of_two(body_length(rows))
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
@@ -34,7 +34,7 @@ def row_tile(device: Device, rows: Rows) -> Tile:
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
-    """Return ``row_tile``, or a block of adjacent columns: 32 float32 elements per thread, 16 if read one by one."""
+    """Return ``row_tile`` or, for columns, a block: 32 float32 elements per thread, or 16 if read one by one."""
     if not rows.across:
         return row_tile(device, rows)
     tile = block(rows, 32768)
@@ -42,5 +42,5 @@ def block_tile(device: Device, rows: Rows) -> Tile:
 
 
 def kinds(rows: Rows, dtype: torch.dtype, tile: Tile) -> tuple[object, ...]:
-    """Return the constants WIDE and IDENTITY of a kernel, and those of its tile."""
+    """Return a kernel's constants: WIDE, IDENTITY and those of its tile."""
     return wide_type(dtype), identity(dtype), *tile.constants(rows)

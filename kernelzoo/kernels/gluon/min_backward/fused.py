@@ -19,7 +19,7 @@ def tile_kernel(
     WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """COLS is the power of two that covers a row. Elements past a row's end are masked."""
+    """Compute a tile of complete rows. COLS: a power of two that covers a row without edges. The rest is masked."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, x_n, out_n = dev.restore_sizes(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)

@@ -61,7 +61,7 @@ def online_kernel(
 
 @register("gluon", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks keeps a running count in each lane. A second pass reads again and writes."""
+    """One pass over blocks counts a row's minima, per lane. A second pass reads again and writes the gradient."""
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)
     place = (*tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))

@@ -19,8 +19,8 @@ def parts_kernel(
     WRITES: gl.constexpr, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """A program takes span units of a tile's rows. The first one also takes the rows' edges. PARTS is the power of two
-    that covers all parts."""
+    """Store the result of one part of a tile's rows. If WRITES, merge all results and write the part instead. A part
+    has ``span`` units of each row, the first also the edges. PARTS: ``parts``, as a power of two."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
@@ -74,7 +74,7 @@ def parts_kernel(
 
 @register("gluon", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs share a row or a strip of columns, and store counts. A second launch adds them up and writes."""
+    """Several programs share a row or a strip of columns. One launch counts minima, a second writes the gradient."""
     id, tensors = "gluon/min_backward/split_two_launches", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES)

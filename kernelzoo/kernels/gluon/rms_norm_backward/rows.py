@@ -18,7 +18,7 @@ def rows_kernel(
     MULTIPLE: gl.constexpr, grad_outer, grad_n, grad_inner, weight_n, EPS: gl.constexpr, WHOLE: gl.constexpr,
     WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """WHOLE: a block covers a row, and the program's sums for weight stay in registers, otherwise in memory."""
+    """Write dx, and the program's sums for dweight. If WHOLE, a block covers a row, and the sums stay in registers."""
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
@@ -59,7 +59,7 @@ def rows_kernel(
 def rows(
     x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
 ) -> Launch:
-    """Programs take rows in turn, in two passes per row. A second launch adds up their sums for the weight."""
+    """Programs stride over rows, two passes per row. A second launch adds up the programs' sums for the weight."""
     id, tensors = "gluon/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     rows, (others,) = rows_with(x, dx, grad)
     programs, warps, *tile = tile_arguments(rows, persistent_tile(x, rows, 2))

@@ -8,12 +8,12 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 ONLINE_ROWS = 6
-"""Rows per multiprocessor from which online takes float64 rows that don't fit on chip."""
+"""The number of rows per SM from which online takes float64 rows that don't fit on chip."""
 
 
 @launch_table("gluon", "softmax")
 class Knobs(tiles.Numbers):
-    """Knobs that depend on the card. Shipped values are those of Triton's kernels on an H200."""
+    """Knobs that depend on the GPU. The default values are those of Triton's kernels on an H200."""
 
     ahead_row: int = knob(
         16384, among=(4096, 8192, 16384), unit="elements",
@@ -26,8 +26,8 @@ class Knobs(tiles.Numbers):
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """One program takes a row that fits on chip. Several programs share a longer row.
 
-    Many longer rows of float64 go to online, since their exponentials take longer than memory does. Longer columns go
-    to online if strips are many, else to split_two_launches.
+    If there are many longer float64 rows, online takes them, because their exponentials take longer than memory
+    accesses. Longer columns go to online if there are many strips, else to split_two_launches.
     """
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
@@ -48,6 +48,6 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several programs share a row, and keep it on chip while they exchange (max, sum) states: one launch.
 
-    For columns, one launch stores the pairs, and a second merges them and writes.
+    For columns, one launch stores the states, and a second merges them and writes.
     """
     return "split_grid" if device_of(x).is_nvidia and not rows_of(x, out).across else "split_two_launches"

@@ -1,4 +1,4 @@
-"""Device functions of softmax: whole rows of a tile, and the running (maximum, sum) state."""
+"""Device functions of softmax: softmax of complete rows, and running (maximum, sum) states."""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -16,7 +16,7 @@ def softmax_of(x):
 
 @gluon.jit
 def softmax_with_edges(x, edges, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
-    """Return softmax of rows, as (tile, edges), in the tile's dtype."""
+    """Return softmax of rows whose edges are a second tile, as (tile, edges)."""
     edge_top = gl.convert_layout(gl.max(edges, 1, keep_dims=True), LAYOUT)
     top = zero_if_empty(gl.maximum(gl.max(x, 1, keep_dims=True), edge_top))
     exponentials = exponential(x - top)
@@ -28,9 +28,9 @@ def softmax_with_edges(x, edges, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 
 @gluon.jit
 def online_update(top, total, x):
-    """Return each lane's running (maximum, sum) state updated by one element. Maxima start finite: see online_state."""
+    """Return each lane's (maximum, sum) state after one more element. top must be finite: see ``online_state``."""
     rise = x - top
-    # Of exp(top - new top) and exp(x - new top) one is 1, and this is the other.
+    # One of exp(top - new top) and exp(x - new top) is 1. This is the other one.
     scale = exponential(-gl.abs(rise))
     return gl.maximum(top, x), gl.where(rise > 0, total * scale + 1, total + scale)
 
@@ -40,10 +40,10 @@ def online_state(
     x, x_start, x_n, here, cols, there, begin, end, length, row_top, WIDE: gl.constexpr, LOWEST: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Return (maximum, sum) of rows from begin to end, in one pass over blocks. The maximum is at least ``row_top``.
+    """Return each row's (maximum, sum) state over columns ``begin`` to ``end``. Maxima start from ``row_top``.
 
-    Every lane keeps a state of its own. Lanes merge after every TOGETHER blocks. A maximum starts at the lowest finite
-    number, so that no difference is -inf - -inf.
+    One pass reads the blocks. Every lane keeps its own state. Lanes merge after every TOGETHER blocks. A lane's maximum
+    starts at the lowest finite number, so that no difference is -inf - -inf.
     """
     row_total = gl.full([ROWS, 1], 0.0, WIDE, LAYOUT)
     for first in range(begin, end, TOGETHER * BLOCK):

@@ -1,6 +1,6 @@
-"""After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form, with its pipeline written out.
+"""Softmax after Triton's tutorial python/tutorials/02-fused-softmax.py in its last version.
 
-Copies are of 16 bytes, so rows must be whole vectors.
+The pipeline is explicit. Copies have 16 bytes, so rows must consist of complete 16-byte vectors.
 """
 
 import torch
@@ -19,21 +19,21 @@ from kernelzoo.layout import power_of_two, rows_of
 from kernelzoo.registry import register
 
 copy = async_copy.async_load if hasattr(async_copy, "async_load") else async_copy.async_copy_global_to_shared
-"""The start of a copy to shared memory (``cp.async``). Triton before 3.9 has another name for it."""
+"""The function that starts a copy to shared memory (``cp.async``). Before Triton 3.9, it has another name."""
 
 STAGES = 4
-"""The most rows of one program that are in flight or in use at once."""
+"""The most rows that a program prefetches or uses at once."""
 
 THREAD_BYTES = 64
-"""Bytes of a row, as computed, per thread, unless the row is too long for so many threads."""
+"""Bytes of a row per thread, in the dtype of the computation. Threads of very long rows have more."""
 
 REDUCTION_BYTES = 4096
-"""Bytes of shared memory for reductions, beside the ring."""
+"""Bytes of shared memory for reductions, in addition to the ring of prefetched rows."""
 
 
 @gluon.jit
 def ask(x, ring, slot, row, rows, n, inner, x_outer, x_inner, cols, MULTIPLE: gl.constexpr):
-    """Start to copy a row into a slot of the ring, as a group of copies. Past the last row, the group is empty."""
+    """Start an asynchronous copy of a row into a slot of the ring. Past the last row, the group of copies is empty."""
     row = row.to(gl.int64)
     start = (row // inner * x_outer + row % inner * x_inner) * MULTIPLE
     copy(ring.index(slot), x + start + cols, (cols < n) & (row < rows))
@@ -45,7 +45,7 @@ def persistent_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
     WIDE: gl.constexpr, COLS: gl.constexpr, STAGES: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """A thread reads only what it has copied itself: it waits for its own copies, and for no other thread."""
+    """Compute softmax of a program's rows. A thread reads only its own copies, so it waits for no other thread's."""
     dev.await_last_launch()
     n *= MULTIPLE
     cols = gl.arange(0, COLS, LAYOUT)
@@ -71,7 +71,7 @@ def persistent_kernel(
 
 @register("gluon", "softmax", "persistent")
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A grid fills the device once and strides over rows. The next rows are copied to shared memory meanwhile."""
+    """A grid that fills the device once strides over rows. The next rows are prefetched to shared memory."""
     id, rows, device = "gluon/softmax/persistent", rows_of(x, out), device_of(x)
     vector = tiles.vector_of(rows)
     if vector != rows.whole_vector or edges_of(rows):

@@ -21,7 +21,7 @@ from kernelzoo.registry import register
 
 
 class Team(NamedTuple):
-    """A program's warps, its register limit per thread, and how many such programs share an SM."""
+    """A program's number of warps and register limit per thread, and how many such programs fit on an SM."""
 
     warps: int
     registers: int
@@ -29,19 +29,19 @@ class Team(NamedTuple):
 
 
 HELD_BYTES, BLOCK_BYTES = 256, 64
-"""Bytes per thread: of the share that stays in registers, as computed or as words of two halves. And, as computed, of a
-block of the rest of a longer share, which is read twice."""
+"""Bytes of a row per thread: in registers, and in a block of the rest, which is read twice. Sizes are those in the
+dtype of the computation, or in registers those of words of two halves."""
 
 WORDS_EACH = gl.constexpr(16)
-"""Words of two halves that a thread unpacks at a time."""
+"""How many words, of two half-precision numbers each, a thread unpacks at a time."""
 
 EXCHANGE_ELEMENTS = 2048
-"""The time of an exchange, as the number of elements that a program could read and write meanwhile."""
+"""The cost of an exchange: how many elements a program could read and write in that time."""
 
 
 @gluon.jit
 def interleave(low, high, LAYOUT: gl.constexpr):
-    """Interleave words' low and high halves into numbers in memory order. LAYOUT has them on the same threads."""
+    """Interleave the low and high halves of words into memory order. LAYOUT keeps the numbers on the same threads."""
     return gl.convert_layout(gl.reshape(gl.join(low, high), [2 * low.shape[0]]), LAYOUT)
 
 
@@ -52,10 +52,11 @@ def split_kernel(
     EDGES: gl.constexpr, PACKED: gl.constexpr, EXACT: gl.constexpr, HELD: gl.constexpr, BLOCK: gl.constexpr,
     THREADS: gl.constexpr, LAYOUT: gl.constexpr, WORD_LAYOUT: gl.constexpr, LANE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK elements, which are read twice, and up to HELD elements, which stay in registers.
+    """Compute softmax of one part of each row. Programs of a row exchange (max, sum) states.
 
-    EXACT: shares are cut at the same elements of every row, have edges of their own, and fit in registers. Exponentials
-    add up without rounding, so the bits of their sum don't depend on where a row's vectors begin.
+    Up to HELD elements of a part stay in registers. The rest is read twice, in blocks of BLOCK elements. EXACT: parts
+    begin at the same columns of every row, have their own edges, and fit in registers. Exponentials are added without
+    rounding, so that the sum's bits don't depend on alignment.
     """
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
@@ -86,7 +87,7 @@ def split_kernel(
         cut = begin
         n = gl.minimum(n, end) - cut
         kept -= cut
-    # Launches alternate between two sets of pairs: each clears the next one's.
+    # Launches alternate between two sets of pairs. Each launch clears the set of the next launch.
     mine = gl.load(arrivals) // programs % 2
     for number in range(program // parts, rows, groups):
         row = gl.cast(number, gl.int64)
@@ -157,7 +158,7 @@ def split_kernel(
                 of_edges, of_fine = exactly(of_edges)
                 of_edges = of_edges.to(gl.float64) + of_fine.to(gl.float64)
             total = (total + gl.sum(of_edges, 0)).to(WIDE)
-        # All bits set means a pair that hasn't come yet: no number is stored so, nor any NaN.
+        # A pair with all bits set isn't stored yet. No number is stored with these bits, nor any NaN.
         slots = pairs + (mine * rows + row) * (WORDS * parts)
         others = slots + (1 - 2 * mine) * rows * (WORDS * parts)
         if WORDS == 2:
@@ -202,7 +203,7 @@ def split_kernel(
 
 
 def programs_per_row(rows: int, n: int, held: int, most: int, resident: int) -> int:
-    """Return the fastest number of programs per row, of those that keep it in registers; the most if none can."""
+    """Return the fastest number of programs per row that keeps a row in registers. If none can, return the most."""
     least, most = cdiv(n, held), min(most, resident)
     if least > most:
         return most
@@ -225,11 +226,11 @@ def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: Device) -> Launch:
-    """Return the launch, on a device whose programs may wait for each other."""
+    """Return the launch of ``split_kernel`` on a device whose programs can wait for each other."""
     wide = wide_dtype(x.dtype)
     # The register limit of an H200 would spill a few registers on other devices.
     team = Team(8, 128, 2) if device.arch in ("", "sm_90") else Team(4, 168, 3)
-    threads = team.warps * tiles.LANES  # each awaits one pair, so a row has at most so many programs
+    threads = team.warps * tiles.LANES  # each thread awaits one pair, which limits the programs per row
     held, block = (bytes // rows.wide_bytes * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
     resident = team.resident * device.multiprocessors
     exact = rows.single and packed(rows.by_vectors) and rows.n <= (2 * held - 8) * min(threads, resident)

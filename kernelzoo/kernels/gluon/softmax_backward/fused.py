@@ -1,4 +1,4 @@
-"""Masked elements are 0 in both inputs, and so add nothing."""
+"""Softmax's gradient of rows kept on chip. Masked elements are 0 in both inputs, so that they add nothing."""
 
 import torch
 from triton.experimental import gluon
@@ -18,7 +18,7 @@ def tile_kernel(
     y_outer, y_n, y_inner, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """COLS is the power of two that covers a row."""
+    """Compute a tile of complete rows. COLS: a power of two that covers a row without edges."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
     n, inner, grad_n, y_n = dev.restore_sizes(n, inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)

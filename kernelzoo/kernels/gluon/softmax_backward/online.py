@@ -59,7 +59,7 @@ def online_kernel(
 
 @register("gluon", "softmax_backward", "online")
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks keeps a running sum in each lane. A second pass reads again and writes."""
+    """One pass over blocks keeps a running sum of grad * y in each lane. A second pass reads again and writes."""
     rows, (weights,) = rows_with(grad, out, y)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, weights)
     kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))

@@ -27,7 +27,7 @@ def sum_kernel(
 
 @register("gluon", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A thread adds up its elements of a block, then blocks with compensation for rounding. Lanes are added last."""
+    """Each thread adds up its elements of a block, then the blocks, with compensation. Lanes are added up last."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     programs, warps, *tile = pack_arguments(x, rows)

@@ -18,9 +18,9 @@ def row_argmin(
     x, x_start, x_n, begin, end, in_rows, IDENTITY: tl.constexpr, WIDE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return (least element, its index) of rows from begin to end. NaN is less than all; the first of equals wins.
+    """Return each row's (minimum, first index) over columns ``begin`` to ``end``. NaN counts as the minimum.
 
-    A loop finds the first block of each row with the least element. That block is read again for the index.
+    A loop finds the first block that contains the minimum. That block is read again to find the index.
     """
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     least = tl.full([ROWS, LANES], IDENTITY, WIDE)
@@ -64,7 +64,7 @@ def argmin_kernel(
 
 @register("triton", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each thread keeps its least element and the number of its block. Then one block is searched for the index."""
+    """Each thread keeps its minimum and the number of its block. Then one block per row is searched for the index."""
     rows = rows_of(x, out)
     tile = pack_tile(x, rows)
     args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile.constants)

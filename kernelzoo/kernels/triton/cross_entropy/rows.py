@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @triton.jit
 def loss_of(x, x_n, n, label, in_rows, top, total, ignore_index, WIDE: tl.constexpr):
-    """Return losses of rows from their labels and (max, sum) states. x: pointers to the rows' first elements."""
+    """Return each row's loss from its label and its (max, sum) state. x: pointers to the rows' first elements."""
     inside = in_rows & (label >= 0) & (label < n)
     picked = tl.load(x + label * x_n, inside, other=float("nan")).to(WIDE)
     return tl.where(label == ignore_index, 0, tl.log(total) - (picked - top))

@@ -29,7 +29,7 @@ def merge_kernel(
 
 @register("triton", "cross_entropy", "split")
 def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """Each part is reduced as ``rows`` reduces a row. A second launch merges each row's states in one program."""
+    """Each program reduces part of a row as ``rows`` does. A second launch merges the states, one program per row."""
     rows, (label,) = rows_with(x, loss, labels)
     plan, id = plan_of(x, rows), "triton/cross_entropy/split"
     states, first = leave_states(id, x, loss, rows, plan, float("inf"))

@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @triton.jit
 def row_cumsum(x, x_n, out, out_n, begin, end, in_rows, total, WIDE: tl.constexpr, BLOCK: tl.constexpr):
-    """Write the running sums of rows from begin to end, block by block. total: the sums of elements before begin."""
+    """Write prefix sums over columns ``begin`` to ``end``, by blocks. total: the sum of columns before ``begin``."""
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     next = tl.load(x + (begin + cols) * x_n, in_rows & (begin + cols < end), other=0)
     for start in range(begin, end, BLOCK):
@@ -40,7 +40,7 @@ def cumsum_kernel(
 
 @register("triton", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each block is scanned by a tree of additions. The sums of whole blocks are added up in order."""
+    """Each block is scanned by a tree of additions. The totals of blocks are added up in order."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     tile = tile_of(x, rows)

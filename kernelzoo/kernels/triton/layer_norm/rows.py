@@ -64,7 +64,7 @@ def layer_norm_kernel(
 
 @register("triton", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean comes before squared distances from it. A row that doesn't fit in registers is read three times."""
+    """The mean is computed before the variance. A row that doesn't fit in registers is read three times."""
     rows = rows_of(x, out)
     tile = register_tile(x, rows)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)

@@ -18,7 +18,7 @@ def rows_kernel(
     MULTIPLE: tl.constexpr, grad_outer, grad_n, grad_inner, weight_n,
     EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """WHOLE: a block covers a row, and the program's sums over rows stay in registers, otherwise in memory."""
+    """Write dx and the program's sums for dweight and dbias. If WHOLE, blocks cover rows: sums stay in registers."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
@@ -65,7 +65,7 @@ def rows_kernel(
 
 @register("triton", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """Programs take rows in turn, in three passes per row. Later launches add up their sums for weight and bias."""
+    """Programs stride over rows, three passes per row. Later launches add up the programs' sums for weight and bias."""
     id, tensors = "triton/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     rows, (others,) = rows_with(x, dx, grad)
     tile = persistent_tile(x, rows, 2)

@@ -28,7 +28,7 @@ def states_kernel(
 
 @triton.jit
 def load_merged_state(states, row, rows, parts, LOWEST: tl.constexpr, PARTS: tl.constexpr):
-    """Load the states of parts of rows. Return (max, sum) of the rows."""
+    """Load the states of all parts of rows. Return the merged (max, sum) of each row."""
     tops = load_parts(states, row, parts, LOWEST, PARTS)
     return merge_states(tops, load_parts(states + tl.cast(rows, tl.int64) * parts, row, parts, 0, PARTS))
 
@@ -47,7 +47,7 @@ def merge_kernel(
 def leave_states(
     id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan, highest: float
 ) -> tuple[torch.Tensor, Launch]:
-    """Return (workspace for states of parts of rows, all maxima before all sums; the launch that stores them there)."""
+    """Return (a workspace for the states of parts, the launch that fills it). All maxima come before all sums."""
     lowest = torch.finfo(wide_dtype(x.dtype)).min
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     kinds = (plan.parts, plan.span, lowest, highest, wide_type(x.dtype))
@@ -57,7 +57,7 @@ def leave_states(
 
 @register("triton", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part is reduced as ``rows`` reduces a row. A second launch merges each row's states in one program."""
+    """Each program reduces part of a row as ``rows`` does. A second launch merges the states, one program per row."""
     rows = rows_of(x, out)
     plan, lowest = plan_of(x, rows), torch.finfo(wide_dtype(x.dtype)).min
     states, first = leave_states("triton/logsumexp/split", x, out, rows, plan, -lowest)

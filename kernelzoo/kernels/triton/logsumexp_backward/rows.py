@@ -33,7 +33,7 @@ def backward_kernel(
 
 @register("triton", "logsumexp_backward", "rows")
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The result is exp(x - y) * grad, with y and grad of the element's row: one read and one write."""
+    """The gradient is exp(x - y) * grad, with y and grad of the element's row. It takes one read and one write."""
     rows, (ys, grads) = rows_with(x, out, y, grad)
     tile = tile_of(x, rows)
     strides = (ys.outer, ys.inner, grads.outer, grads.inner)

@@ -40,5 +40,5 @@ def atomic_batched_kernel(
 
 @register("triton", "min", "atomic_batched")
 def atomic_batched(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs share each row. Minima of row tiles stay on chip, and are sent in one batch of atomics."""
+    """Several programs share each row. Each keeps the minima of its tiles, and sends all by atomics at the end."""
     return atomic_launch("triton/min/atomic_batched", atomic_batched_kernel, x, out)

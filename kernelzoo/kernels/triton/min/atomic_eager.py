@@ -36,5 +36,5 @@ def atomic_eager_kernel(
 
 @register("triton", "min", "atomic_eager")
 def atomic_eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs share each row. Minima of a row tile are sent at once by atomics. First the output is filled."""
+    """The output is filled first. Several programs share each row, and send each tile's minima by atomics."""
     return atomic_launch("triton/min/atomic_eager", atomic_eager_kernel, x, out)

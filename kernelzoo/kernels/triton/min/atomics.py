@@ -1,4 +1,4 @@
-"""Functions that both atomic forms share: updates by atomics, and the launch of fill, kernel and conversion."""
+"""Functions that both atomic forms share: updates by atomics, and the sequence of fill, kernel and conversion."""
 
 from typing import Any
 
@@ -29,11 +29,11 @@ class Numbers(tiles.Numbers):
 
 @triton.jit
 def send(out, value, mask):
-    """Set out to the minimum of out and value, by atomics in any order. out starts as the identity.
+    """Set out to the minimum of out and value, by atomics in any order. out must start as the identity.
 
-    Bits of non-negative floats sort as signed integers, bits of negative floats in reverse as unsigned integers. A NaN
-    is sent as all bits set: as a signed integer it is below any non-negative float, as an unsigned one above all. Each
-    element is sent by one of the two atomics.
+    Bits of non-negative floats sort as signed integers, so a signed minimum updates them. Bits of negative floats sort
+    in reverse as unsigned integers, so an unsigned maximum updates them. A NaN is sent as all bits set. As a signed
+    integer it is below any non-negative float, as an unsigned one above all floats.
     """
     if value.dtype.is_floating():
         SIGNED: tl.constexpr = tl.int64 if value.dtype == tl.float64 else tl.int32
@@ -53,7 +53,7 @@ def part_minima(
     WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return the minima of a tile's rows from begin to end, and of their edges, which every block reads again."""
+    """Return each row's minimum over columns ``begin`` to ``end`` and its edges. Every part reads the edges again."""
     in_rows = in_rows[:, None]
     start, columns, edges = body_and_edges(x, start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
     least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
@@ -61,7 +61,7 @@ def part_minima(
 
 
 def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Return the launch of an atomic kernel: outputs are filled, then several programs lower each row's output."""
+    """Return the launch of an atomic kernel. The output is filled with the identity, then lowered by the kernel."""
     x, out = plain(x), plain(out)
     # Atomics take 32 or 64 bits. Narrower minima are found in a workspace, which the launch converts at the end.
     target = out if out.dtype.itemsize >= 4 else x.new_empty(out.shape, dtype=wide_dtype(x.dtype))

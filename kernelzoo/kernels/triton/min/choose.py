@@ -10,7 +10,7 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 SMALL_TILES = {2: 4608, 4: 2048}
-"""Bytes per element, and the row length above which small tiles are faster if rows have edges."""
+"""The row length above which small tiles are faster if rows have edges, by bytes per element."""
 
 
 @launch_table("triton", "min")
@@ -25,7 +25,7 @@ class Knobs(RowNumbers, atomics.Numbers, split.Numbers):
 
 @chooser("triton", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Each program takes rows if there are enough of them to fill the device. Otherwise programs take parts of rows."""
+    """Each program takes complete rows if these fill the device. Otherwise several programs share a row."""
     layout, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
     if short_tile(layout, x.dtype, device) is not None:

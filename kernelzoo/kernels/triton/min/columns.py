@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
 COLUMN_PILE = 8
-"""Vectors of columns that a thread loads at once, while it compares the previous ones."""
+"""The number of vectors that a thread loads at once, while it compares the previous ones."""
 
 
 @numbers
@@ -40,7 +40,7 @@ def join_parts(
     least, partials, arrivals, tile, part, parts, there,
     IDENTITY: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Store a part's minima. Return (whether this part is its tile's last to arrive, and if so the minima of all)."""
+    """Store a part's minima. Return (whether it is the tile's last part to finish, if so the minima of all parts)."""
     column = tl.arange(0, COLUMNS)
     all_parts = partials + tile.to(tl.int64) * parts * COLUMNS + column
     tl.store(all_parts + part * COLUMNS, least.to(partials.dtype.element_ty), there)
@@ -63,7 +63,7 @@ def join_parts(
 
 @triton.jit
 def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
-    """Return the minima over a tile's PILE blocks. A thread has the same position in all, and asks no other thread."""
+    """Return elementwise minima over a tile's PILE blocks. All blocks have one layout, so threads exchange nothing."""
     return tl.reduce(tl.reshape(tile.to(WIDE), [PILE, DEPTH, LANES]), 0, lower)
 
 
@@ -73,11 +73,12 @@ def columns_kernel(
     MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
     ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Minima of up to LANES adjacent columns. A program reads span elements of each, PILE blocks of DEPTH at a time.
+    """Compute minima of ``span`` elements of up to LANES adjacent columns. PILE blocks of DEPTH lines load at once.
 
-    If lines may start inside a vector, each line is read from the vector that contains its first element. Lines DEPTH
-    apart start at the same offset in a vector, so a lane stays in one column. Minima are shifted into place at the end.
-    The memory's last vector may be incomplete: elements past the first ``whole`` vectors are read one by one.
+    A line has one element of each column. If lines may start inside a vector, each is read from the vector that
+    contains its first element. Lines DEPTH apart start at the same offset in a vector, so a lane stays in one column.
+    At the end, minima are shifted to their columns. Elements past the first ``whole`` vectors are read one by one: the
+    memory's last vector may be incomplete.
     """
     await_last_launch()
     SHIFTED: tl.constexpr = MULTIPLE % VECTOR != 0
@@ -135,8 +136,8 @@ def columns_kernel(
 
 
 class ColumnTile(NamedTuple):
-    """A tile of columns. vector: elements per load. pile: blocks that are loaded at once. depth: elements of each
-    column in a block. lanes: columns that are loaded. columns: columns whose minima the tile writes."""
+    """A tile of columns. vector: elements per load. pile: blocks that are loaded at once. depth: elements per column in
+    a block. lanes: columns that are loaded. columns: columns whose minima are written."""
 
     vector: int
     pile: int
@@ -149,7 +150,7 @@ class ColumnTile(NamedTuple):
 def column_tile(
     numbers: Numbers, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
 ) -> ColumnTile:
-    """Return a tile of so many threads, ``line`` bytes wide, with ``pile`` loads per thread."""
+    """Return a tile for so many threads, ``line`` bytes wide, with ``pile`` loads at once per thread."""
     itemsize = columns.itemsize
     vector, bytes = 16 // itemsize, columns.outer * columns.n * columns.inner * itemsize
     # If lines are shorter than a vector, several of them may end in the memory's last, incomplete vector.
@@ -167,7 +168,7 @@ def column_tile(
 
 
 def whole_column_tile(columns: Columns, device: Device) -> ColumnTile:
-    """Return the tile of programs that take whole columns."""
+    """Return the tile of a program that takes complete columns."""
     numbers = of(Numbers, device.index)
     # The widest tile that gives every multiprocessor a program.
     for line in (4 * LINE_BYTES, 2 * LINE_BYTES, LINE_BYTES):
@@ -176,7 +177,7 @@ def whole_column_tile(columns: Columns, device: Device) -> ColumnTile:
             break
     shifted = tile.columns < tile.lanes
     if columns.n <= numbers.short_across:
-        # Each shifted line wastes one vector, a smaller share of a wider line.
+        # Each shifted line wastes one vector, which is a smaller part of a wider line.
         return column_tile(numbers, columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
     if columns.n < numbers.long_across or shifted:
         return tile
@@ -188,11 +189,11 @@ def whole_column_tile(columns: Columns, device: Device) -> ColumnTile:
 def launch_of_columns(
     id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: ColumnTile, parts: int
 ) -> Launch:
-    """Return the launch over tiles of columns. If tiles have several parts, the last to arrive joins their minima."""
+    """Return the launch over tiles of columns. If tiles have several parts, the last to finish merges the minima."""
     strips = columns.strips(tile.columns)
     span = cdiv(cdiv(columns.n, tile.depth), parts) * tile.depth
     parts = cdiv(columns.n, span)
-    partials: torch.Tensor | int = 0  # none for whole columns: a launch of only x and out can be moved to other tensors
+    partials: torch.Tensor | int = 0  # without workspaces, a launch can be moved to other tensors
     arrivals: torch.Tensor | int = 0
     if parts > 1:
         partials = x.new_empty((strips, parts, tile.lanes))

@@ -1,7 +1,7 @@
-"""Device functions of the minimum: along rows of a tile, over neighbouring columns, and over the blocks of rows.
+"""Device functions of the minimum: along rows of a tile, over adjacent columns, and over the blocks of rows.
 
-``tl.min``, ``tl.minimum`` and ``tl.atomic_min`` drop a NaN, so none of them is applied to floats directly. Tiles are
-combined by a minimum that propagates NaN, lanes and memory as integers in which a NaN is the lowest of all.
+``tl.min``, ``tl.minimum`` and ``tl.atomic_min`` ignore a NaN, so none of them is applied to floats directly. Tiles are
+combined by a minimum that propagates NaN. Lanes and memory are combined as integers, where NaN is the lowest.
 """
 
 import torch
@@ -17,8 +17,8 @@ from kernelzoo.layout import Rows
 def lowest(x):
     """Return the minima of a tile's rows, NaN if any element is NaN.
 
-    The bits of a float are sign and magnitude. If the magnitude of negative floats is inverted, bits sort as integers.
-    A NaN becomes the lowest integer, which is converted back to the NaN with all bits set.
+    The bits of a float are sign and magnitude. If the magnitude of negative floats is inverted, floats sort as
+    integers. A NaN becomes the lowest integer, which is converted back to the NaN with all bits set.
     """
     if x.dtype.is_floating():
         BITS: tl.constexpr = tl.int64 if x.dtype == tl.float64 else tl.int32
@@ -34,7 +34,7 @@ def lowest(x):
 
 @triton.jit
 def fold_columns(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
-    """Return the minima of every FOLD (1, 2, 4 or 8) neighbouring columns. One thread has all of these: no shuffle."""
+    """Return the minima of every FOLD (1, 2, 4 or 8) adjacent columns. One thread has them all: no shuffle."""
     if FOLD == 1:
         result = x
     else:
@@ -44,7 +44,7 @@ def fold_columns(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
 
 
 def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
-    """Return how many neighbouring columns one thread loads and can reduce by itself: FOLD of ``fold_columns``."""
+    """Return FOLD for ``fold_columns``: how many adjacent columns one thread loads and can reduce by itself."""
     return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
 
 
@@ -52,7 +52,7 @@ def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
 def body_and_edges(
     x, x_start, n, in_rows, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr
 ):
-    """Return (start of the rows' whole vectors, number of elements in these, values of the edge elements)."""
+    """Return (start of each row's complete vectors, number of elements in these, values of the edge elements)."""
     if EDGES:
         before, inside = whole_vectors(x_start, n, EDGES)
         edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
@@ -67,10 +67,10 @@ def body_and_edges(
 
 @triton.jit
 def identity_tile(n, ROWS: tl.constexpr, COLS: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr):
-    """Return a tile filled with the identity, from which a loop over n columns starts.
+    """Return a tile filled with the identity, from which a loop starts.
 
-    A float64 infinity is selected by n >= 0, which is always true. Triton 3.9 for AMD would put a constant into one
-    scalar instruction, which its own assembler rejects.
+    In float64, infinity is selected by n >= 0, which is always true. From a constant infinity, Triton 3.9 would make a
+    scalar instruction that its assembler for AMD rejects.
     """
     if WIDE == tl.float64:  # noqa: SIM300
         result = tl.full([ROWS, COLS], tl.where(n >= 0, IDENTITY, 0.0), WIDE)
@@ -84,7 +84,7 @@ def running_minima(
     x, start, x_n, n, cols, begin, end, columns, in_rows,
     WIDE: tl.constexpr, IDENTITY: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return a tile of elementwise minima over the blocks of rows from begin to end, or to columns if that is less."""
+    """Return a tile of elementwise minima over blocks from ``begin`` to ``end``, but not past ``columns``."""
     least = identity_tile(n, ROWS, BLOCK, WIDE, IDENTITY)
     for first in range(begin, end, BLOCK):
         here = first + cols[None, :]

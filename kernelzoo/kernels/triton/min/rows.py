@@ -65,7 +65,7 @@ def row_tile(numbers: RowNumbers, rows: Rows, dtype: torch.dtype, edges: int) ->
 
 @register("triton", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each program takes rows. Every block of a row is reduced to a scalar before it is combined."""
+    """Each program takes complete rows. Every block of a row is reduced to one number before blocks are combined."""
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     edges = edges_of(rows)

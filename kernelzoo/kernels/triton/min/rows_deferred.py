@@ -1,4 +1,4 @@
-"""Minima of rows. A short row that starts anywhere in a vector, or a short column, is taken by one thread or a few."""
+"""Minima of rows. A short unaligned row, or a short column, is reduced by one thread or a few threads."""
 
 from typing import NamedTuple
 
@@ -19,10 +19,10 @@ from kernelzoo.registry import register
 from kernelzoo.tables import of
 
 VECTORS = (32, 128)
-"""The least and most elements in a row's whole vectors, padded to a power of two, for a few threads to read vectors."""
+"""The shortest and the longest padded row, without edges, that ``rows_ragged_kernel`` takes."""
 
 SHORT, SHORT_ACROSS, LEAST = 32, 48, 8
-"""Threads read single elements of rows shorter than SHORT and columns up to SHORT_ACROSS, at least LEAST per thread."""
+"""Rows shorter than SHORT and columns up to SHORT_ACROSS are read element by element, LEAST or more per thread."""
 
 
 @triton.jit
@@ -51,10 +51,10 @@ def rows_ragged_kernel(
     WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr,
     ROWS: tl.constexpr, PACKS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Minima of short rows, LANES threads each. They read whole vectors, and the two in which a row begins and ends.
+    """Compute minima of short unaligned rows, LANES threads per row. Threads read only complete aligned vectors.
 
-    Elements of other rows in those two are masked. From row ``safe`` on, the last vector may reach past the memory, so
-    those edges are read one by one.
+    In the first and the last vector of a row, elements of other rows are masked. From row ``safe`` on, the last vector
+    may reach past the memory. The edges of these rows are read one by one.
     """
     await_last_launch()
     n *= MULTIPLE
@@ -91,7 +91,7 @@ def rows_lanes_kernel(
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, N: tl.constexpr,
     ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Minima of short rows. A lane has every LANES-th element of its row. N equals n, not always a power of two."""
+    """Compute minima of short rows. A lane has every LANES-th element of its row. N: n, as a constant."""
     await_last_launch()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lane = tl.arange(0, LANES)[None, :]
@@ -112,7 +112,7 @@ def rows_lanes_kernel(
 
 
 class ShortTile(NamedTuple):
-    """Rows per program, threads per row, and padded elements in whole vectors, or 0 if threads read single elements."""
+    """A tile of short rows. threads: per row. columns: padded elements per row, or 0 if read one by one."""
 
     rows: int
     threads: int
@@ -120,7 +120,7 @@ class ShortTile(NamedTuple):
 
 
 def short_tile(rows: Rows, dtype: torch.dtype, device: Device) -> ShortTile | None:
-    """Return the tile for short rows that are not whole vectors, or for short columns. Return None for other rows."""
+    """Return the tile for short columns or short unaligned rows, or None for other rows."""
     if not dtype.is_floating_point:
         return None
     across, single = rows.columns, WARPS * device.warp_size
@@ -151,7 +151,7 @@ def launch_of_short(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortT
 
 @register("triton", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each program takes rows. The running minimum stays a whole tile, reduced across lanes once, after the loop."""
+    """Each program takes complete rows. It keeps a tile of running minima, and reduces it after the loop."""
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     short = short_tile(rows, x.dtype, device)
@@ -163,7 +163,7 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if tile is None:
         tile = block_tile(numbers, rows, x.dtype)
         if tile.block * x.element_size() == numbers.tile_bytes:
-            # More programs share an SM. In half precision, a thread still has a vector of each block.
+            # More programs fit on an SM. In half precision, a thread still has a vector of each block.
             tile = tile._replace(block=tile.block // (4 if x.element_size() == 2 else 2))
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)

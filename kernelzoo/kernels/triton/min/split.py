@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
 WIDE_TILE_BYTES = 72 * MIB
-"""Total bytes of columns from which tiles two memory lines wide are faster than twice as many narrow ones."""
+"""Bytes of all columns from which tiles two memory lines wide are faster than tiles one line wide."""
 
 
 @numbers
@@ -86,9 +86,9 @@ def split_columns(numbers: Numbers, device: Device, x: torch.Tensor, out: torch.
 
 @register("triton", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs share a row or a strip of columns. The last to arrive joins their minima: one launch.
+    """Several programs share a row or a strip of columns. The last to finish merges their minima: one launch.
 
-    The launch resets its count of arrivals to zero, and so may be repeated.
+    The launch resets its counts of finished programs to zero, so that it can be repeated.
     """
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)

@@ -1,4 +1,4 @@
-"""Tiles of rows x columns that the forms of the minimum share, and their tuning knobs."""
+"""Tiles that the forms of the minimum share, and their tuning knobs."""
 
 from typing import NamedTuple
 
@@ -11,21 +11,21 @@ from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.tables import knob, numbers
 
 TILE_ELEMENTS = 8192
-"""The most elements in a tile along rows. It limits tiles of one-byte elements."""
+"""The most elements in a tile of rows. It matters for one-byte elements."""
 
 ACROSS_BYTES = 65536
 """The most bytes in a tile of columns, for 512 threads."""
 
 ONCE_BYTES = 65536
-"""The most bytes of a row, 64 per thread, that a program reads at once if rows are few: no other hides its latency."""
+"""The most bytes of a row, 64 per thread, that are read at once if rows are few. Then no other row hides latency."""
 
 MANY_PARTS = 1024
-"""The most programs per row. The last to arrive reads the results of all."""
+"""The most programs per row. The last to finish reads the results of all."""
 
 
 @numbers
 class Numbers:
-    # Three or four such programs per SM have 40 kB or more in flight, as its share of the memory bandwidth needs.
+    # Three or four such programs per SM have 40 kB or more in flight, as an SM needs to use its part of the bandwidth.
     tile_bytes: int = knob(
         16384, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
     )
@@ -46,7 +46,7 @@ class Tile(NamedTuple):
 
 
 def whole_row_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, device: Device, edges: int) -> Tile | None:
-    """Return the tile of one whole row if rows are few, or None if they are many, short or too long."""
+    """Return a tile of one complete row, or None if rows are many, short or too long."""
     if rows.x_n != 1 or rows.across or not dtype.is_floating_point:
         return None
     columns = tile_columns(rows.n, edges)
@@ -59,7 +59,7 @@ def whole_row_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, device: Dev
 
 
 def block_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, most_rows: int = TILE_ELEMENTS) -> Tile:
-    """Return the tile of kernels that loop over blocks of columns: whole memory lines, along rows or across columns."""
+    """Return a tile for kernels that loop over blocks: of rows, or of one memory line of columns."""
     if rows.across:
         side = LINE_BYTES // dtype.itemsize
         # Elements that are read one by one need registers for an address each.

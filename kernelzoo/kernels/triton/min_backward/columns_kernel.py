@@ -1,4 +1,4 @@
-"""The kernel of fused and split for columns. One program takes a strip of columns, or several programs share it."""
+"""The kernel of ``fused`` and ``split`` for columns: one program takes a strip, or several programs share it."""
 
 import triton
 import triton.language as tl
@@ -23,9 +23,9 @@ def columns_kernel(
     WIDE: tl.constexpr, PHASE: tl.constexpr, HOLDS: tl.constexpr, FAR: tl.constexpr, FOUR: tl.constexpr,
     ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A program takes span elements of each column of a strip. If HOLDS, they stay in registers and are read once.
+    """Compute the gradient of ``span`` elements of each column of a strip. If HOLDS, they stay in registers.
 
-    PARTS is 1 for whole columns, else the number of parts whose words a program reads at once.
+    PARTS is 1 for complete columns. Otherwise it is the number of parts whose counts a program reads at once.
     """
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty

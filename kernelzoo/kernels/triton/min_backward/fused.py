@@ -15,8 +15,8 @@ from kernelzoo.registry import register
 from kernelzoo.tables import of
 
 FEW_ROWS_PER_SM = 16
-"""Rows per multiprocessor up to which a row has as many threads as there is room for, each with eight elements. On an
-H200, (264, 12288) bfloat16 takes 5.4 us by 1024 threads, 6.2 by 256; (1823, 781) float32 4.7 by 64, 5.0 by 32."""
+"""The number of rows per SM up to which threads have eight elements each, if the device has room. On an H200, (264,
+12288) bfloat16 takes 5.4 us with 1024 threads, 6.2 with 256; (1823, 781) float32 4.7 with 64, 5.0 with 32."""
 
 
 @triton.jit
@@ -25,7 +25,7 @@ def fused_kernel(
     y_outer, y_inner, grad_outer, grad_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
-    """Program p takes ROWS rows from p * ROWS on. COLS is the power of two that covers a row."""
+    """Compute the gradient of ROWS rows. COLS: a power of two that covers a row without edges."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n *= MULTIPLE

@@ -1,6 +1,5 @@
-"""Programs that share a row exchange counts in one co-operative launch, if they can wait for each other. On AMD devices
-and in the interpreter they can't: one launch stores the counts, a second adds them up and writes.
-"""
+"""Min's gradient of rows that several programs share. On NVIDIA GPUs, they exchange counts in a co-operative launch. On
+AMD GPUs and in the interpreter, programs can't wait for each other: one launch stores counts, another writes."""
 
 import torch
 import triton
@@ -18,7 +17,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 NOTHING_TWICE = tl.constexpr(0x7FFF7FFF)
-"""A word of two NaNs, in float16 as in bfloat16. They equal nothing."""
+"""A word of two NaNs, in float16 and in bfloat16. It pads words, because NaN equals no element."""
 
 
 @triton.jit
@@ -26,8 +25,8 @@ def count_equal(
     share, least, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return each thread's count of elements equal to least. Words are unpacked two packs at a time, or one in float16,
-    to save registers."""
+    """Return each thread's number of elements equal to ``least``. Words are unpacked two packs at a time, or one in
+    float16, to save registers."""
     if share.dtype != tl.int32:
         result = tl.sum(tl.sum((share.to(WIDE) == least).to(tl.int32), 2), 1)
     elif (1 if tl.float16 == DTYPE else 2) < PACKS:
@@ -45,7 +44,7 @@ def store_gradient(
     out, out_n, length, share, least, each, rest, FIRST: tl.constexpr,
     WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Store the gradient of the first length elements. Words are unpacked some packs at a time, from FIRST on."""
+    """Store the gradient of ``length`` elements, a few packs of words at a time. FIRST: the first pack's number."""
     if share.dtype != tl.int32:
         shares.store_numbers(out, out_n, length, tl.where(share.to(WIDE) == least, each, rest), THREADS, PACKS, VECTOR)
     elif (1 if out.dtype.element_ty == tl.float16 else 2) < PACKS:
@@ -66,7 +65,7 @@ def split_kernel(
     WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs per thread, read twice, and HELD packs per thread, which stay in registers."""
+    """Compute one part of each row. HELD packs per thread stay in registers. Blocks of BLOCK packs are read twice."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -128,5 +127,5 @@ def split_kernel(
 
 @register("triton", "min_backward", "split")
 def split(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs share a row, and keep it on chip while they exchange counts: one launch."""
+    """Several programs share a row, and keep it on chip while they exchange counts of minima: one launch."""
     return split_launch("triton/min_backward/split", split_kernel, columns_kernel, (x, y, grad, out), 1)

@@ -14,7 +14,7 @@ def count_kernel(
     y_outer, y_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Elements are compared in the dtype WIDE. Every lane counts in 32 bits. Lanes are added up at the end, in 64."""
+    """Count each row's elements equal to y. Each lane counts in 32 bits. Lanes are added up at the end, in 64 bits."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
@@ -39,5 +39,5 @@ def count_kernel(
 
 @register("triton", "min_backward_counts", "online")
 def online(x: torch.Tensor, y: torch.Tensor, count: torch.Tensor) -> Launch:
-    """One pass over column blocks keeps a running count in each lane: one read."""
+    """One pass over column blocks counts a row's elements equal to y, per lane: one read."""
     return blocks_launch("triton/min_backward_counts/online", count_kernel, (x, y, count))

@@ -17,7 +17,7 @@ def rows_kernel(
     MULTIPLE: tl.constexpr, grad_outer, grad_n, grad_inner, weight_n,
     EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """WHOLE: a block covers a row, and the program's sums for weight stay in registers, otherwise in memory."""
+    """Write dx, and the program's sums for dweight. If WHOLE, a block covers a row, and the sums stay in registers."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
@@ -57,7 +57,7 @@ def rows_kernel(
 def rows(
     x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
 ) -> Launch:
-    """Programs take rows in turn, in two passes per row. A second launch adds up their sums for the weight."""
+    """Programs stride over rows, two passes per row. A second launch adds up the programs' sums for the weight."""
     id, tensors = "triton/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     rows, (others,) = rows_with(x, dx, grad)
     tile = persistent_tile(x, rows, 2)

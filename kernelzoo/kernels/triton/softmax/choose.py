@@ -10,10 +10,10 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 ONLINE_ROWS = 6
-"""Rows per multiprocessor from which online takes float64 rows that don't fit on chip."""
+"""The number of rows per SM from which online takes float64 rows that don't fit on chip."""
 
 LONE_ROW = 2**14
-"""Elements above which an SM has room for only one row."""
+"""The row length above which an SM has room for only one row."""
 
 
 @launch_table("triton", "softmax")
@@ -40,8 +40,8 @@ class Knobs(
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """A program takes a tile of short rows, or a row that fits on chip. Several programs share a longer row.
 
-    Many longer rows of float64 go to online, since their exponentials take longer than memory does. Columns that fit on
-    chip are taken in tiles or strips. Longer ones go to split, or to online if they are many and strips don't suit.
+    Many longer float64 rows go to online, because their exponentials are slower than memory. Columns that fit on chip
+    are taken in tiles or strips. Longer ones go to split, or to online if there are many and strips don't fit.
     """
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
@@ -61,7 +61,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 
 @chooser("triton", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
-    """A program takes several consecutive rows: a tile of them if rows are short, else one after the other.
+    """A program takes several consecutive rows: as one tile if they are short, else one after the other.
 
     If memory is contiguous across rows (a reduction over dim 0), strips or tiles also make the loads contiguous.
     """
@@ -86,5 +86,5 @@ def _long_columns(knobs: Knobs, device: Device, rows: Rows, columns: Columns) ->
 
 
 def _strips(columns: Columns | None, device: Device) -> Strips | None:
-    """Return strips of the columns, or None if there are none or tiles are better."""
+    """Return strips of the columns, or None if there are no columns or tiles are faster."""
     return strips_of(columns, device) if columns is not None and columns.n > tiles.FEW_ROWS else None

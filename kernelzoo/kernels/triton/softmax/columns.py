@@ -18,7 +18,7 @@ from kernelzoo.registry import register
 
 @triton.jit
 def interleave(low, high, COLUMNS: tl.constexpr):
-    """Interleave values of words' low and high halves: return one value per column."""
+    """Interleave the values of the low and high halves of words: return one value per column."""
     return tl.reshape(tl.join(low, high), [low.shape[0], COLUMNS])
 
 
@@ -36,9 +36,9 @@ def columns_kernel(
     FAR: tl.constexpr, EVEN: tl.constexpr, FOUR: tl.constexpr,
     ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of columns in strips of COLUMNS. A program keeps span elements of each column in registers.
+    """Compute softmax of columns in strips of COLUMNS. A program keeps ``span`` elements of each column in registers.
 
-    PACKED: a word has two columns of half precision.
+    PACKED: a word has elements of two half-precision columns. PHASE: see ``shared.exchange``.
     """
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
@@ -129,7 +129,7 @@ def columns_kernel(
                 result = interleave(low, (exponential(high - high_top) * high_inverse).to(DTYPE), COLUMNS)
             else:
                 result = (held * factor).to(DTYPE)
-                if MULTIPLE == 1:  # no factor is negative, but the compiler would keep each element's mask in registers
+                if MULTIPLE == 1:  # adds 0, so that the compiler doesn't keep each element's mask in registers
                     in_rows = depth < length + (factor < 0).to(tl.int32)
             out_step = (out_n + nothing) * MULTIPLE
             out_start = out + tile // strips * out_outer * MULTIPLE + begin * out_step
@@ -145,7 +145,7 @@ def columns_kernel(
 def launch_of_strips(
     id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips, phase: object, *shared: torch.Tensor
 ) -> Launch:
-    """Return the launch over strips, whole or in parts, as many as run at once. shared: (pairs, arrivals) of parts."""
+    """Return the launch over strips. shared: (pairs, arrivals) if several programs share each strip."""
     device = device_of(x)
     parts, groups = strip_parts(columns, strips, device), columns.strips(strips.columns)
     if parts > 1:
@@ -154,7 +154,7 @@ def launch_of_strips(
     far = strips.elements * max(columns.x_n, columns.out_n) >= 2**31
     even = columns.n == strips.elements * parts and columns.inner % strips.columns == 0
     pairwise = strips.packed and device.capability >= 80
-    # Whole columns exchange no pairs. A launch of only x and out can be moved to other tensors.
+    # Programs of complete columns exchange nothing. Without workspaces, a launch can be moved to other tensors.
     place = (x, out, *(shared or (0, 0)), *column_arguments(columns), parts, cdiv(columns.n, parts))
     kinds = (wide_type(x.dtype), torch.finfo(wide_dtype(x.dtype)).min, strips.packed, pairwise, phase)
     four = lanes * strips.columns >= 4 * strips.threads

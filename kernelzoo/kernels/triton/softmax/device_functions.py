@@ -1,7 +1,7 @@
-"""Device functions of softmax: tiles of whole rows, and the running (maximum, sum) state.
+"""Device functions of softmax: softmax of complete rows, and running (maximum, sum) states.
 
-If rows start or end inside a 16-byte vector, EDGES is the number of elements in a vector. A row is then its whole
-vectors, and at either end an edge of fewer elements than EDGES. Otherwise EDGES is 0.
+A row that starts or ends inside an aligned 16-byte vector has *edges*: a head and a tail shorter than a vector. EDGES
+is the number of elements per vector, or 0 if no row has edges.
 """
 
 import triton
@@ -11,13 +11,13 @@ from kernelzoo.kernels.shared.device_functions import TOGETHER, aligned, exponen
 from kernelzoo.kernels.triton.device_functions import edge_columns, product, whole_vectors
 
 READ: tl.constexpr = tl.constexpr("evict_last")
-"""The L2 policy for rows that a program keeps on chip: inputs stay in L2 longer than results. Results then leave L2 for
-memory steadily. Kernels before and after are no slower for it."""
+"""The L2 policy for rows that a program keeps on chip: inputs stay in L2 longer than results. Results are then written
+to memory steadily. Kernels before and after are no slower for it."""
 
 
 @triton.jit
 def softmax_of(x, AXIS: tl.constexpr):
-    """Return softmax of a whole tile along an axis, in the tile's dtype."""
+    """Return softmax of a tile along an axis, in the tile's dtype."""
     top = zero_if_empty(tl.max(x, AXIS, keep_dims=True))
     exponentials = exponential(x - top)
     return exponentials * (1.0 / tl.sum(exponentials, AXIS, keep_dims=True))
@@ -25,7 +25,7 @@ def softmax_of(x, AXIS: tl.constexpr):
 
 @triton.jit
 def softmax_with_edges(x, edges, AXIS: tl.constexpr):
-    """Return softmax of rows along an axis, as (tile, edges), in the tile's dtype."""
+    """Return softmax of rows whose edges are a second tile, along an axis, as (tile, edges)."""
     top = zero_if_empty(tl.maximum(tl.max(x, AXIS, keep_dims=True), tl.max(edges, AXIS, keep_dims=True)))
     exponentials = exponential(x - top)
     edges = exponential(edges - top)
@@ -40,8 +40,8 @@ def online_state(
 ):  # fmt: skip
     """Return (maximum, sum, exponentials of the edges) of each row, in one pass over blocks.
 
-    Every lane keeps a state of its own. Lanes merge after every TOGETHER blocks. A maximum starts at the lowest finite
-    number, so that no difference is -inf - -inf.
+    Every lane keeps its own state. Lanes merge after every TOGETHER blocks. A lane's maximum starts at the lowest
+    finite number, so that no difference is -inf - -inf.
     """
     row_top = tl.full([ROWS, 1], LOWEST, WIDE)
     if EDGES:
@@ -54,7 +54,7 @@ def online_state(
             here = start + cols
             tile = tl.load(x + (x_start + here * x_n), in_rows & (here < inside), other=float("-inf")).to(WIDE)
             rise = tile - top
-            # Of exp(top - new top) and exp(tile - new top) one is 1, and this is the other.
+            # One of exp(top - new top) and exp(tile - new top) is 1. This is the other one.
             scale = exponential(-tl.abs(rise))
             total = tl.where(rise > 0, total * scale + 1, total + scale)
             top = tl.maximum(top, tile)
@@ -82,7 +82,7 @@ def softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE: tl.conste
 
 @triton.jit
 def ragged_row(x, x_start, out, out_start, n, cols, WIDE: tl.constexpr, EDGES: tl.constexpr):
-    """Write softmax of one row with edges. cols are the columns of its whole vectors."""
+    """Write softmax of one row with edges. cols: the columns of its complete vectors."""
     before, inside = whole_vectors(x_start, n, EDGES)
     before, inside = before.to(tl.int32), inside.to(tl.int32)
     x_body = x + aligned(x_start, EDGES) + cols

@@ -1,4 +1,4 @@
-"""After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its first form."""
+"""Softmax after Triton's tutorial python/tutorials/02-fused-softmax.py in its first version."""
 
 import torch
 import triton
@@ -20,7 +20,7 @@ def fused_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Program r has row r. COLS is the power of two that holds it: what lies past its end is -inf."""
+    """Compute softmax of one row. COLS: a power of two that covers the row. Columns past the row's end are -inf."""
     await_last_launch()
     n *= MULTIPLE
     number = tl.program_id(0).to(tl.int64)
@@ -43,7 +43,7 @@ def fused_kernel(
 
 @register("triton", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One program per row, which it holds on chip: one read, one write."""
+    """One program per row keeps the row on chip: one read, one write."""
     id, rows, device = "triton/softmax/fused", rows_of(x, out), device_of(x)
     edges = edges_of(rows)
     columns = row_columns(rows, edges, id)

@@ -1,8 +1,8 @@
-"""Softmax of short rows that start anywhere in a vector. A few lanes of a warp take each row, as adjacent elements.
+"""Softmax of short unaligned rows. A few lanes of a warp take each row, and read adjacent elements.
 
-If rows of half precision follow each other without a gap, lanes read words of two numbers. A *unit* is one row of even
-length, or two rows of odd length. In each *round*, the lanes of a unit read adjacent words. The word in which the first
-of two rows ends is known at compile time. In other rows, lanes read single elements.
+If half-precision rows are contiguous, lanes read words of two numbers. A *unit* is one row of even length, or two rows
+of odd length. In each *round*, the lanes of a unit read adjacent words. If a unit has two rows, the word in which the
+first row ends is known at compile time. For other rows, lanes read single elements.
 """
 
 from typing import NamedTuple
@@ -47,7 +47,7 @@ class Numbers:
 
 @triton.jit
 def load_words(x, start, lane, WORDS: tl.constexpr, LANES: tl.constexpr):
-    """Load the words of each unit, as a list by rounds. Words past its end are -inf."""
+    """Load the words of each unit, as a list with one entry per round. Words past a unit's end are -inf."""
     place = x.to(tl.pointer_type(tl.int32), bitcast=True) + (start + lane)
     empty = empty_words(x.dtype.element_ty)
     words = []
@@ -84,7 +84,7 @@ def lanes_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, WIDE: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of short rows. A lane has every LANES-th element of its row. N equals n, not always a power of two."""
+    """Compute softmax of short rows. A lane has every LANES-th element of its row. N: n, as a constant."""
     await_last_launch()
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     lane = tl.arange(0, LANES)[None, :]
@@ -119,7 +119,7 @@ def words_kernel(
     N: tl.constexpr, EACH: tl.constexpr, WORDS: tl.constexpr, MIDDLE: tl.constexpr,
     UNITS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of units: EACH rows of N numbers, in WORDS words. If EACH is 2, word MIDDLE has a number of both rows."""
+    """Compute softmax of units: EACH rows of N numbers, in WORDS words. If EACH is 2, the rows share word MIDDLE."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     units = rows // EACH
@@ -172,8 +172,8 @@ def words_kernel(
 
 
 class Units(NamedTuple):
-    """Units of short rows. rows, words and lanes are those of one unit. middle: the last word with a number of the
-    unit's first row. side: units per program. many: the number of units."""
+    """Units of short rows. rows, words and lanes: those of one unit. middle: the last word with a number of the unit's
+    first row. side: units per program. many: the number of units."""
 
     rows: int
     words: int
@@ -184,7 +184,7 @@ class Units(NamedTuple):
 
 
 def lanes_of(n: int, least: int) -> int:
-    """Return the lanes per row: a power of two that gives each lane at least so many elements."""
+    """Return the number of lanes per row: the largest power of two up to ceil(n / least)."""
     return max(1, power_of_two(cdiv(n, least) + 1) // 2)
 
 
@@ -201,7 +201,7 @@ def units_of(rows: Rows, numbers: Numbers, warp_size: int) -> Units | None:
 
 
 def is_best_for(rows: Rows) -> bool:
-    """Whether rows are short and not whole vectors."""
+    """Whether rows are short, and their length isn't a multiple of a vector."""
     return not rows.across and rows.itemsize <= 4 and rows.n % rows.whole_vector > 0 and rows.n <= MOST
 
 

@@ -57,7 +57,7 @@ def online_kernel(
 def column_tile(device: Device, rows: Rows, least: int = 0) -> tuple[int, int, int]:
     """Return (ROWS, BLOCK, warps) of a tile: a block of one row, or of one memory line of columns.
 
-    least: the fewest elements in a tile of short rows, which has at most 16 rows.
+    least: the fewest elements per tile. To reach it, a tile can have up to 16 short rows.
     """
     elements = of(Numbers, device.index).online_bytes // rows.wide_bytes
     side = LINE_BYTES // rows.itemsize if rows.across else 1
@@ -77,5 +77,5 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     lowest = torch.finfo(wide_dtype(x.dtype)).min
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), lowest, edges_of(rows), side, block)
     if rows.itemsize == 8 and not rows.across:
-        warps *= 2  # its long exponentials want more threads
+        warps *= 2  # exponentials of float64 are slow, so more threads are faster
     return bound("triton/softmax/online", online_kernel, cdiv(rows.total, side), args, warps)

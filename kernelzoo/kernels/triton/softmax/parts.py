@@ -1,4 +1,4 @@
-"""The number of programs that share a row, by an estimate of the time of each choice, and their launches."""
+"""How many programs share a row, chosen by estimated time, and the launches of these programs."""
 
 import math
 from collections.abc import Iterable
@@ -35,8 +35,8 @@ class Numbers:
 
 
 class SplitTiling(NamedTuple):
-    """A program of split_kernel. programs: how many share an SM. registers: the limit per thread. held: packs of 16
-    bytes that a thread keeps in registers. block: packs per thread in a block of the rest, which is read twice."""
+    """The resources of a program that shares rows. programs: programs per SM. registers: the limit per thread. held:
+    16-byte packs per thread in registers. block: packs per thread in a block of the rest, which is read twice."""
 
     threads: int
     programs: int
@@ -46,10 +46,11 @@ class SplitTiling(NamedTuple):
 
 
 def split_tilings(rows: Rows, words: bool, device: Device) -> tuple[SplitTiling, ...]:
-    """Return tilings: of four warps with 64 registers of a row per thread, and of more warps for rows of many programs.
+    """Return the tilings to choose from: four warps and, for rows that many programs share, more warps.
 
-    Fewer warps wait less for each other, and each has many loads in flight. The register limit of an H200 would spill a
-    few registers on some other architectures, which have a higher limit.
+    A thread keeps up to 64 registers of a row. With fewer warps, warps wait less for each other, and each has many
+    loads in flight. The register limit of an H200 would cause spills on some other architectures, so their limit is
+    higher.
     """
     held, block = (16, 8) if words else (16, 4) if rows.itemsize == 4 else (8, 2)
     if device.arch in ("sm_90", "sm_100"):
@@ -68,12 +69,12 @@ def split_parts(
     multiprocessors: int,
     moved: int = 2,
 ) -> tuple[SplitTiling, int]:
-    """Return the tiling and the programs per row with the least estimated time, in microseconds.
+    """Return the (tiling, programs per row) with the least estimated time, in microseconds.
 
-    Rows are taken in rounds. A round takes the time to move its bytes: at full speed if at most a fifth of the programs
-    are idle. A share that doesn't fit on chip is partly read twice, with a delay to turn back. Each round adds a time
-    for its end, and the wait for other programs, which other rows in progress hide. Programs of more warps take a
-    little longer. moved: the number of tensors as large as the rows, each moved once.
+    Programs take rows in rounds. A round costs the time to move its bytes. Speed is full if at most a fifth of the
+    programs are idle. If a share doesn't fit in registers, part of it is read twice, after a short delay. A round also
+    costs time for its end, and for programs that wait, unless other rows hide it. More warps per program are slightly
+    slower. moved: the number of tensors as large as the rows, each moved once.
 
     Of equally good choices, the first is returned. Choices that can't be best are skipped, since there are hundreds.
     """
@@ -83,7 +84,7 @@ def split_parts(
     best, least = (tilings[0], 1), math.inf
 
     def try_parts(tiling: SplitTiling, groups: int, choices: Iterable[int]) -> None:
-        """Update the best choice by some numbers of parts, all with so many rows at a time."""
+        """Update the best choice. choices: numbers of parts to try. groups: rows in progress at once."""
         nonlocal best, least
         full, held = 0.8 * tiling.programs * multiprocessors, tiling.held * tiling.threads * (16 // itemsize)
         rounds, each = slower * cdiv(rows, groups), end + exchange / groups
@@ -121,8 +122,8 @@ def split_parts(
 
 
 class RowPlan(NamedTuple):
-    """How programs share rows. programs: of the launch. warps: per program. registers: the limit per thread. parts:
-    programs per row. place: parts, span and blocks. sizes: VECTOR, THREADS, HELD, BLOCK and PARTS."""
+    """How programs share rows. programs: of the launch. registers: the limit per thread. parts: programs per row.
+    place: the kernel's parts, span and blocks. sizes: its VECTOR, THREADS, HELD, BLOCK and PARTS."""
 
     programs: int
     warps: int
@@ -133,7 +134,7 @@ class RowPlan(NamedTuple):
 
 
 def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 1, gradient: bool = False) -> RowPlan:
-    """Return how programs share rows of so many inputs, kept in registers as words of two halves or as numbers."""
+    """Return how programs share the rows of so many inputs. words: whether registers have words of two halves."""
     vector = rows.whole_vector
     inside = rows.n // edges * edges if edges else rows.n
     tilings = split_tilings(rows, words, device)
@@ -155,7 +156,7 @@ def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 
 def launch_in_parts(
     id: str, x: torch.Tensor, kernel: Any, plan: RowPlan, args: tuple[Any, ...], tensors: int = 2
 ) -> Launch:
-    """Return the launch, or sequence of two, of programs that share rows. args: the kernel's arguments before PHASE."""
+    """Return the launch, or two, of programs that share rows. args: the kernel's arguments before PHASE."""
 
     def part(phase: object) -> Launch:
         waits: dict[str, Any] = {}

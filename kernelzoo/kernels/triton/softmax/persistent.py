@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers, of
 
 REDUCTION_BYTES = 4096
-"""Bytes of shared memory for reductions, beside the rows that are prefetched there."""
+"""Bytes of shared memory for reductions, in addition to prefetched rows."""
 
 
 @numbers
@@ -43,15 +43,15 @@ def persistent_kernel(
 
 @register("triton", "softmax", "persistent")
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A grid fills the device once and strides over the rows. Loads of the next rows are in flight meanwhile.
+    """A grid that fills the device once strides over rows. The next rows are prefetched.
 
-    After Triton's tutorial (python/tutorials/02-fused-softmax.py) in its last form.
+    After Triton's tutorial python/tutorials/02-fused-softmax.py in its last version.
     """
     rows, device = rows_of(x, out), device_of(x)
     edges = edges_of(rows)
     columns = row_columns(rows, edges, "triton/softmax/persistent")
     warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, columns)
-    # All rows in flight but the one in registers are in shared memory, so long rows have fewer stages.
+    # One row is in registers, the prefetched ones are in shared memory. So long rows have fewer stages.
     stages = of(Numbers, device.index).stages or (4 if device.shared_per_block > 200 * 1024 else 2)
     stages = min(stages, 1 + (device.shared_per_block - REDUCTION_BYTES) // (columns * rows.itemsize))
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns, stages)

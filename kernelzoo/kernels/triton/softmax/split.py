@@ -1,6 +1,5 @@
-"""Programs that share a row exchange (maximum, sum) states in one co-operative launch, if they can wait for each other.
-On AMD devices and in the interpreter they can't: one launch stores the pairs, a second merges them and writes.
-"""
+"""Softmax of rows that programs share. On NVIDIA GPUs, they exchange (maximum, sum) pairs in a co-operative launch. On
+AMD GPUs and in the interpreter, programs can't wait for each other: one launch stores pairs, another writes."""
 
 from dataclasses import replace
 from typing import Any
@@ -61,7 +60,7 @@ def store_words(
     out, length, words, top, inverse, FIRST: tl.constexpr,
     DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Store exp(x - top) * inverse of words, two packs at a time, as a share's packs from FIRST on."""
+    """Store exp(x - top) * inverse of words, from pack FIRST on. Words are unpacked two packs at a time."""
     if PACKS > 2:
         one, two = shares.split_packs(words, THREADS, PACKS, VECTOR // 2)
         store_words(out, length, one, top, inverse, FIRST, DTYPE, THREADS, PACKS // 2, VECTOR)
@@ -78,7 +77,7 @@ def store_share(
     out, out_n, length, share, top, inverse, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Store exp(x - top) * inverse of a share as it was loaded: words or numbers."""
+    """Store exp(x - top) * inverse of a share of words or of numbers."""
     if share.dtype == tl.int32:
         store_words(out, length // 8 * 8, share, top, inverse, 0, DTYPE, THREADS, PACKS, VECTOR)
     else:
@@ -89,7 +88,7 @@ def store_share(
 def largest_of_words(top, share, never, DTYPE: tl.constexpr, PAIRS: tl.constexpr):
     """Return (each thread's maximum of top and its words, the words).
 
-    PAIRS: one instruction of the device finds the larger low half and the larger high half of two words.
+    PAIRS: the device has an instruction for the maxima of both halves of two words.
     """
     if PAIRS:
         if tl.bfloat16 == DTYPE:
@@ -110,8 +109,8 @@ def online_update(
     top, total, share, never, DTYPE: tl.constexpr, WIDE: tl.constexpr, PAIRS: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return each thread's (max, sum) state updated by a share, and the share as it is kept. Words are kept unchanged,
-    numbers as exp(x - the thread's max)."""
+    """Return each thread's maximum and sum after one more share, and the share to keep in registers. Words are kept
+    unchanged, numbers as exp(x - the thread's maximum)."""
     if share.dtype == tl.int32:
         new, share = largest_of_words(top, share, never, DTYPE, PAIRS)
         terms = sum_of_words(share, new, DTYPE, False, THREADS, PACKS, VECTOR // 2)
@@ -129,10 +128,10 @@ def part_state(
     WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr,
     EXACT: tl.constexpr, VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return (each thread's maximum, the share in registers, maximum and sum of a program's part of a row).
+    """Return (each thread's maximum, the share in registers, maximum and sum of the program's part of a row).
 
-    EXACT: the part's maximum is found first. Then exp(x - max) is added without rounding, so the bits of the sum don't
-    depend on where vectors begin.
+    EXACT: the part's maximum is found first. Then exp(x - max) is added up without rounding, so that the bits of the
+    sum don't depend on alignment.
     """
     DTYPE: tl.constexpr = x.dtype.element_ty
     top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_state
@@ -168,7 +167,7 @@ def write_part(
     EXPONENTIALS: tl.constexpr, WIDE: tl.constexpr, PACKED: tl.constexpr,
     VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Write a program's part of a row without its edges. EXPONENTIALS: held is exp(x - each thread's top), not x."""
+    """Write a program's part of a row, except its edges. EXPONENTIALS: held is exp(x - the thread's top), not x."""
     DTYPE: tl.constexpr = out.dtype.element_ty
     here = out + out_body + kept * out_n
     length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
@@ -197,9 +196,10 @@ def split_kernel(
     PACKED: tl.constexpr, PAIRS: tl.constexpr, EXACT: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs per thread, read twice, and HELD packs per thread, which stay in registers.
+    """Compute one part of each row. HELD packs per thread stay in registers. Blocks of BLOCK packs are read twice.
 
-    EXACT: parts are cut at the same elements of every row, have edges of their own, and fit in registers.
+    EXACT: parts begin at the same columns of every row, have their own edges, and fit in registers. PHASE: see
+    ``shared.exchange``.
     """
     await_last_launch()
     WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits per pair
@@ -262,9 +262,9 @@ def split_kernel(
 def split_plan(
     x: torch.Tensor, out: torch.Tensor, rows: Rows, implementation: str, exact: bool = False
 ) -> tuple[RowPlan, tuple[Any, ...]]:
-    """Return (how programs share rows of x, the kernel's arguments before EXACT).
+    """Return (the plan by which programs share rows, the kernel's arguments before EXACT).
 
-    Raises UnsupportedProblemError for columns: a thread has packs of elements that are adjacent in memory.
+    Raises UnsupportedProblemError for columns, because the elements of a pack must be adjacent in memory.
     """
     device = device_of(x)
     if rows.across:

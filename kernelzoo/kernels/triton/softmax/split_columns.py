@@ -1,4 +1,4 @@
-"""Columns that several programs share: strips kept in registers while pairs are exchanged, or tiles read twice."""
+"""Softmax of columns that several programs share: strips stay in registers, or tiles are read twice."""
 
 import torch
 import triton
@@ -18,8 +18,8 @@ from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_of
 ID = "triton/softmax/split"
 
 TILE_BYTES, THREADS, PROGRAMS, MANY_PARTS, LEAST_PART = 32768, 256, 2, 512, 64
-"""Bytes of a tile as it is computed, threads per tile, how many such programs share an SM, the most programs per tile
-of rows, and the fewest elements of a row that are worth a program."""
+"""Bytes per tile in the dtype of the computation, threads per program, programs per SM, the most programs per tile, and
+the fewest elements of a row per program."""
 
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks"])
@@ -28,7 +28,7 @@ def split_across_kernel(
     MULTIPLE: tl.constexpr, parts, span, blocks, WIDE: tl.constexpr, LOWEST: tl.constexpr, PHASE: tl.constexpr,
     VECTOR: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of columns in tiles of ROWS. One launch stores pairs (PHASE LEAVE), the next merges them and writes."""
+    """Compute softmax of columns, ROWS per tile. If PHASE is LEAVE, store pairs, else merge the pairs and write."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
@@ -74,7 +74,7 @@ def split_across_kernel(
 
 
 def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launch:
-    """Return the launch, or sequence of two: over strips if their parts fit in registers, else over tiles."""
+    """Return the launch, or two: over strips if their parts fit in registers, else over tiles."""
     strips = strips_of(columns, device_of(x))
     if strips is not None and strips.elements < columns.n:
         return strips_in_parts(x, out, columns, strips)
@@ -82,7 +82,7 @@ def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launc
 
 
 def strips_in_parts(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips) -> Launch:
-    """Return the launch, or sequence of two, over strips in parts, which programs keep in registers."""
+    """Return the launch, or two, over strips that several programs share and keep in registers."""
     device = device_of(x)
     place = (2, columns.strips(strips.columns), strip_parts(columns, strips, device), strips.columns)
     shared = x.new_full(place, -1, dtype=torch.int64), x.new_zeros(1, dtype=torch.int64)
@@ -90,7 +90,7 @@ def strips_in_parts(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips
 
 
 def tiles_in_parts(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:
-    """Return the two launches over tiles of rows in parts, for as many programs as run at once."""
+    """Return the two launches over tiles that programs share, with as many programs as can be resident at once."""
     device, wide, side = device_of(x), wide_dtype(x.dtype), LINE_BYTES // rows.itemsize
     tiles, columns = cdiv(rows.total, side), TILE_BYTES // wide.itemsize // side
     resident = PROGRAMS * device.multiprocessors

@@ -1,10 +1,10 @@
-"""Softmax of rows in shards on several ranks: an exchange of pairs within each rank as in ``split``, and one between.
+"""Softmax of rows that are sharded over ranks: pairs are exchanged within each rank, and between ranks.
 
 Programs of a rank merge their pairs as in ``split``. One of them writes the shard's pair into every rank's memory. All
-wait in their own rank's memory for the pairs of the other ranks. All programs of a rank run at once (a co-operative
-launch) and take rows in order. So all ranks are working on the first row that any rank waits for.
+programs wait in their own rank's memory for the pairs of the other ranks. There is no deadlock: all programs of a rank
+run at once (co-operative launch), and take rows in order. All ranks work on the first row that any rank awaits.
 
-It is no form by itself, since it needs the memory of other ranks: ``kernelzoo.distributed`` binds it.
+The kernel isn't registered, because it needs the memory of other ranks: ``kernelzoo.distributed`` binds it.
 """
 
 import torch
@@ -26,8 +26,8 @@ ID = "triton/softmax/split_ranks"
 
 @triton.jit
 def awaited_from_ranks(words, there, limit):
-    """Wait for 64-bit words that other devices write, and return them. A word has come once a bit of it is 0. After
-    limit nanoseconds it is returned as it is. The result is 0 where ``there`` is false."""
+    """Wait for 64-bit words that other devices write, and return them. A word is there once any of its bits is 0. After
+    ``limit`` nanoseconds it is returned as it is. Where ``there`` is false, the result is 0."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -58,7 +58,7 @@ def awaited_from_ranks(words, there, limit):
 
 @triton.jit
 def fence_of_ranks():
-    """Fence this program's writes: a device that sees a later write of any of its threads sees all earlier ones."""
+    """Fence this program's writes: a device that sees a write after the fence sees all writes before it."""
     if not INTERPRETED:
         tl.debug_barrier()
         tl.inline_asm_elementwise("fence.acq_rel.sys; mov.b32 $0, 0;", "=r", [], tl.int32, is_pure=False, pack=1)
@@ -72,9 +72,9 @@ def ranks_kernel(
     words, peers, epoch, failed, late, limit, rank, RANKS: tl.constexpr, LANES: tl.constexpr,
     VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Softmax of a shard's rows. Programs exchange states with each other and with other ranks. words: (2, rows, RANKS)
-    in this rank's memory. peers: the addresses of all ranks' words. epoch: the number of launches on the words. failed
-    and late: set if a rank was later than limit, for this device and for the host."""
+    """Compute softmax of a shard's rows. Programs exchange states with each other and with other ranks. words: (2,
+    rows, RANKS) in this rank's memory. peers: the addresses of all ranks' words. epoch: how many launches used the
+    words. failed and late: set if a rank took longer than ``limit``. The device reads failed, the host reads late."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     never = parts < 0
@@ -85,14 +85,14 @@ def ranks_kernel(
     rank_lanes = tl.arange(0, LANES)
     in_ranks = rank_lanes < RANKS
     mine = own_words(arrivals, EXCHANGE)
-    now = tl.load(epoch) % 2  # two sets of words alternate, as those of parts do
+    now = tl.load(epoch) % 2  # launches alternate between two sets of words
     theirs = tl.load(peers + rank_lanes, in_ranks, other=0).to(tl.pointer_type(tl.int64))
     if part == 0:
         for i in range(first, rows, groups):
             row = tl.cast(i, tl.int64)
             clear = words + ((1 - now) * rows + row) * RANKS + rank_lanes
             tl.store(clear, tl.full([LANES], -1, tl.int64), in_ranks)
-        # A rank that has a pair of this launch may write words of the next launch: they are cleared.
+        # A rank that has a pair of this launch may write words of the next launch. So these must be cleared first.
         fence_of_ranks()
     for i in range(first, rows, groups):
         row = tl.cast(i, tl.int64)
@@ -124,7 +124,7 @@ def ranks_kernel(
         tl.store(failed, 1, missing)
         tl.store(late, 1, missing)
         # Every program of every rank merges all pairs of a row in the same order, so all get the same bits. A word that
-        # has not come is a NaN.
+        # is missing is a NaN.
         tops, totals = unpack_pair(found)
         tops = tl.where(in_ranks, tops, LOWEST)
         row_top = tl.max(tops, 0)
@@ -154,9 +154,10 @@ def split_ranks(
     """Return the launch over a shard, in canonical form.
 
     words: (2, rows, ranks) int64, all bits set before the first launch. peers: the addresses of all ranks' words.
-    state: two int64, initially 0: the number of launches on the words, and whether one failed. late: an int64 that the
+    state: two int64, initially 0: how many launches used the words, and whether one failed. late: an int64 that the
     host can read. limit: nanoseconds.
-    Raises UnsupportedProblemError.
+
+    Raises UnsupportedProblemError if the GPU isn't from NVIDIA, or if elements have more than 32 bits.
     """
     if not device_of(x).is_nvidia or x.itemsize > 4:
         raise UnsupportedProblemError(ID, "it takes up to 32 bits an element, on NVIDIA's devices")

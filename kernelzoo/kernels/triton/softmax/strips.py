@@ -7,12 +7,12 @@ from kernelzoo.kernels.shared.long_rows import SECTOR_BYTES
 from kernelzoo.layout import Columns, cdiv, power_of_two
 
 MANY_STRIP_PARTS = 64
-"""Programs per strip above which strips are made narrower, since each program awaits pairs of all columns from all
-others. If a strip needs more than twice as many programs, columns are read twice."""
+"""The number of programs per strip above which strips are narrower: each program awaits pairs from all others. If a
+strip needs more than twice as many programs, columns are read twice."""
 
 
 class Strips(NamedTuple):
-    """Strips of columns that programs keep in registers. elements: the most per column. programs: how many share an SM.
+    """Strips of columns that programs keep in registers. elements: the most per column. programs: programs per SM.
     registers: the limit per thread, or 0 for none. packed: whether two halves share a register."""
 
     columns: int
@@ -24,10 +24,10 @@ class Strips(NamedTuple):
 
 
 def strips_of(columns: Columns, device: Device) -> Strips | None:
-    """Return strips that fit in registers: of whole columns if elements >= n, else of parts. Return None if columns are
-    too long or too few to fill strips, or if no measurement shows that strips are faster.
+    """Return strips that fit in registers: complete columns if elements >= n, else parts of columns. Return None if
+    columns are too long, if they are too few, or if no measurement shows that strips are faster.
 
-    A width of 128 bytes is best, with two programs of 256 threads per SM. Rows at odd addresses need twice the width.
+    A width of 128 bytes is best, with two programs of 256 threads per SM. Unaligned rows need twice the width.
     """
     n, itemsize = columns.n, columns.itemsize
     if device.vendor == "hip" or itemsize == 8:
@@ -40,7 +40,7 @@ def strips_of(columns: Columns, device: Device) -> Strips | None:
     if not vectors and 128 < n <= 1024:  # whole columns in so few registers would spill
         return None
     if whole <= 1024:
-        # 64 registers per thread. Few threads if many rows would be masked, or if a strip would be too width.
+        # 64 registers per thread. Few threads if many rows would be masked, or if a strip would be too wide.
         few = packed or whole <= 256 or (whole == 512 and n <= 320)
         threads, programs, elements = (128, 4, whole) if few else (256, 2, whole)
     else:
@@ -70,7 +70,7 @@ def strips_of(columns: Columns, device: Device) -> Strips | None:
 
 
 def strip_parts(columns: Columns, strips: Strips, device: Device) -> int:
-    """Return the programs per strip: one if whole columns fit, else as few as parts fit in, more if there is room."""
+    """Return the number of programs per strip: one if complete columns fit, else enough, or more to fill the device."""
     least = cdiv(columns.n, strips.elements)
     if least == 1:
         return 1

@@ -8,10 +8,10 @@ from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers
 
 FEW_ROWS = 64
-"""Elements per column up to which tiles of columns are as good as strips."""
+"""The column length up to which tiles are as fast as strips."""
 
 SINGLE_LEAST, SINGLE_LONGEST = {2: 2, 4: 5, 8: 5}, 64
-"""Elements per column between which threads read single elements: the least by an element's bytes, and the most."""
+"""Lengths of columns that threads read element by element: the shortest, by bytes per element, and the longest."""
 
 
 @numbers
@@ -55,12 +55,12 @@ class Numbers:
 
 
 def tile_columns(n: int, edges: int) -> int:
-    """Return the power of two that covers a row's whole vectors, or the whole row if it has no edges."""
+    """Return a power of two that covers a row's complete vectors, or the row if it has no edges."""
     return power_of_two(n // edges * edges if edges else n)
 
 
 def row_columns(rows: Rows, edges: int, id: str) -> int:
-    """Return the columns of a tile that covers a row without its edges. Raises UnsupportedProblemError if none fits."""
+    """Return the number of columns of a tile of one row without edges. Raises UnsupportedProblemError if none fits."""
     capacity = ON_CHIP_BYTES // rows.wide_bytes
     if rows.n > capacity:
         raise UnsupportedProblemError(id, f"a row must fit on chip, {capacity} of {rows.dtype}; got {rows.n}")
@@ -68,7 +68,7 @@ def row_columns(rows: Rows, edges: int, id: str) -> int:
 
 
 def row_warps(knobs: Numbers, device: Device, rows: Rows, edges: int) -> int:
-    """Return the warps for one row: no more than its elements need, however element_bytes its padded tile is."""
+    """Return the number of warps for one row. It depends on the row's length, not on that of its padded tile."""
     n = rows.n
     if rows.itemsize == 2 and n <= knobs.packed_limit:
         threads = max(32, min(256, n // knobs.half_elements))
@@ -80,7 +80,7 @@ def row_warps(knobs: Numbers, device: Device, rows: Rows, edges: int) -> int:
 
 
 def row_options(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[int, dict[str, int]]:
-    """Return the warps for one row, and the compiler's register limit."""
+    """Return the number of warps for one row, and the compiler's register limit."""
     if rows.dtype == "float64" and edges and tile_columns(rows.n, edges) == 8192 and device.arch in ("sm_80", "sm_90"):
         # With edges, such a row would take 44 registers of 1024 threads, one program per multiprocessor. With 512
         # threads there are two, and no register is spilled.
@@ -89,12 +89,12 @@ def row_options(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple
 
 
 def tile_warps(knobs: Numbers, device: Device, rows: Rows, elements: int) -> int:
-    """Return the warps for a tile of so many elements."""
+    """Return the number of warps for a tile of so many elements."""
     return device.warps(elements * rows.wide_bytes // knobs.thread_bytes)
 
 
 def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[int, int] | None:
-    """Return (ROWS, COLS) of a tile of whole rows, or None if no tile has room for several."""
+    """Return (ROWS, COLS) of a tile of complete rows, or None if no tile has room for several rows."""
     columns = tile_columns(rows.n, edges)
     element_bytes = rows.wide_bytes
     if not rows.across:
@@ -115,5 +115,5 @@ def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[in
 
 
 def reads_single_elements(rows: Rows) -> bool:
-    """Whether each thread reads whole columns, element by element."""
+    """Whether each thread reads a complete column, element by element."""
     return rows.across and SINGLE_LEAST[rows.itemsize] <= rows.n <= SINGLE_LONGEST

@@ -1,4 +1,4 @@
-"""The kernel of fused and split for columns. One program takes a strip of columns, or several programs share it."""
+"""The kernel of ``fused`` and ``split`` for columns: one program takes a strip, or several programs share it."""
 
 import triton
 import triton.language as tl
@@ -10,7 +10,7 @@ from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_la
 
 @triton.jit
 def column_block(x, start, step, depth, mask, FAR: tl.constexpr):
-    """Load a block of columns, whose elements are step apart, from start on. Masked elements are 0."""
+    """Load a block of columns from ``start`` on. step: the stride along a column. Masked elements are 0."""
     down = depth * (step if FAR else step.to(tl.int32))
     return tl.load(x + start + down, mask, other=0)
 
@@ -22,9 +22,9 @@ def columns_kernel(
     WIDE: tl.constexpr, PHASE: tl.constexpr, HOLDS: tl.constexpr, FAR: tl.constexpr, FOUR: tl.constexpr,
     ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A program takes span elements of each column of a strip. If HOLDS, they stay in registers and are read once.
+    """Compute the gradient of ``span`` elements of each column of a strip. If HOLDS, they stay in registers.
 
-    PARTS is 1 for whole columns, else the number of parts whose words a program reads at once.
+    PARTS is 1 for complete columns. Otherwise it is the number of parts whose sums a program reads at once.
     """
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
@@ -85,8 +85,8 @@ def columns_kernel(
         if PHASE != LEAVE:
             if HOLDS:
                 result = (weights.to(WIDE) * (held.to(WIDE) - total)).to(DTYPE)
-                # tile >> 61 is 0 too, so that each element's mask isn't kept in registers. A 0 made of a sum would
-                # differ by column for the compiler, and each element would be stored by itself.
+                # tile >> 61 is 0 too, so that each element's mask isn't kept in registers. If the 0 came from a sum, it
+                # would differ by column for the compiler, and each element would be stored separately.
                 mask = there & (depth < left + (tile >> 61).to(tl.int32))
                 down = depth * (out_step if FAR else out_step.to(tl.int32))
                 tl.store(out + out_start + down, result, mask)

@@ -12,11 +12,11 @@ from kernelzoo.layout import Rows, power_of_two
 from kernelzoo.registry import register
 
 ROW_ELEMENTS, DOUBLE_ELEMENTS = 16, 8
-"""Elements of each input per thread of a program with one row, and the same for float64. A thread of softmax has twice
-as many of its one input."""
+"""Elements of each input per thread of a program with one row, and the same for float64. A thread of softmax, which has
+one input, has twice as many."""
 
 FULL_ROW_BYTES = 32768
-"""Bytes of a row, as computed, above which a row without edges takes the most threads that a program may have."""
+"""Bytes of a row, in the dtype of the computation, above which a row without edges has the most threads."""
 
 
 @triton.jit
@@ -25,8 +25,8 @@ def fused_kernel(
     MULTIPLE: tl.constexpr, y_outer, y_n, y_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
-    """Program p takes ROWS rows from p * ROWS on. COLS is the power of two that covers a row. A masked element is 0 in
-    both inputs, and so adds nothing."""
+    """Compute the gradient of ROWS rows. COLS: a power of two that covers a row without edges. Masked elements are 0 in
+    both inputs, so that they add nothing."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n *= MULTIPLE
@@ -70,7 +70,7 @@ def fused_kernel(
 
 
 def row_warps(device: Device, rows: Rows, edges: int) -> int:
-    """Return the warps for one row: no more than its elements need, however wide its padded tile is."""
+    """Return the number of warps for one row. It depends on the row's length, not on that of its padded tile."""
     threads = rows.n // (DOUBLE_ELEMENTS if rows.itemsize == 8 else ROW_ELEMENTS)
     if rows.n * rows.wide_bytes > FULL_ROW_BYTES and not edges:
         threads = 1024

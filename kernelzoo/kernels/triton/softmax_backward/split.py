@@ -1,6 +1,5 @@
-"""Programs that share a row exchange sums in one co-operative launch, if they can wait for each other. On AMD devices
-and in the interpreter they can't: one launch stores the sums, a second adds them up and writes.
-"""
+"""Softmax's gradient of rows that programs share. On NVIDIA GPUs, they exchange sums in a co-operative launch. On AMD
+GPUs and in the interpreter, programs can't wait for each other: one launch stores sums, another writes."""
 
 import torch
 import triton
@@ -41,7 +40,7 @@ def store_gradient(
     out, out_n, length, grad, y, total, FIRST: tl.constexpr,
     WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Store the gradient of the first length elements. Words are unpacked two packs at a time, from FIRST on."""
+    """Store the gradient of ``length`` elements, two packs of words at a time. FIRST: the first pack's number."""
     if grad.dtype != tl.int32:
         shares.store_numbers(out, out_n, length, y.to(WIDE) * (grad.to(WIDE) - total), THREADS, PACKS, VECTOR)
     elif PACKS > 2:
@@ -64,7 +63,7 @@ def split_kernel(
     WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """A share is blocks of BLOCK packs per thread, read twice, and HELD packs per thread, which stay in registers."""
+    """Compute one part of each row. HELD packs per thread stay in registers. Blocks of BLOCK packs are read twice."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE

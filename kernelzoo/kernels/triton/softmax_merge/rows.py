@@ -10,7 +10,7 @@ from kernelzoo.layout import cdiv, power_of_two, rows_with
 from kernelzoo.registry import register
 
 TILE, PARTS = 1024, 64
-"""The most pairs in a tile, and the most parts of a row in it."""
+"""The most pairs per tile, and the most parts of one row per tile."""
 
 
 @triton.jit
@@ -38,7 +38,7 @@ def merge_kernel(
         sums = tl.load(total + part * t_n, there, other=0.0)
         # Multiply twice by exp(distance / 2): exp(distance) may be subnormal where the term is a normal number.
         half = exponential((one - top) * 0.5)
-        # A part of only -inf adds 0, and not NaN if all parts are such.
+        # A part of only -inf adds 0, not NaN, even if all parts are of only -inf.
         terms = tl.where(one == float("-inf"), sums * 0.0, product(sums * half, half))
         term = tl.sum(terms, 1, keep_dims=True)
         # The rounding error of each addition of a block is added to lost (D. E. Knuth's two-sum).
@@ -54,7 +54,7 @@ def merge_kernel(
 
 @register("triton", "softmax_merge", "rows")
 def rows(maximum: torch.Tensor, total: torch.Tensor, largest: torch.Tensor, sum: torch.Tensor) -> Launch:
-    """One pass finds the largest maximum of each row, a second the sum of its terms, over blocks of parts in order."""
+    """One pass over a row's parts finds the largest maximum. A second pass adds up the rescaled sums, in order."""
     where, (t, most) = rows_with(maximum, sum, total, largest)
     parts = min(PARTS, power_of_two(where.n))
     side = min(power_of_two(where.planned), TILE // parts)

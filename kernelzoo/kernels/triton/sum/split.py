@@ -34,7 +34,7 @@ def sum_of_parts_kernel(x, out, sums, parts, inner, out_outer, out_inner, PARTS:
 
 
 def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan) -> tuple[torch.Tensor, Launch]:
-    """Return (workspace for sums of parts of rows, the launch that stores them there)."""
+    """Return (a workspace for the sums of parts, the launch that fills it)."""
     dtype = torch.promote_types(x.dtype, out.dtype)
     sums = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(dtype))
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, wide_type(dtype), *plan.tile.constants)
@@ -43,7 +43,7 @@ def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Pl
 
 @register("triton", "sum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each part is summed as ``rows`` sums a row. A second launch adds the parts' sums in a tree."""
+    """Each program sums part of a row as ``rows`` does. A second launch adds up the parts' sums in a tree."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     plan = plan_of(x, rows)

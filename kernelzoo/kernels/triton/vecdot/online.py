@@ -15,7 +15,7 @@ def dot_kernel(
     y_outer, y_n, y_inner,
     WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Every lane keeps a sum. Lanes are added up after every TOGETHER blocks."""
+    """Sum x * y over each row. Each lane keeps a sum. Lanes are added up after every TOGETHER blocks."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
@@ -46,5 +46,5 @@ def dot_kernel(
 
 @register("triton", "vecdot", "online")
 def online(x: torch.Tensor, y: torch.Tensor, total: torch.Tensor) -> Launch:
-    """One pass over column blocks keeps a running sum in each lane: one read of both inputs."""
+    """One pass over column blocks keeps a running sum of x * y in each lane: both inputs are read once."""
     return blocks_launch("triton/vecdot/online", dot_kernel, (x, y, total), whole=2)
