@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 SCRATCH = "KERNELZOO_SCRATCH"
-"""The environment variable with a folder for children's temporary files. The parent removes it after they ended."""
+"""The environment variable that names the folder for children's temporary files. The parent removes that folder."""
 
 _scratch_folders: list[tempfile.TemporaryDirectory[str]] = []
 
@@ -26,7 +26,7 @@ def environment(*, here: bool = False) -> dict[str, str]:
 
 
 def scratch() -> Path:
-    """Make a folder that is removed when this process ends, even by a signal if kernelzoo started this process."""
+    """Make a folder that is removed when this process ends. If kernelzoo started it, a kill removes the folder too."""
     _scratch_folders.append(tempfile.TemporaryDirectory(prefix="kernelzoo-", dir=os.environ.get(SCRATCH)))
     return Path(_scratch_folders[-1].name)
 

@@ -1,7 +1,7 @@
 """The device that a kernel is bound for: physical or simulated.
 
-``current()`` and ``of(x)`` return the physical device, or within ``assumed(device)`` that simulated one. Launch tables
-then choose as on that device, and kernels are compiled for it without a GPU.
+``current()`` and ``of(x)`` return the physical device. Within ``assumed(device)`` they return that simulated device.
+Launches are then planned as on it, and kernels are compiled for it without a GPU.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Device:
     blocks: int
     shared_bytes: int
     shared_per_block: int
-    """Most shared memory of one block."""
+    """The most shared memory per block."""
     registers: int = 65536
     registers_per_block: int = 65536
-    """Registers of a multiprocessor that the driver reports: on AMD, half of the real number."""
+    """Registers of a multiprocessor, as the driver reports them. On AMD the real number is twice that."""
     register_unit: int = 256
     """Registers are allocated to a warp in multiples of this, from a quarter of the multiprocessor's registers."""
     shared_unit: int = 128
@@ -92,23 +92,23 @@ class Device:
 
     @property
     def dependent_launches(self) -> bool:
-        """Whether a launch may begin while the previous one ends, and kernels wait for that end themselves."""
+        """Whether a launch may begin before the previous one ends, so that kernels must wait for that end."""
         return self.capability >= 90
 
     @property
     def cluster_blocks(self) -> int:
-        """The most blocks of a cluster: 16 (once allowed) on Hopper and data-centre Blackwell, 8 later, else 1."""
+        """The most blocks per cluster: 16 (opt-in) on Hopper and data-centre Blackwell, 8 on later GPUs, else 1."""
         if self.capability < 90:
             return 1
         return 16 if self.capability // 10 in (9, 10) else 8
 
     @property
     def described(self) -> bool:
-        """Whether the device is simulated: kernels are compiled for it, and can't run."""
+        """Whether the device is simulated: kernels can be compiled for it, but not run."""
         return self.index < 0
 
     def warps(self, threads: int) -> int:
-        """The number of warps for that many threads: at least one, and at most that of 1024 threads."""
+        """Return the number of warps for that many threads: at least one, and at most that of 1024 threads."""
         return max(1, min(threads, 1024) // self.warp_size)
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ _AMD = (
     Device("gfx950", "AMD Instinct MI350X", 256, 4 * MIB, 8e12, 2048, 32, 160 * KIB, 160 * KIB, **_CDNA_4),
 )
 ARCHITECTURES = {device.arch: device for device in (*_NVIDIA, *_AMD)}
-"""A device of each architecture that kernels can be compiled for."""
+"""One device for each architecture that kernels can be compiled for."""
 
 _PARTITIONS = 4
 """Partitions of a multiprocessor, each with a quarter of its registers, on all these architectures."""
@@ -148,11 +148,11 @@ _PARTITIONS = 4
 
 @dataclass(frozen=True)
 class Occupancy:
-    """The number of blocks of a kernel that run at once on one multiprocessor."""
+    """The number of blocks of a kernel that can be resident on one multiprocessor, and what limits it."""
 
     blocks: int
     fraction: float
-    """Share of the multiprocessor's threads in use."""
+    """Fraction of the multiprocessor's threads in use."""
     limited_by: tuple[str, ...]
     """The limits that prevent one more block: ``threads``, ``blocks``, ``registers``, ``shared memory``."""
 
@@ -198,12 +198,12 @@ def assumed(device: Device) -> Iterator[None]:
 
 
 def of(x: torch.Tensor) -> Device:
-    """Return the device of a kernel on x: the simulated one, else that of x, which must be a GPU."""
+    """Return the device for a kernel on x: the simulated one if one is assumed, else x's GPU."""
     return _assumed.get() or here(x.get_device())
 
 
 def current() -> Device:
-    """Return the simulated device if any, else this thread's current GPU."""
+    """Return the simulated device if one is assumed, else this thread's current GPU."""
     import torch
 
     return _assumed.get() or here(torch.cuda.current_device())
@@ -211,7 +211,7 @@ def current() -> Device:
 
 @cache
 def here(index: int) -> Device:
-    """Return the GPU of that index as torch reports it. Other fields are those of its architecture's listed device."""
+    """Return the GPU of that index. What torch does not report is taken from a listed device of its architecture."""
     import torch
 
     p: Any = torch.cuda.get_device_properties(index)
@@ -234,7 +234,7 @@ def here(index: int) -> Device:
 
 
 def is_usable(x: torch.Tensor, types: Sequence[str]) -> bool:
-    """Whether a tensor is on a device of these types, and a fork did not lose its GPU."""
+    """Whether a tensor is on a device of these types, and its GPU did not become unusable in a fork."""
     return x.device.type in types and (not x.is_cuda or _cuda_user in (0, os.getpid()))
 
 
@@ -326,9 +326,9 @@ _invariant: ContextVar[count[int] | None] = ContextVar("invariant", default=None
 
 @contextmanager
 def batch_invariant(id: str) -> Iterator[None]:
-    """A context in which a row's bits must not depend on the number of rows.
+    """A context for binds, in which a row's bits must not depend on the number of rows.
 
-    Raises UnsupportedProblemError at its end if the form never asked ``is_batch_invariant``, as ``rows_of`` does.
+    Raises UnsupportedProblemError at its end if no bind called ``is_batch_invariant``, as ``rows_of`` does.
     """
     asked = count()
     token = _invariant.set(asked)
@@ -342,5 +342,5 @@ def batch_invariant(id: str) -> Iterator[None]:
 
 
 def is_batch_invariant() -> bool:
-    """Whether :func:`batch_invariant` is active. A form that calls this promises to comply."""
+    """Whether :func:`batch_invariant` is active. A variant that calls this promises to comply."""
     return (asked := _invariant.get()) is not None and next(asked) >= 0

@@ -12,9 +12,9 @@ from typing import Any
 
 
 class Pickled:
-    """A base class for exceptions that keep their message and fields when pickled or copied. It precedes the builtin.
+    """Base of exceptions that keep their message and fields when pickled or copied. It must precede the builtin class.
 
-    Python's own unpickling calls the class with only the message. That fails, and a process pool waits forever.
+    Python by default unpickles them from the message only. That fails, and a process pool waits forever.
     """
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
@@ -47,11 +47,11 @@ class UnknownNameError(KernelZooError, ValueError, LookupError):
 
 
 _LISTED = 30
-"""Most names listed beside a suggestion."""
+"""The most names that are listed together with a suggestion."""
 
 
 def close(name: str, known: Sequence[str], count: int = 3) -> list[str]:
-    """The known names with a similar spelling, the closest first."""
+    """Return the known names with a similar spelling, the closest first."""
     from difflib import get_close_matches  # only a mistake needs it
 
     return get_close_matches(name, known, count, cutoff=0.65)
@@ -134,7 +134,7 @@ class GradientError(KernelZooError, RuntimeError):
 
 
 class UnsupportedProblemError(KernelZooError, ValueError):
-    """One variant cannot take this shape, dtype or layout; ``auto`` of the same backend can, unless batch-invariant."""
+    """One variant can't take this shape, dtype or layout. ``auto`` of the backend can, unless batch-invariant."""
 
     def __init__(
         self, implementation: str, reason: str, remedy: str = "variant='auto' takes every legal input"

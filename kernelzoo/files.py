@@ -92,7 +92,7 @@ def named(place: tuple[str | int, ...]) -> str:
 
 
 def true(path: Path) -> Path:
-    """Return the path with links resolved. It is the same for every name of a file, which locks and writes need."""
+    """Return the path with links resolved, so that locks and writes agree on a file with several names."""
     return Path(os.path.realpath(path))
 
 
@@ -104,7 +104,7 @@ def printable(text: str) -> str:
 
 
 def check_folder(path: Path) -> None:
-    """Raise FileError unless the folder exists that a path is to be written into."""
+    """Raise FileError unless there is a folder in which to write that path."""
     if not (folder := path.absolute().parent).is_dir():
         if folder.exists():
             raise FileError(f"{str(folder)!r} is no folder for {path.name!r}; name another one with -o")
@@ -114,8 +114,8 @@ def check_folder(path: Path) -> None:
 def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Replace a file atomically: write, sync, rename. Readers see the old or the new content, even after a crash.
 
-    Without ``mode`` it keeps the old file's mode, or has that of any new one. A link stays, and its target is written.
-    Raises OSError that names the file, which is then unchanged.
+    Without ``mode``, a replaced file's mode is kept, and a new file gets the usual one. A link is followed. Raises
+    OSError that names the file. The file is then unchanged.
     """
     given, path = path, true(path)
     try:
@@ -157,10 +157,10 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def claimed(path: Path) -> Iterator[None]:
-    """A context that locks a file against other processes, and removes files that a killed one left half written.
+    """A context that locks a file against other processes, and removes partial files of killed processes.
 
-    The lock is on ``.NAME.lock`` beside it, which is removed at the end. If the process is killed, that file stays, and
-    the lock ends. Raises FileError if another process holds the lock, OSError if the lock file can't be made.
+    The lock file ``.NAME.lock`` is in the same folder, and is removed at the end. If the process is killed, that file
+    stays, but unlocked. Raises FileError if another process has the lock, OSError if the lock file can't be made.
     """
     from filelock import FileLock, Timeout  # a reader does not need it
 
@@ -168,7 +168,7 @@ def claimed(path: Path) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:
-        lock.acquire(timeout=0.1)  # a lock on a file that its last holder has just removed is taken again
+        lock.acquire(timeout=0.1)  # retries if the last holder has just removed the lock file
     except Timeout:
         raise FileError(
             f"another process is writing to {given}; wait until it has ended, or name another file with -o"

@@ -1,10 +1,10 @@
 """The kernels of an implementation, compiled for any listed architecture, with or without a GPU.
 
 A separate process does the work on a *simulated* device (:func:`kernelzoo.device.assumed`), with no GPU visible. Bind
-functions ask that device, choose its tiling, and *record* the launch's steps (:class:`kernelzoo.launch.Recording`),
-each of which can be compiled. A language's module ``inspection`` says what it can compile for (``refusal``) and what to
-set up (``target``). A user's kernel knows nothing of recording. It is *followed* on tensors without memory, while each
-language's launch function is replaced (``watched`` in a module ``watching``).
+functions plan for that device, and *record* the launch's steps (:class:`kernelzoo.launch.Recording`), each of which can
+be compiled. A language's module ``inspection`` says what it can't compile (``refusal``), and sets up the compiler
+(``target``). A user's kernel can't record its steps. Its launch is *followed*: it runs on tensors without memory, while
+each language's launch function is replaced (``watched`` in a module ``watching``).
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel of a launch, in the order of first launches. ``dataclasses.asdict`` makes JSON of it.
+    """One kernel of a launch. Kernels are in the order of first launches. ``dataclasses.asdict`` makes JSON of one.
 
-    A field is None where the language has no such thing. A step of torch's library (a fill, a copy) has only a name; a
+    A field is None where the language has no such thing. A step of torch's library (a fill, a copy) has only a name. A
     host kernel has source and assembly.
     """
 
@@ -54,7 +54,7 @@ class Kernel:
     """The name in the source, with template arguments if any."""
     language: str
     implementation: str
-    """The id that launches it; for ``auto``, the sibling that it chooses."""
+    """The id of the implementation that launches it; for ``auto``, that of the variant that it chooses."""
     arch: str
     device: str
     """The simulated device's name."""
@@ -73,14 +73,14 @@ class Kernel:
     shared_bytes: int | None = None
     """Shared memory per block, static and dynamic."""
     grid: tuple[int, ...] | None = None
-    """Grid in blocks, as in CUDA, with or without clusters."""
+    """The number of blocks along each axis, with or without clusters."""
     block: tuple[int, ...] | None = None
     cluster: tuple[int, ...] | None = None
-    """Blocks of a cluster; (1, 1, 1) without."""
+    """The number of blocks of a cluster along each axis; (1, 1, 1) without clusters."""
     cooperative: bool = False
     """Whether all blocks must run at once."""
     launches: int = 1
-    """The number of times that the launch runs it with this grid."""
+    """How many times the launch runs this kernel with this grid."""
     occupancy: Occupancy | None = None
     constants: dict[str, int | float | str | bool] = field(default_factory=dict)
     """The launch table's numbers, by their names in the source."""
@@ -130,9 +130,10 @@ def inspect(
     """Return the kernels that one call of an implementation launches for contiguous tensors, compiled for ``arch``.
 
     ``shape`` and ``dtype`` are those of the first input; ``dtype`` may be abbreviated (fp16, bf16). ``sizes``: those of
-    other axes, by name. ``modules``: files that register your own kernels, as for ``--module``; the compiling process
-    **runs them**. The shipped launch tables are used. ``arch`` is a name in ARCHITECTURES, whose device is simulated. A
-    host backend compiles for this host instead, and each kernel's ``device`` says so. No GPU is used or needed.
+    axes that the first input lacks. ``modules``: files that register your own kernels, as for ``--module``. The
+    compiling process **runs them**. The shipped launch tables are used. ``arch`` is a name in ARCHITECTURES, whose
+    device is simulated. A host backend compiles for this host, and each kernel's ``device`` says so. No GPU is used or
+    needed.
 
     >>> from kernelzoo.inspect import inspect
     >>> for kernel in inspect("triton/softmax/fused", (4096, 4096), "fp16", arch="sm_90"):
@@ -161,7 +162,7 @@ def inspect(
 
 
 def registered(modules: Sequence[str | Path]) -> dict[str, str]:
-    """Return the ids that your files register, each with its file. Their operations are known here afterwards.
+    """Return the ids that your files register, each with its file. Also declare the files' operations in this process.
 
     Another process runs the files. Raises InspectionError if one fails there.
     """
@@ -173,10 +174,10 @@ def registered(modules: Sequence[str | Path]) -> dict[str, str]:
 
 
 def ask(requests: list[Request], modules: Sequence[str | Path] = ()) -> list[tuple[Kernel, ...] | KernelZooError]:
-    """Return kernels or an error for each request, from one process. All are of one backend and architecture.
+    """Return the kernels, or an error, for each request. All must have one backend and architecture.
 
-    Raises BackendUnavailableError if its language can't be imported, and InspectionError if a file of ``modules`` fails
-    or the process dies.
+    One process compiles them all. Raises BackendUnavailableError if the language can't be imported, and InspectionError
+    if a file of ``modules`` fails or the process dies.
     """
     ((backend, _),) = {(request.backend, request.arch) for request in requests}  # a process caches compiled kernels
     told = _asked(requests[0].id, modules, requests, backend)
@@ -235,7 +236,7 @@ def _kernel(fields: dict[str, Any]) -> Kernel:
 def on_described(backend: str, device: Device) -> Iterator[None]:
     """A context in which this thread binds and compiles a backend's kernels for a simulated device.
 
-    The backend's kernels are imported, and nothing is probed. Raises BackendUnavailableError without the language.
+    The backend's kernels are imported, but it is not probed. Raises BackendUnavailableError without the language.
     """
     package = packages()[backend]
     inspection = importlib.import_module(f"{package}.inspection")
@@ -256,7 +257,7 @@ def check(request: Request) -> None:
 
 
 def launched(request: Request, place: str, context: AbstractContextManager[None]) -> tuple[Kernel, ...]:
-    """Bind and run a launch within the context, and return its kernels."""
+    """Bind and run a launch within the context, and return its kernels. ``place``: the device of the inputs."""
     operation, implementation = operations.OPERATIONS[request.op], registry.implementation(request.id)
     ran = request.id
 

@@ -90,7 +90,7 @@ def kernels(request: Request) -> tuple[Kernel, ...]:
 
 
 def _has_inspection(request: Request) -> bool:
-    """Whether its backend's package has an inspection module and its source. If not, its launch is followed."""
+    """Whether its backend's package has a module ``inspection`` and its source. Otherwise its launch is followed."""
     package = packages().get(request.backend)
     if package is None or importlib.util.find_spec(f"{package}.inspection") is None:
         return False
@@ -99,7 +99,7 @@ def _has_inspection(request: Request) -> bool:
 
 @contextmanager
 def _recording_launches(device: Device) -> Iterator[None]:
-    """A context that records launches in any language. It begins before a user's file runs."""
+    """A context that records launches in any language. It must begin before a user's file runs."""
     with ExitStack() as stack:
         for package in reversed(BUILT_IN.values()):  # Triton asks torch for a device, so torch comes after it
             if importlib.util.find_spec(f"{package}.watching") is not None:

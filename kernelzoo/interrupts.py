@@ -11,9 +11,9 @@ from types import FrameType
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """A context at whose end the first Ctrl-C takes effect; the second one interrupts at once.
+    """A context that delays the first Ctrl-C to its end. A second one interrupts at once.
 
-    Nothing changes in a thread without signals, or if another handler handles SIGINT.
+    In a thread other than the main one, or with another handler of SIGINT, nothing changes.
     """
     usual = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or usual is not signal.default_int_handler:

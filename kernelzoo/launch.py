@@ -1,7 +1,7 @@
-"""Launches: what a bind returns, and their recording in place of running.
+"""Launches, which binds return, and recordings of launches instead of runs.
 
-A *bind* does once what a problem needs (checks, blocks, warps, grid, compiling). The *launch* that it returns is run,
-timed, and captured in CUDA graphs.
+A *bind* does what a problem needs once: checks, choice of blocks and grid, compiling. The *launch* that it returns is
+run, timed, and captured in CUDA graphs.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import torch
 
 Launch = Callable[[], None]
-"""Runs the bound problem on the current stream, any number of times.
+"""A function that runs the bound problem on the current stream, any number of times.
 
-It may run on another stream than its bind's, and from any thread. It must not run twice at once, since both write the
-same ``out``. A CUDA graph holds addresses, not the memory: keep the launch as long as the graph.
+A launch may run on another stream than its bind, and from any thread. It must not run twice at once, because both runs
+write the same ``out``. A CUDA graph contains only addresses: keep the launch as long as the graph.
 """
 
 Bind = Callable[..., Launch]
@@ -34,7 +34,7 @@ scalars by name, and returns a launch."""
 
 
 class Bound:
-    """The memory of bound tensors, inputs first. A launch follows it wherever torch moves it."""
+    """The storages of bound tensors, inputs first. A launch reads their current addresses, which torch may change."""
 
     __slots__ = ("ends", "offsets", "storages")
 
@@ -47,7 +47,7 @@ class Bound:
         """The end of each tensor in its storage, in bytes; 0 if it is empty, whatever its offset."""
 
     def check(self, outputs: int) -> None:
-        """Raise InputTypeError or OutputError if a tensor lost its memory. The last ``outputs`` tensors are outputs."""
+        """Raise InputTypeError or OutputError if a storage was freed or shrunk. The last ``outputs`` are outputs."""
         for i, storage in enumerate(self.storages):
             if len(storage) < self.ends[i]:
                 raise self.lost(outputs)
@@ -68,10 +68,10 @@ class Bound:
 
 
 class RebindableLaunch:
-    """A launch that can run on other addresses of the same layout. It has no memory but inputs and outputs.
+    """A launch that can run on other addresses of the same layout. It uses no memory but inputs and outputs.
 
-    ``at`` takes the addresses of the canonical tensors, inputs first. A backend caches such launches by layout, which
-    spares a repeated call the binding.
+    ``at`` takes the addresses of the canonical tensors, inputs first. A backend caches such launches by layout, so that
+    a repeated call need not bind.
 
     A call raises InputTypeError or OutputError after a tensor's storage was freed or shrunk.
     """
@@ -110,7 +110,7 @@ class Guarded:
     def __call__(self) -> Any:
         memory = self._memory if self._tensors is None else Bound(self._tensors)
         memory.check(self._outputs)
-        return self._launch()  # a check of the caller rejects anything but None
+        return self._launch()  # the caller's check rejects anything but None
 
 
 def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool = False) -> Launch:
@@ -129,9 +129,9 @@ def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew:
 
 
 class WorkspaceLaunch(RebindableLaunch):
-    """A launch that can run on other addresses. Its own workspace is ready on the stream of its bind.
+    """A launch that can run on other addresses, with a workspace that its bind's stream prepares.
 
-    A backend caches it only for calls on that stream, where they do not overlap.
+    A backend caches it for calls on that stream only, because these do not overlap.
     """
 
     __slots__ = ("_launch", "workspace")
@@ -146,7 +146,7 @@ class WorkspaceLaunch(RebindableLaunch):
 
 
 class ContiguousFallback:
-    """A launch that copies tensors of other layouts. A repeated call makes the copy itself."""
+    """A launch that first copies its tensors to contiguous memory. In a repeated call, the backend makes the copy."""
 
     __slots__ = ("_launch",)
 
@@ -160,7 +160,7 @@ class ContiguousFallback:
 class ReturningLaunch:
     """A launch whose function returns new results. ``deliver`` checks them, and copies them into the outputs.
 
-    The copy is no part of the work: within :func:`undelivered` it waits.
+    The copy is not part of the timed work: within :func:`undelivered` it is postponed.
     """
 
     __slots__ = ("_deliver", "_function")
@@ -181,7 +181,7 @@ _undelivered: ContextVar[deque[Callable[[], object]] | None] = ContextVar("undel
 
 @contextmanager
 def undelivered(most: int) -> Iterator[deque[Callable[[], object]]]:
-    """A context in which ReturningLaunches do not deliver. It yields the last ``most`` deliveries, to call in order."""
+    """A context that postpones the deliveries of ReturningLaunches. It yields the last ``most``, to call in order."""
     waiting = deque[Callable[[], object]](maxlen=most)
     token = _undelivered.set(waiting)
     try:
@@ -191,9 +191,10 @@ def undelivered(most: int) -> Iterator[deque[Callable[[], object]]]:
 
 
 class PerStreamLaunches:
-    """Launches of one layout, one for each stream, each with its workspace. A call launches that of the current stream.
+    """Launches for one layout, one per stream, each with a workspace. A call runs the current stream's launch.
 
-    A call returns True if there is none, or in a CUDA graph's capture, whose memory must be the graph's own.
+    A call returns True, without launching, if there is none or a CUDA graph is captured. A graph needs its own
+    workspace.
     """
 
     __slots__ = ("_capturing", "_current", "_device", "_kept", "_workspaces")
@@ -223,11 +224,11 @@ class PerStreamLaunches:
 
 
 def void(_: object) -> None:
-    """Drop a value, so that an expression is a launch."""
+    """Ignore a value, so that a lambda of an expression is a launch."""
 
 
 def sequence(*launches: Launch | None) -> Launch:
-    """Return one launch that runs these in order, skipping None: a WorkspaceLaunch if all are, on common tensors."""
+    """Return one launch that runs these in order, without None: a WorkspaceLaunch if all are, on common tensors."""
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]
@@ -248,7 +249,7 @@ def sequence(*launches: Launch | None) -> Launch:
 
 
 def _select_addresses(step: RebindableLaunch, place: Mapping[int, int]) -> Callable[..., None]:
-    """Return a step as a function of the addresses of all tensors. ``place``: each tensor's index there, by its id."""
+    """Return a step as a function of all tensors' addresses. ``place``: a tensor's index among them, by its id."""
     wanted, at = [place[id(tensor)] for tensor in step.tensors], step.at
     if wanted == list(range(len(place))):
         return at
@@ -271,8 +272,8 @@ def keeping_alive(launch: Launch, *tensors: torch.Tensor) -> Launch:
     """Return a launch that keeps these tensors alive, ready and safe on any stream.
 
     A bind's work, such as zeroing a counter, runs on the stream of the bind. torch's allocator watches only that stream
-    before it reuses memory. So a launch on another stream first waits for it, once, and marks the memory as used there.
-    A CUDA graph can't wait for work outside it: the bind must be finished, which ``torch.cuda.graph`` ensures.
+    before it reuses memory. So the first launch on another stream waits for that work, and marks the memory as used
+    there. A CUDA graph can't wait for work outside it: the bind must be finished, which ``torch.cuda.graph`` ensures.
     """
     if not tensors[0].is_cuda:
         return launch
@@ -287,7 +288,7 @@ def keeping_alive(launch: Launch, *tensors: torch.Tensor) -> Launch:
     def lend(stream: int) -> None:
         here = torch.cuda.current_stream(device)
         if not torch.cuda.is_current_stream_capturing():
-            # 0 is the driver's default stream, but a new one to torch.cuda.ExternalStream.
+            # To the driver, 0 is the default stream; to torch.cuda.ExternalStream it is a new stream.
             there = torch.cuda.ExternalStream(home, device) if home else torch.cuda.default_stream(device)  # type: ignore[no-untyped-call]
             here.wait_stream(there)
             ready.add(stream)
@@ -343,7 +344,7 @@ class Step:
     """One planned kernel of a launch."""
 
     kernel: str
-    """The kernel, and the compiler's arguments."""
+    """The kernel's name, and the compiler's arguments."""
     grid: tuple[int, ...]
     threads: int
     """Threads of a block."""
@@ -363,15 +364,15 @@ class Step:
 
 
 class Recording:
-    """A list of the kernels' steps of all binds while it is active, in order. Nothing is loaded or run."""
+    """The steps of all kernels that are bound while it is active, in order. Nothing is loaded or run."""
 
     def __init__(self, compiles: bool) -> None:
         self.compiles = compiles
-        """Whether steps are compiled later, so that a plan may ask for a kernel's resources."""
+        """Whether steps can be compiled, so that a plan may ask for a kernel's resources."""
         self.steps: list[Any] = []
 
     def launch(self, *steps: Step) -> Launch:
-        """Return a launch that adds these steps to the recording. If nothing is compiled, they are added now."""
+        """Return a launch that adds these steps to the recording. If nothing is compiled, add them now."""
         if not self.compiles:
             self.steps += steps
             return sequence()
@@ -384,9 +385,9 @@ recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 @contextmanager
 def recorded(*, compiles: bool = False) -> Iterator[list[Any]]:
-    """A context that records this thread's binds, and gives the list of steps.
+    """A context that records this thread's binds, and yields the list of steps.
 
-    With ``compiles`` a launch adds its steps when called. Otherwise a bind adds them, and its launch does nothing.
+    If ``compiles``, a launch adds its steps when called. Otherwise a bind adds them, and its launch does nothing.
     """
     made = Recording(compiles)
     token = recording.set(made)

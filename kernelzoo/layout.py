@@ -1,10 +1,10 @@
 """The memory of tensors, and the layout of the rows of a canonical problem, for all languages.
 
 A *row* is the n elements that are reduced; a problem has ``outer * inner`` of them. ``Rows`` numbers them so that
-consecutive rows are neighbours in memory. Usually a row's elements are contiguous. With a strided reduction axis,
-neighbouring rows are contiguous instead, and the problem is better seen as ``Columns``. A row that starts or ends
-inside a 16-byte vector has an unaligned head or tail there. Rows without gaps between them are *one piece* of memory.
-Offsets need 64 bits.
+consecutive rows are neighbours in memory. Usually a row's elements are contiguous. If the reduction axis is strided,
+neighbouring rows are contiguous instead, and ``Columns`` describes the problem better. A row that starts or ends inside
+a 16-byte vector has an unaligned head or tail there. Rows without gaps between them are *one piece* of memory. Offsets
+need 64 bits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLANNED_ELEMENTS = 2**22
 """The number of elements for which a batch-invariant launch is planned, whatever the number of rows."""
 
 MANY = 2**15
-"""A number of rows beyond which the best form and launch numbers stay the same."""
+"""With more rows than this, the best variant and launch parameters stay the same."""
 
 _ITEMSIZE = {"float16": 2, "bfloat16": 2, "int16": 2, "float32": 4, "int32": 4, "float64": 8, "int64": 8}
 
@@ -56,7 +56,7 @@ def identity(dtype: torch.dtype) -> float | int:
 
 
 def cdiv(a: int, b: int) -> int:
-    """``a / b`` rounded up."""
+    """Return ``a / b`` rounded up."""
     return -(-a // b)
 
 
@@ -91,7 +91,7 @@ def held(x: torch.Tensor, size: int) -> bool:
 
 
 def lacking(x: torch.Tensor, size: int) -> str:
-    """Return a storage's fault, and the remedy; "" if it has all bytes that the tensor spans."""
+    """Return a storage's fault, and the remedy; "" if it contains all bytes that the tensor spans."""
     if not size or held(x, size):
         return ""
     return memory_lost(len(x.untyped_storage()), int(x.storage_offset()) * x.element_size() + size)
@@ -130,9 +130,9 @@ class Layout:
     """Elements from a 16-byte boundary to the start of x."""
     out_phase: int
     planned: int
-    """The number of rows for which forms and launch numbers are chosen. In a batch-invariant call only n decides it."""
+    """The number of rows assumed when choosing variants and tiles. In a batch-invariant call it depends only on n."""
     single: bool
-    """Whether elements are loaded one by one: rows of a batch-invariant call may start anywhere in a vector."""
+    """Whether to load elements one by one, because rows of a batch-invariant call may start anywhere in a vector."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -164,7 +164,7 @@ class Columns(Layout):
 
     @property
     def one_piece(self) -> bool:
-        """Whether the columns of x, and those of out, are one piece of memory."""
+        """Whether the columns of x have no gaps between them in memory, and those of out neither."""
         whole = self.outer == 1 and self.x_inner == 1 and self.x_n == self.inner
         return whole and (self.out_n == 0 or (self.out_inner == 1 and self.out_n == self.inner))
 
@@ -201,12 +201,12 @@ class Rows(Layout):
 
     @property
     def as_planned(self) -> Rows:
-        """These rows with ``planned`` as their number, to choose forms and launch numbers."""
+        """These rows with ``planned`` as their number, for choosing variants and tiles."""
         return self if self.planned == self.total else replace(self, outer=self.planned, inner=1)
 
     @property
     def by_vectors(self) -> Rows:
-        """The same rows with vector loads, for batch-invariant forms whose bits don't depend on where vectors start."""
+        """The same rows with vector loads, for batch-invariant variants whose bits don't depend on vectors' starts."""
         return replace(self, single=False, x_phase=0)
 
     @property
@@ -242,7 +242,7 @@ class Rows(Layout):
 
     @property
     def ragged(self) -> bool:
-        """Whether rows without gaps, or a single one, start aligned but end inside a vector, after four or more."""
+        """Whether gapless rows (or a single one) start aligned, have four vectors or more, and end inside a vector."""
         vector, alone = self.whole_vector, self.planned == 1 and self.contiguous
         return (self.one_piece or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
 
@@ -254,7 +254,7 @@ class Rows(Layout):
 
     @property
     def apart(self) -> int:
-        """The difference in alignment of x's and out's rows, or 0. Its gcd with a vector is the vector width to use."""
+        """The alignment difference of x's and out's rows, or 0. Its gcd with a vector is the vector width to use."""
         if not self.out_n:
             return int(self.single)
         return (self.x_phase - self.out_phase) | (self.x_outer - self.out_outer) | (self.x_inner - self.out_inner)
@@ -272,7 +272,7 @@ class Rows(Layout):
 
 
 class Strides(NamedTuple):
-    """Another tensor's strides by the rows of x: from row to row, and along a row. ``n`` is 0 for one element a row."""
+    """Another tensor's strides between the rows of x, and along a row (0 if it has one element per row)."""
 
     outer: int
     n: int

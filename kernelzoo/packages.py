@@ -34,10 +34,10 @@ LANGUAGES = {
     "cpu": "host",
     "torch": "torch",
 }
-"""Built-in backends, in the order in which pages list them, with their names there."""
+"""Built-in backends and their names in the documentation, in the order of its pages."""
 
-# A backend is a line above and a folder: ``probe()`` in its __init__, and for each operation a module, or a folder with
-# a module for each form. Operations that choose alike do so in a module ``choose``.
+# A backend is a line above and a folder, whose __init__ has ``probe()``. Each operation has a module there, or a folder
+# with a module per variant. Operations with a common chooser have it in a module ``choose``.
 BUILT_IN = {name: f"kernelzoo.kernels.{name}" for name in sorted(LANGUAGES)}
 
 
@@ -59,7 +59,7 @@ class Found(NamedTuple):
 
 @cache
 def announced() -> tuple[tuple[str, str, str], ...]:
-    """Name, package and distribution of every backend of other distributions. Nothing is imported."""
+    """Return name, package and distribution of every backend of other distributions. Nothing is imported."""
     import importlib.metadata  # slow to import, and only needed here
 
     return tuple(
@@ -71,12 +71,12 @@ def announced() -> tuple[tuple[str, str, str], ...]:
 
 @cache
 def packages() -> dict[str, str]:
-    """Import path of every backend's package, by name. Built-in ones win over entry points."""
+    """Return the import path of every backend's package, by name. Built-in ones win over entry points."""
     return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
 
 
 def _declared(field: str) -> list[str]:
-    """The values of a field in the metadata of this distribution; none if it is not installed."""
+    """Return the values of a field in this distribution's metadata; none if it is not installed."""
     import importlib.metadata
 
     with suppress(importlib.metadata.PackageNotFoundError):
@@ -135,14 +135,14 @@ def load_module(path: str | Path) -> ModuleType:
 
 
 def summary_of(doc: str | None) -> str:
-    """The first paragraph of a docstring, as one line."""
+    """Return the first paragraph of a docstring, as one line."""
     return " ".join((doc or "").strip().partition("\n\n")[0].split())
 
 
 def scan(backend: str) -> tuple[Found, ...]:
     """Return the implementations that a backend's package registers, read from source without running it.
 
-    Unreadable code gives one row for its operation, or for the first one if the whole package is unreadable.
+    Unreadable code becomes one entry, for its operation. An unreadable package becomes one for the first operation.
     """
     package = packages().get(backend)
     return () if package is None else _scan(backend, package, tuple(OPERATIONS))
@@ -198,7 +198,7 @@ _LEAVES = re.compile(r"(sys\.|os\._?)?(exit|quit|abort)\(.*|raise .*", re.DOTALL
 
 
 def _folders(package: str) -> list[Path]:
-    """The folders of a package. Unlike importlib's search, this does not run parent packages."""
+    """Return the folders of a package. Unlike importlib's search, this does not run parent packages."""
     name, _, rest = package.partition(".")
     try:
         spec = importlib.util.find_spec(name)
@@ -215,7 +215,7 @@ def _folders(package: str) -> list[Path]:
 
 
 def _parsed(path: Path) -> ast.Module:
-    """Parse a module's source, and check that importing it does not end at once."""
+    """Parse a module's source. Raises _UnreadableError too if importing it would end at once."""
     try:
         tree = ast.parse(importlib.util.decode_source(path.read_bytes()))  # in its declared encoding
     except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
@@ -235,7 +235,7 @@ _FORM = re.compile(r"^(?:@.*\n)*@(?:\w+\.)*(?:register|chooser)\(", re.MULTILINE
 
 
 def _parsed_forms(path: Path) -> ast.Module:
-    """Parse only the forms in a file of this package, up to their docstrings' ends: ten times faster."""
+    """Parse only the registered functions in a file of this package, up to their docstrings' ends: ten times faster."""
     forms = []
     try:
         source = path.read_text(encoding="utf-8")

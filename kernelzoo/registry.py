@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import torch
 
 Choose: TypeAlias = "Callable[..., str]"
-"""A chooser: takes what a bind takes, and returns the name of the form to use."""
+"""A chooser: takes what a bind takes, and returns the name of the variant to use."""
 
 BindT = TypeVar("BindT", bound=Bind)
 ChooseT = TypeVar("ChooseT", bound=Choose)
@@ -58,7 +58,7 @@ class Implementation:
     summary: str
     """The first paragraph of its docstring."""
     chooses: bool = False
-    """Whether it stands for several forms, and chooses one for a problem."""
+    """Whether it is a chooser, which selects one of several variants for a problem."""
 
     @property
     def id(self) -> str:
@@ -88,7 +88,7 @@ class Implementation:
         return guarded(launch, tensors, len(self.operation.outputs))
 
     def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
-        """Return the id of the form for canonical tensors: its own, or the one it chooses. Raises as ``bind`` does."""
+        """Return the id of the variant that runs: its own, or a chooser's choice. Raises as ``bind`` does."""
         language(self.backend)
         return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.registered, *tensors, **scalars)}"
 
@@ -102,8 +102,8 @@ class Implementation:
         """Bind tensors of any legal shape and layout, as a call of the backend does, and return the launch.
 
         Benchmarks time this launch, with every copy, fill and workspace pass that the variant needs. ``out``: a tensor,
-        or a tuple of them for several outputs. Raises as ``bind`` and the operation's checks do. The launch follows a
-        storage that moves. Once one is freed or shrunk, it runs nothing and raises InputTypeError or OutputError.
+        or a tuple of them for several outputs. Raises as ``bind`` and the operation's checks do. If a storage moves,
+        the launch uses its new address. Once one is freed or shrunk, it only raises InputTypeError or OutputError.
 
         >>> import torch, kernelzoo
         >>> x = torch.tensor([[3.0, 1.0], [2.0, 5.0]])
@@ -186,10 +186,10 @@ def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
 
 
 def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]:
-    """Register the decorated function as ``backend/op/variant``, a name that stands for several forms.
+    """Register the decorated function as the chooser ``backend/op/variant``, which selects one of several variants.
 
-    The function takes what a bind takes, and returns the form for the problem: a registered variant that is no chooser.
-    Raises as ``register`` does.
+    The function takes what a bind takes, and returns the name of a registered variant that is no chooser. Raises as
+    ``register`` does.
 
     >>> import kernelzoo
     >>> @kernelzoo.chooser("mine", "min", "auto")
@@ -217,7 +217,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
 
 
 def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
-    """Return the variant that binds canonical tensors: this one, or if it is a chooser, the one it chooses."""
+    """Return the variant that binds canonical tensors: ``variant``, or if that is a chooser, the one it chooses."""
     if (choose := _choosers.get((backend, op, variant))) is None:
         return variant
     name = choose(*tensors, **scalars)
@@ -251,11 +251,11 @@ def _enter(backend: str, op: str, variant: str, bind: Bind, choose: Choose | Non
 
 
 on_change: list[Callable[[str], None]] = []
-"""Called with a loaded backend's name when one of its implementations is replaced."""
+"""Functions to call with a loaded backend's name when one of its implementations is replaced."""
 
 
 def backends() -> tuple[str, ...]:
-    """Names of all known backends, sorted, whether or not they can run here. Imports no language.
+    """Return the names of all known backends, sorted, whether or not they can run here. Imports no language.
 
     >>> import kernelzoo
     >>> "triton" in kernelzoo.backends()
@@ -265,7 +265,7 @@ def backends() -> tuple[str, ...]:
 
 
 def implementations(backend: str | None = None, op: str | None = None) -> tuple[Implementation, ...]:
-    """All implementations, or those of one backend or operation, sorted by id. Imports no language.
+    """Return implementations, of one backend or operation if given, sorted by id. Imports no language.
 
     Unreadable code of another package is listed as ``unreadable``, with the reason as its summary. Raises
     UnknownNameError for an unknown backend or operation.
@@ -289,7 +289,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
 
 
 def implementation(id: str) -> Implementation:
-    """The implementation of one id, ``backend/op/variant``, maybe ``+batch_invariant``. Raises UnknownNameError.
+    """Return the implementation of an id, ``backend/op/variant``, maybe ``+batch_invariant``. Raises UnknownNameError.
 
     >>> import kernelzoo
     >>> kernelzoo.implementation("torch/min/eager").id
@@ -322,7 +322,7 @@ def language(name: str) -> Language:
     return _loaded.get(name) or _load(name)
 
 
-# Guards the tables below. Not held while importing, which may wait for a thread that waits for this lock.
+# Guards the tables below. It is not held during imports, which may wait for a thread that waits for it.
 _lock = threading.RLock()
 _loading: dict[str, threading.RLock] = {}
 """Locks by backend, so that one thread at a time imports it."""

@@ -1,4 +1,4 @@
-"""An operation's plain form in each language, read from its source: no language is imported."""
+"""An operation's simplest variant in each language, read from its source: no language is imported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernelzoo import operations, packages, registry
 from kernelzoo.packages import LANGUAGES
 
 PLAIN = ("rows", "fused", "eager")
-"""Names of plain forms, the plainest first."""
+"""The names of simple variants, the simplest first."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Form:
     summary: str
     """The first line of its docstring."""
     files: tuple[Path, ...]
-    """Its module, and the CUDA C beside it."""
+    """Its module, and CUDA C files of the same name."""
 
     @property
     def lines(self) -> int:
@@ -35,7 +35,7 @@ class Form:
 
 
 def forms(op: str, languages: Iterable[str] = ()) -> dict[str, Form | None]:
-    """Return the plain form of an operation in each language, all by default; None for one without it.
+    """Return an operation's simplest variant in each language (default: all); None for a language without one.
 
     Raises UnknownNameError for an operation that kernelzoo does not have.
 
@@ -70,7 +70,7 @@ def lines_of(file: Path) -> int:
 
 
 def page(op: str, scores: Mapping[str, float] | None = None) -> str:
-    """Return a Markdown page of an operation in all languages, kernels folded. ``scores``: by id, also of ``auto``."""
+    """Return a Markdown page of an operation in all languages, code folded. ``scores``: by id, also of ``auto``."""
     meaning = operations.OPERATIONS[op].doc.partition("\n")[0]
     parts = [f"# {op} side by side", f"{meaning} Here is the plain form of each language, folded."]
     for backend, form in forms(op).items():
@@ -83,7 +83,7 @@ def page(op: str, scores: Mapping[str, float] | None = None) -> str:
 
 
 def told(form: Form, scores: Mapping[str, float]) -> str:
-    """Return a form's lines of code and its known scores as text."""
+    """Return a variant's number of code lines and its known scores, as text."""
     auto = f"{form.id.rpartition('/')[0]}/auto"
     said = [f"{form.lines} lines of code"]
     said += [f"score {scores[form.id]:.2f}"] if form.id in scores else []

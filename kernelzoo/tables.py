@@ -66,21 +66,21 @@ class Knob:
 
 
 def knob(shipped: int, *, among: Sequence[int], unit: str, why: str) -> Any:
-    """A field of a launch table: its shipped value, allowed values, unit, and what it decides."""
+    """Return a field of a launch table: its shipped value, allowed values, unit, and what it decides."""
     if shipped not in among or list(among) != sorted(set(among)):
         raise TableError(f"the values of a knob ascend and hold the shipped one; got {shipped} and {tuple(among)}")
     return field(default=shipped, metadata={"knob": (tuple(among), unit, why)})
 
 
 def numbers(part: type[T]) -> type[T]:
-    """Declare the decorated class as one form's knobs; the operation's table inherits it (see ``launch_table``)."""
+    """Declare the decorated class as one variant's knobs. The operation's table inherits it (see ``launch_table``)."""
     return dataclass(frozen=True, eq=False)(part)
 
 
 def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
     """Declare the decorated class, whose fields are knobs, as the launch table of a backend's operation.
 
-    It inherits the parts that forms declare by ``numbers``. Raises TableError if two parts share a name.
+    It inherits the knobs that variants declare by ``numbers``. Raises TableError if two variants share a name.
     """
 
     def declare(table: type[T]) -> type[T]:
@@ -104,7 +104,7 @@ def declared(backend: str, op: str) -> type[Any] | None:
 
 
 def knobs(table: type[Any]) -> tuple[Knob, ...]:
-    """The knobs of a table, in its order."""
+    """Return the knobs of a table, in its order."""
     return tuple(Knob(f.name, cast("int", f.default), *f.metadata["knob"]) for f in dataclasses.fields(table))
 
 
@@ -134,13 +134,13 @@ def _shared_object(table: T) -> T:
 
 
 def changes(table: Any) -> dict[str, int]:
-    """The knobs of a table whose values are not the shipped ones."""
+    """Return the knobs of a table whose values are not the shipped ones."""
     return {k.name: value for k in knobs(type(table)) if (value := getattr(table, k.name)) != k.shipped}
 
 
 _declared: dict[tuple[str, str], type[Any]] = {}
 _whole: dict[type[Any], type[Any]] = {}
-"""The table that a form's part belongs to."""
+"""The launch table that inherits each class declared by ``numbers``."""
 _made: dict[tuple[Any, ...], Any] = {}
 
 
@@ -171,8 +171,8 @@ def using(table: Any) -> Iterator[None]:
 
 
 def of(table: type[T], device: int) -> T:
-    """The table in use on the device of that index; for a form's part, the whole table. A negative index is no physical
-    device, and gives the shipped table.
+    """Return the table in use on a device. For one variant's knobs, return the table that inherits them. A negative
+    index is a simulated device, which uses the shipped table.
 
     Raises UnknownNameError for a wrong value of the variable KERNELZOO_TABLES.
     """
@@ -181,7 +181,7 @@ def of(table: type[T], device: int) -> T:
 
 
 def label(backend: str, op: str, device: int) -> str | None:
-    """The table that a bind would use: ``shipped``, or ``tuned`` with a digest of its values; None without one."""
+    """Return the name of the table in use: ``shipped``, or ``tuned`` and a digest of its values; None without one."""
     table = declared(backend, op)
     if table is None:
         return None
@@ -217,7 +217,7 @@ class Card:
 
 
 def card(device: int) -> Card | None:
-    """The card of that index, as torch describes it; None if there is none."""
+    """Return the card of that index, as torch describes it; None if there is none."""
     import torch
 
     try:
@@ -229,7 +229,7 @@ def card(device: int) -> Card | None:
 
 
 def path(card: Card, backend: str) -> Path:
-    """The file of a card's tables for a backend, which may not exist. Raises RuntimeError without a home."""
+    """Return the file of a card's tables for a backend, which may not exist. Raises RuntimeError without a home."""
     name = re.sub(r"[^a-z0-9.]+", "-", f"{card.name} {card.capability} {card.multiprocessors}".lower()).strip("-")
     return folder("tables") / f"{name}-{backend}.json"
 
@@ -242,7 +242,7 @@ def make_folder(where: Path) -> None:
 def store(
     card: Card, backend: str, op: str, declared: str, values: Mapping[str, int], about: Json, evidence: Sequence[Json]
 ) -> Path:
-    """Store a table for a card, beside those of other operations; returns the file's path.
+    """Store a table for a card, in the file with those of other operations. Return the file's path.
 
     declared: the ``digest`` of the table. values: knobs that differ from shipped. about: what they were measured with.
     evidence: the measurements. Readers see the old or the new content, and concurrent writers keep each other's tables.
@@ -265,7 +265,7 @@ def _write(file: Path, card: Card, backend: str, sections: Json) -> None:
 
 
 def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
-    """Delete a card's tables for a backend, or those of some operations; returns the path, None without a file.
+    """Delete a card's tables for a backend, or those of some operations. Return the path, or None without a file.
 
     Raises OSError where the folder can't be written, RuntimeError for a user without a home.
     """

@@ -85,7 +85,7 @@ _KEPT = re.compile(r" (?=\S(?: \S)?$)")
 
 
 def _least(column: Sequence[str], right: bool) -> int:
-    """The least width of a column: its longest word or unwrapped cell. Prose stays readable."""
+    """Return the least width of a column: its longest word or unwrapped cell. Prose stays readable."""
     title, *cells = column
     words = [word for text in (title, *([] if right else cells)) for word in text.split(" ")]
     longest = max(map(len, [*words, *(cells if right else ())]))
@@ -105,7 +105,7 @@ def _lines(cells: Sequence[str], columns: Sequence[int], sizes: dict[int, int], 
 
 
 def _block(titles: Sequence[str], row: Sequence[str], width: int) -> list[str]:
-    """A row as lines: its name, then each value beside its title."""
+    """Return a row as lines: its name, then each value next to its title."""
     size = max(map(len, titles))
     lines = [row[0].replace("\xa0", " ")]
     for title, cell in zip(titles[1:], row[1:], strict=True):
@@ -117,7 +117,7 @@ def _block(titles: Sequence[str], row: Sequence[str], width: int) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text, without breaking a word."""
+    """Return the lines of a text, without breaking a word."""
     if len(text) <= width:
         return [text]
     return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)

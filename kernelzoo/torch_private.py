@@ -23,13 +23,13 @@ _keys: Callable[[Tensor], Any] = torch._C._dispatch_keys
 _guards: Any = torch._C._dynamo.guards
 
 spin: Callable[[int], None] = torch.cuda._sleep
-"""Keeps the current stream busy for some cycles, so that following work is queued before it begins."""
+"""Keeps the current stream busy for some cycles, so that more work can be queued before it starts."""
 
 softmax_gradient: Callable[..., Tensor] = torch._softmax_backward_data
 """The gradient that torch's autograd runs. ``torch.ops`` would make the baseline a microsecond slower."""
 
 negated: Callable[[Tensor], Tensor] = torch._neg_view
-"""A view that torch negates when it is read. Publicly only complex numbers have one, with strides of two."""
+"""Returns a view that torch negates when read. Public ones are parts of complex numbers, with strides of two."""
 
 bindings: Any = torch._C
 """The module in which other libraries look up the current stream."""
@@ -55,7 +55,7 @@ def carries_tangents() -> bool:
 
 
 def is_watched() -> bool:
-    """Whether torch may have to see a plain tensor's use: through a mode, a profiler or a tangent level."""
+    """Whether torch must see operations on plain tensors, for a mode, a profiler or forward-mode differentiation."""
     return profiler._is_profiler_enabled or forward_ad._current_level >= 0 or count_modes() > 0
 
 
@@ -70,7 +70,7 @@ def is_jit_traced() -> bool:
 
 
 def is_ordinary(x: object) -> bool:
-    """Whether torch need not see a tensor's use.
+    """Whether an operation on a tensor can bypass torch's dispatcher.
 
     The tensor is no subclass or wrapper, needs no gradient, tangent or cast, and ``torch.jit.trace`` is not active.
     """
@@ -80,7 +80,7 @@ def is_ordinary(x: object) -> bool:
 
 
 def is_traced_by_mode() -> bool:
-    """Whether torch traces or only pretends to compute: ``make_fx``, ``torch.export``, fake tensors."""
+    """Whether torch traces or simulates computation, as by ``make_fx``, ``torch.export`` or fake tensors."""
     modes = map(torch._C._get_dispatch_stack_at, range(count_modes()))
     return any(getattr(mode, "_mode_key", None) is not None for mode in modes)
 
@@ -94,7 +94,7 @@ _unusual: dict[int, frozenset[str]] = {}
 
 
 def unusual_keys(x: Tensor) -> frozenset[str]:
-    """Return dispatch keys of a wrapper or a lazy view: those beyond dense memory on the host or a GPU."""
+    """Return the dispatch keys that a dense tensor on the host or a GPU lacks. They show a wrapper or a lazy view."""
     keys = _keys(x)
     number = keys.raw_repr()
     found = _unusual.get(number)

@@ -40,9 +40,9 @@ __all__ = [
 
 
 def load_file(path: str | Path) -> None:
-    """Run a user's file: a Python file that registers kernels, a definition or a solution, or KernelBench's.
+    """Load a user's file: Python that registers kernels, or a file of flashinfer-bench, KernelBench or gpu-mode.
 
-    Raises DefinitionError, and whatever a Python file raises.
+    This runs the file's code. Raises DefinitionError, and whatever a Python file raises.
     """
     if is_folder(path):
         load_folder(path)
@@ -66,7 +66,7 @@ def load_file(path: str | Path) -> None:
 
 
 def load_reported(path: str) -> None:
-    """Run a user's file. An error other than KernelZooError becomes a RegistrationError that names its line."""
+    """Load a user's file. An error other than KernelZooError becomes a RegistrationError that names the file's line."""
     try:
         load_file(path)
     except KernelZooError:

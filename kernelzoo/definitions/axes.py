@@ -32,7 +32,7 @@ class Axes:
                         self.rules.setdefault(name, ast.unparse(right))
 
     def text(self, name: str, shape: Sequence[Any]) -> str:
-        """Return the axes of a tensor, as an operation declares them. Raises DefinitionError."""
+        """Return the axes of a tensor, as the text that an operation's declaration has. Raises DefinitionError."""
         try:
             return " ".join(self.size(axis) for axis in shape)
         except ValueError as error:
@@ -58,7 +58,7 @@ class Axes:
         return name
 
     def values(self, sizes: dict[str, Any]) -> dict[str, int]:
-        """Return the size of each axis by the definition's own name, from those of the operation's axes."""
+        """Return each axis's size, by its name in the definition, from the sizes of the operation's axes."""
         known = {}
         for name in self.data["axes"]:
             size = self.size(name)
@@ -119,7 +119,7 @@ def constraints(data: Json) -> list[ast.expr]:
 
 
 def last_entries(data: Json) -> dict[str, str]:
-    """Return the axis that equals an input's last entry, by the input's name, as constraints state it."""
+    """Return {input: axis} for each constraint that an axis equals the input's last entry."""
     found = {}
     for node in constraints(data):
         match ast.parse(ast.unparse(node).replace(".item()", ""), mode="eval").body:

@@ -31,15 +31,15 @@ MEANT = (
     (r"topk_ids", "distinct", ("num_experts",)),
     (r"\w*state\w*_indices", "distinct", ("pool_size", "state_cache_size", "num_states")),
 )
-"""Patterns of input names, the kind of their values, and the sizes to look for. Lengths go from 1 to a size. Indices
-are below it, and may be distinct along the last axis."""
+"""For each pattern of input names: the kind of the values, and axes that may bound them. Lengths go from 1 to the
+bound. Indices are below the bound, and if "distinct", differ along the last axis."""
 
 _BOUNDARIES = (
     (r"kv_indptr", ("num_kv_indices", "total_kv", "num_pages")),
     (r"qo_indptr", ("total_q", "batch_size")),
     (r"\w*indptr|cu_seq\w*", ("total_seq_len", "total_tokens")),
 )
-"""Patterns of names of offsets from 0, and the sizes at which they end if no constraint states one."""
+"""For names of inputs with offsets from 0: the axes that may be the last offset, unless a constraint names one."""
 
 Draw = Callable[[tuple[int, ...], str, Mapping[str, Any], "torch.Generator"], "torch.Tensor"]
 
@@ -52,7 +52,7 @@ class Drawn:
     draws: Callable[..., Any] | None = None
     """A function that draws all inputs together, if they depend on each other."""
     scalars: Callable[..., dict[str, Any]] | None = None
-    """The scalars that belong to drawn inputs."""
+    """A function of sizes that returns the scalars that belong to the drawn inputs."""
     least: dict[str, int] = field(default_factory=dict)
     """The least sizes of axes for which the inputs can be drawn."""
 
@@ -115,7 +115,7 @@ def _usual_values(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -
 
 
 def _end(key: str, data: Json, ends: Mapping[str, str]) -> str:
-    """Return the size at which the offsets in an input end; "" if it has no offsets."""
+    """Return the size that an input's last offset equals; "" if the input has no offsets."""
     for pattern, candidates in _BOUNDARIES:
         if re.fullmatch(pattern, key) and data["inputs"][key]["dtype"] in INTEGERS:
             return ends.get(key) or _first_known(candidates, data)
@@ -146,7 +146,8 @@ def _draw_all(inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[...
 
 
 def _boundaries(end: str, first: str) -> Draw:
-    """Return a function that draws ascending offsets from 0 to a size. A longer input's parts are nowhere shorter."""
+    """Return a function that draws ascending offsets from 0 to the size ``end``. ``first``: the end of the first
+    input with offsets. Inputs with a larger end have parts at least as long as that input's."""
 
     def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
         last, least = (int(size) if size.isdigit() else int(sizes[size]) for size in (end, first))
@@ -174,7 +175,7 @@ def _distinct(size: str) -> Draw:
 
 
 class _Custom:
-    """Inputs from the definition's own function of (sizes by name, device)."""
+    """Inputs drawn by the definition's own function, which takes (sizes by name, device)."""
 
     def __init__(self, axes: Axes, function: Callable[..., Any]) -> None:
         self._axes, self._function = axes, function
@@ -194,7 +195,7 @@ class _Custom:
         return tuple(found)
 
     def scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the scalars for these sizes, cached. The function gets tensors without memory if it works on them."""
+        """Return the scalars for these sizes, cached. The function runs on ``meta`` if possible, else on the CPU."""
         values = tuple(sorted(self._axes.values(dict(sizes)).items()))
         if values not in self._scalars:
             try:
@@ -216,7 +217,7 @@ class _Custom:
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Run with the global generators at a seed; they are restored after it."""
+    """A context in which the global generators start from a seed. They are restored afterwards."""
     kept = random.getstate()
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):

@@ -21,9 +21,9 @@ from kernelzoo.operations.signature import wide_name
 def export_definition(name: str, dtype: str = "float32", path: str | Path | None = None) -> Json:
     """Return an operation as a definition of flashinfer-bench, for one dtype of its first input.
 
-    With ``path`` it is also written there. Tensors of an operation by rows have the axes (outer, n, inner). The
-    reference is the source of the operation's own, with the names of its module that it uses. Other than these it may
-    only use math and torch. It computes in float64. An operation loaded from a definition gives that definition again.
+    If ``path`` is given, the definition is also written there. An operation by rows has tensors with the axes (outer,
+    n, inner). The reference is the source of the operation's reference, and of what it uses from its module. Otherwise
+    it may only use math and torch. It computes in float64. A definition that was loaded is returned unchanged.
 
     >>> from kernelzoo.definitions import export_definition
     >>> export_definition("min", "bfloat16")["axes"]
@@ -98,7 +98,7 @@ def _code(name: str, outs: list[str]) -> str:
 
 
 def _sources(function: FunctionType, found: dict[str, str]) -> dict[str, str]:
-    """Return the sources, by name, of a function and, before it, of the names of its module that it uses."""
+    """Return source code by name: of a function, preceded by the functions and constants of its module that it uses."""
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, FunctionType) and name not in found:

@@ -25,7 +25,7 @@ class DefinitionError(KernelZooError, ValueError):
 def read(path: str | Path) -> tuple[str, Any]:
     """Return the kind of a file, ``"definition"``, ``"solution"`` or ``"workloads"``, and its contents.
 
-    Nothing of it is run. Raises DefinitionError.
+    Runs none of the file's code. Raises DefinitionError.
     """
     text = _text(path)
     lines = [line for line in text.splitlines() if line.strip()]
@@ -48,10 +48,7 @@ _DEFINED = re.compile(r"^(?:def +|class +)?(\w+)(?= *[=(:])", re.MULTILINE)
 
 
 def names_in(path: str | Path) -> set[str]:
-    """Return the functions, classes and variables that a Python file defines at top level, even with syntax errors.
-
-    Nothing of it is run.
-    """
+    """Return the names that a Python file defines at top level, without running it, even if it has syntax errors."""
     try:
         code = ast.parse(Path(path).read_bytes())
     except OSError:
@@ -70,7 +67,7 @@ def identifier(name: str) -> str:
 
 
 def own_name(name: str) -> str:
-    """Return the name of a definition's input, output or axis in its operation, with ``_`` added if it is reserved."""
+    """Return the name that a definition's input, output or axis has in its operation: with ``_`` added if reserved."""
     return f"{name}_" if name in (*ROW, *TAKEN, *HOOKS) and name != "out" else name
 
 
@@ -138,7 +135,7 @@ _DRAWS = re.compile(
 
 
 def drawing_calls(code: ast.Module, start: str) -> str:
-    """Return the names of the random functions that a function of a module reaches; "" if none."""
+    """Return the random functions that function ``start`` of a module calls, directly or not; "" if none."""
     known = {node.name: node for node in code.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     left, seen, found = [start], {start}, list[str]()
     while left:
@@ -154,14 +151,14 @@ def drawing_calls(code: ast.Module, start: str) -> str:
 
 
 def _is_off(call: ast.Call) -> bool:
-    """Whether a dropout drops nothing."""
+    """Whether a call of dropout drops nothing, because its ``training`` is false."""
     said = {word.arg: word.value for word in call.keywords}
     training = said.get("training", call.args[2] if len(call.args) > 2 else None)
     return isinstance(training, ast.Constant) and not training.value
 
 
 def _check_solution(where: str | Path, data: Json) -> None:
-    """Check a solution, and complete it by the files beside it and by fields that older formats leave out."""
+    """Check a solution. Add sources from files in its folder, and fields that older formats leave out."""
     spec = data["spec"]
     spec["languages"] = [language.lower() for language in spec.get("languages") or [spec["language"]]]
     if "::" not in spec["entry_point"]:

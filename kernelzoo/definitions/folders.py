@@ -1,4 +1,4 @@
-"""Finds the definitions and solutions in folders, and which belong together. Nothing of them is run."""
+"""Finds definitions in folders, and the solutions that belong to each, without running any of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Solution:
     author: str = ""
     link: str = ""
     published: float | None = None
-    """The speedup over the reference that its set's traces state: the geometric mean of their workloads."""
+    """The published speedup over the reference: the geometric mean over the workloads in its problem set's traces."""
 
 
 @dataclass
@@ -60,18 +60,18 @@ class Found:
     """The definitions and solutions that were found in folders."""
 
     tasks: tuple[Task, ...]
-    """Definitions that have solutions, by name."""
+    """Definitions that have solutions, sorted by name."""
     refused: tuple[tuple[Path, str], ...]
     """Files of solutions that can't be judged, and the reason for each."""
     alone: int
-    """Definitions without a solution."""
+    """The number of definitions without a solution."""
 
 
 def paired(definitions: Path, solutions: Path) -> Found:
-    """Return the definitions below one folder, each with its solutions below another. Either may be a single file.
+    """Find the definitions in one folder, each with its solutions from another. Either path may be a single file.
 
-    A solution of flashinfer-bench and SOL-ExecBench names its definition. A submission to KernelBench is named after
-    its problem, or lies in a folder named after it. A submission to gpu-mode lies in such a folder.
+    A solution of flashinfer-bench or SOL-ExecBench names its definition. A submission to KernelBench has its problem's
+    name, or is in a folder with that name. A submission to gpu-mode is in a folder with its problem's name.
 
     Raises DefinitionError if there is no definition or no solution.
     """
@@ -116,7 +116,7 @@ def _below(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def _tasks(folder: Path, refused: dict[Path, str]) -> list[Task]:
-    """Return the definitions, also those that lack a part. Loading these will raise an error."""
+    """Return the definitions, including incomplete ones. Loading an incomplete definition raises an error."""
     found = list[Task]()
     for path in _below(folder, "*.json"):
         data = _json(path, refused)
@@ -130,7 +130,7 @@ def _tasks(folder: Path, refused: dict[Path, str]) -> list[Task]:
 
 
 def _json(path: Path, refused: dict[Path, str]) -> Json:
-    """Return a file's JSON object. A file that is no JSON is refused."""
+    """Return a file's JSON object; {} for anything else. A file that is not JSON is added to ``refused``."""
     try:
         data = json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else {}
     except (OSError, ValueError) as error:
@@ -140,8 +140,8 @@ def _json(path: Path, refused: dict[Path, str]) -> Json:
 
 
 def _solutions(folder: Path, tasks: Sequence[Task], refused: dict[Path, str]) -> Iterator[tuple[Path, Any]]:
-    """Yield each file of a solution with its data, which is None for a Python submission. JSON with only a part of a
-    solution is refused, and so is a Python file in a folder named after a problem that is no submission."""
+    """Yield each solution's file with its data, which is None for a Python submission. Add to ``refused`` any
+    incomplete JSON solution, and any Python file in a problem's folder that is no submission."""
     for path in _below(folder, "*.json"):
         data = _json(path, refused)
         if {"sources", "spec", "definition"} & data.keys() and not {"workload", "uuid"} & data.keys():
@@ -188,7 +188,7 @@ def _problem_of(path: Path, tasks: Sequence[Task]) -> Task:
 
 
 def _common(problem: Path, path: Path) -> int:
-    """Return the number of parent folders that a problem and a submission share by name, the innermost first."""
+    """Return how many folder names a problem's and a submission's paths share, from the innermost on."""
     above = list(reversed(path.resolve().parts))
     names = list(reversed(problem.resolve().parts))
     if names[0] not in above:
@@ -198,7 +198,7 @@ def _common(problem: Path, path: Path) -> int:
 
 
 def _published(folders: Iterable[Path]) -> dict[tuple[str, str], float]:
-    """Return the speedup that traces state, by definition and solution: the geometric mean of passed workloads."""
+    """Return the speedup in traces, by definition and solution: the geometric mean over the passed workloads."""
     stated = dict[tuple[str, str], list[float]]()
     for path in sorted({path for folder in folders if folder.is_dir() for path in folder.rglob("*.jsonl")}):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -28,11 +28,11 @@ _CODE = "def run(*tensors):\n    return _kernelzoo_run(tensors)\n"
 _DEVICE = "_kernelzoo_device"
 
 _folders: list[Folder] = []
-"""The problems that are loaded, the last one at the end."""
+"""The loaded problems, in the order of loading."""
 
 
 class Folder:
-    """A problem's folder: its functions, with the device of the call in place of ``"cuda"``."""
+    """A problem's folder and its functions. In their code, the call's device replaces ``"cuda"``."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.task = path, _read(path / "task.yml")
@@ -56,7 +56,7 @@ class Folder:
 
     @contextmanager
     def importing(self) -> Iterator[None]:
-        """Let imports find the files that the problem names, such as ``utils`` and ``task``."""
+        """A context in which imports find the files that the problem names, such as ``utils`` and ``task``."""
         names = [file.stem for file in self.stage.glob("*.py")]
         kept = {name: sys.modules.pop(name) for name in names if name in sys.modules}
         sys.path.insert(0, str(self.stage))
@@ -86,21 +86,21 @@ class Entry:
         if strange := [type(x).__name__ for x in several if not isinstance(x, torch.Tensor)]:
             raise TypeError(f"ref_kernel returned {strange[0]}, must return tensors")
         self.results = [x.to(unset.get(tuple(x.shape), x.dtype)) for x in several]
-        """The reference's results, in the dtypes of the buffers for them. A reference may return a wider dtype."""
+        """The reference's results, in the dtypes of the result buffers. A reference may return wider dtypes."""
 
     def drawn(self, device: torch.device, seed: int) -> Any:
-        """Draw new data by the problem's own function."""
+        """Draw new data by the problem's ``generate_input``."""
         self.folder.space[_DEVICE] = str(device)
         given = {**self.given, **({"seed": seed} if "seed" in self.given else {})}
         return self.folder.space["generate_input"](**given)
 
     def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
-        """Draw the inputs anew, by the global generator's seed, and return them by name."""
+        """Draw new inputs, with a seed from the global generator, and return them by name."""
         tensors = list(leaves(self.drawn(device, int(torch.randint(2**30, (1,))))))
         return {f"x{place}": x for place, x in enumerate(x for n, x in enumerate(tensors) if n not in self.buffers)}
 
     def filled(self, tensors: Sequence[torch.Tensor], outs: Sequence[torch.Tensor] = ()) -> Any:
-        """Return the data with these inputs. Its buffers are replaced by the outputs, or by new memory."""
+        """Return the problem's data with these inputs. Result buffers are replaced by ``outs``, or by new memory."""
         left, spare, every = list(tensors), list(outs), []
         wide = any(x.dtype == torch.float64 for x in tensors)
         for number, (shape, dtype) in enumerate(self.shapes):
@@ -119,7 +119,7 @@ class Entry:
         return self.folder.space["ref_kernel"](self.filled(tensors))
 
     def calling(self, function: Callable[[Any], Any]) -> Callable[..., Any]:
-        """Return the function that makes calls of a submission, for :func:`bind_returning`."""
+        """Return a function of (arguments, outputs) that returns a submission's call, for :func:`bind_returning`."""
         return lambda arguments, outs: partial(function, self.filled(arguments, outs))
 
     def expects(self, args: Arguments) -> Checked:
@@ -154,9 +154,9 @@ def is_folder(path: str | Path) -> bool:
 def load_folder(path: str | Path) -> tuple[Operation, ...]:
     """Read a problem of gpu-mode, and declare an operation for each of its tests. **This runs its code.**
 
-    On a GPU its benchmarks become operations too. Inputs are drawn by ``generate_input``, which gets a seed. A tensor
-    that it leaves unset is a buffer for results, in its dtype. ``ref_kernel`` is the reference, judged as a
-    definition's. If ``check_implementation`` does not use it, that check decides alone.
+    If there is a GPU, benchmarks become operations too. ``generate_input`` draws the inputs from a seed. A tensor that
+    it leaves unset is a buffer for a result of that dtype. ``ref_kernel`` is the reference. Results are judged as for a
+    definition, but only by ``check_implementation`` if that does not use ``ref_kernel``.
 
     Raises DefinitionError for a problem that fails.
     """
@@ -234,7 +234,7 @@ class _Placed(ast.NodeTransformer):
 
 
 def _read(path: Path) -> Json:
-    """Return a task's files, tests and benchmarks: lists of mappings, each in a line of its own."""
+    """Return a task's files, tests and benchmarks: lists of mappings. The file must have one mapping per line."""
     found: dict[str, list[Any]] = {"files": [], "tests": [], "benchmarks": []}
     part = ""
     for line in path.read_text(encoding="utf-8").splitlines():
@@ -275,7 +275,7 @@ def _usual_device() -> str:
 
 @contextmanager
 def _filled() -> Iterator[None]:
-    """Let torch fill new memory with NaN, or the greatest integer, so that memory left unset shows."""
+    """A context in which torch fills new memory with NaN or the largest integer, to recognise unset tensors."""
     before, only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:

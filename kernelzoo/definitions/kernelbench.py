@@ -27,7 +27,7 @@ def run(*tensors):
     with torch.no_grad():
         return _kernelzoo_models[str(device), wide](*_kernelzoo_arguments(tensors))
 """
-"""The reference's code for a problem. Weights are float64 if an input is, and are made before anything is widened."""
+"""The reference's code for a problem. If an input is float64, so are the weights, which are drawn before widening."""
 
 _problems: dict[str, Problem] = {}
 """The problems that are loaded, by the name of the operation."""
@@ -47,7 +47,7 @@ class Problem:
             self.results = model(*self.made)
 
     def arguments(self, device: torch.device) -> list[Any]:
-        """Return the arguments of a call of the model, on a device."""
+        """Return new arguments for a call of the model, on a device."""
         with torch.device(device):
             return list(self.space["get_inputs"]())
 
@@ -66,13 +66,13 @@ class Problem:
             self.models[str(device), True] = copy.deepcopy(model).double()
 
     def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
-        """Draw the arguments anew, and return the tensors among them by name."""
+        """Draw new arguments, and return the tensors among them by name."""
         tensors = [x for x in self.arguments(device) if isinstance(x, torch.Tensor)]
         return {f"x{number}": x for number, x in enumerate(tensors)}
 
 
 def built(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
-    """Make a model on the host. The seed of its weights is KernelBench's own."""
+    """Make a model on the host. Its weights are drawn from KernelBench's own seed."""
     with seeded(42, torch.device("cpu")):
         return model(*init())
 
@@ -91,8 +91,8 @@ def is_submission(path: str | Path) -> bool:
 def load_problem(path: str | Path) -> Operation:
     """Read a problem of KernelBench, and declare its operation. **This runs its code.**
 
-    Its inputs are the tensors that ``get_inputs`` returns, which draws new values each time. The model's ``__init__``
-    makes the weights from a seed that a submission shares. It is judged as :func:`kernelzoo.load_definition` says.
+    Its inputs are the tensors that ``get_inputs`` returns, with new values in each call. The model's ``__init__`` draws
+    the weights, from the same seed as a submission's. Results are judged as :func:`kernelzoo.load_definition` says.
 
     Raises DefinitionError for a problem that fails, or one that draws random numbers.
     """

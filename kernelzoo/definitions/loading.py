@@ -26,21 +26,21 @@ REFERENCE = "reference"
 """The backend, and its only variant, that runs a definition's reference unchanged."""
 
 EXPECTS = "_kernelzoo_expects"
-"""A name given to a reference: the function that returns the problem's own check for a call."""
+"""The name, in a reference's code, of a function that returns the problem's own check for a call."""
 
 _LARGEST = 1e15
-"""The largest finite input: most references square their inputs in float32."""
+"""The largest magnitude of an input, because most references square their inputs in float32."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """The data of a definition beside its operation."""
+    """The data of a loaded definition that its operation does not contain."""
 
     names: tuple[str, ...]
-    """Inputs in the argument order of the reference and of solutions, with scalars, by the operation's names."""
+    """Names of all inputs and scalars in the operation, in the argument order of the reference and of solutions."""
     data: Json
     workloads: tuple[Json, ...] = ()
-    """The workloads that lie beside its file."""
+    """The workloads in the file that belongs to the definition."""
 
 
 loaded: dict[str, Loaded] = {}
@@ -50,18 +50,18 @@ loaded: dict[str, Loaded] = {}
 def load_definition(path: str | Path) -> Operation:
     """Read a definition of flashinfer-bench or SOL-ExecBench, and declare its operation. **This runs its reference.**
 
-    Axes become named axes. An expression becomes a derived size, and so does an axis that a constraint defines. Inputs
-    without a shape become scalars: of the workloads beside the file, else 1. An axis that no input has is a scalar too.
-    Inputs are drawn by ``custom_inputs_entrypoint``, if there is one. Integers need a range: keys ``low`` and ``high``,
-    a usual name such as ``kv_indptr``, or a workload that marks them as random.
+    Axes become named axes. An expression becomes a derived size, and so does an axis that a constraint defines. An
+    input without a shape becomes a scalar, with values from the workloads next to the file, else 1. So does an axis
+    that no input has. ``custom_inputs_entrypoint`` draws the inputs if there is one. Integer inputs need a range: keys
+    ``low`` and ``high``, a usual name such as ``kv_indptr``, or a workload that marks them as random.
 
-    The right result is the reference in float64, whatever dtypes its code converts to. The allowed error is two
-    roundings of the first input's dtype, plus float32 arithmetic by the longest axis. It applies to the result and to
-    each input; six nearby inputs show the effect. On these, four times the error of the reference as it is written is
-    allowed in addition. For one element in 1000, the worst error of its row or of nine elements of similar magnitude
-    counts. The output's rounding comes on top. If the reference itself exceeds its bounds, the case is undecidable, and
-    no kernel is judged by it. Finite values are at most 1e15, since most references square them in float32. The
-    reference itself is registered as ``reference/NAME/reference``.
+    The right result is the reference in float64, even where its code converts to other dtypes. The allowed error has
+    three parts. First: two roundings of the first input's dtype, plus float32 rounding errors that grow with the
+    longest axis. The result may have this error, and so may each input; six perturbed inputs show the effect. Second:
+    four times the error of the reference as it is written, on these inputs. For one element in 1000, its worst error in
+    the row or in nine elements of similar magnitude counts. Third: the rounding of the output. If the reference itself
+    exceeds the bounds, the case is undecidable, and judges no kernel. Inputs are at most 1e15, because most references
+    square them in float32. The reference itself is registered as ``reference/NAME/reference``.
 
     Raises DefinitionError for a file that is no definition, or one that can't be judged; the message says why.
     """
@@ -74,7 +74,7 @@ def load_definition(path: str | Path) -> Operation:
 def declare(
     data: Json, path: str | Path, workloads: tuple[Json, ...], given: Mapping[str, Any] | None = None
 ) -> Operation:
-    """Declare the operation of a definition that was read. ``given``: names for its code. Raises DefinitionError."""
+    """Declare the operation of a definition. ``given``: names that its code uses. Raises DefinitionError."""
     name, where = identifier(data["name"]), str(path)
     tensors = {key: tensor for key, tensor in data["inputs"].items() if tensor["shape"] is not None}
     if not tensors:
@@ -143,7 +143,7 @@ def declare_drawn(
 ) -> Operation:
     """Declare the operation of code whose function ``_kernelzoo_draw`` draws the inputs ``x0``, ``x1`` and so on.
 
-    Its sizes and dtypes are those of the tensors. ``given``: names for the code. Raises DefinitionError.
+    Its sizes and dtypes are those of the tensors. ``given``: names that the code uses. Raises DefinitionError.
     """
 
     def spec(x: torch.Tensor) -> Json:
@@ -174,9 +174,9 @@ def _tolerated(name: str, run: Reference, args: Arguments) -> Tolerated:
 
 
 def workloads_beside(path: Path) -> tuple[Json, ...]:
-    """Return a definition's workloads: ``workload.jsonl`` in its folder, or the file where flashinfer-bench has them.
+    """Return a definition's workloads, from ``workload.jsonl`` in its folder or from flashinfer-bench's ``workloads``.
 
-    Raises DefinitionError for a file that holds something else.
+    Raises DefinitionError for a malformed file.
     """
     there = [path.with_name("workload.jsonl"), path.with_name("workloads.jsonl"), path.with_suffix(".jsonl")]
     for above in list(path.parents)[1:4]:
@@ -193,7 +193,7 @@ def workloads_beside(path: Path) -> tuple[Json, ...]:
 
 
 def _unbound(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *, every: bool) -> list[str]:
-    """Return the free axes that no input has, whose size a call must state. ``every``: also those without a tensor."""
+    """Return the free axes that no input has, which a call must state. ``every``: also axes that no tensor has."""
     from kernelzoo.operations.derived import variables
 
     bound = {name for one in inputs.values() for name in one.names}
@@ -205,7 +205,7 @@ def _unbound(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, Any], 
 
 
 def _scalar(key: str, axes: Axes, workloads: Sequence[Json]) -> Scalar:
-    """Return a scalar input: its axis's value, else those of workloads, the first as default, else 1."""
+    """Return a scalar input with its axis's value, else the workloads' values (the first is the default), else 1."""
     tensor, axis = axes.data["inputs"][key], axes.data["axes"].get(key, {})
     if axis.get("type") == "const":
         return Scalar(axis["value"])

@@ -27,7 +27,7 @@ _PLAIN = (
 def meant_sizes(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json], least: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """Return a few small sizes of the free axes, smallest first. ``texts``: each tensor's axes; ``least``: minima."""
+    """Return a few small sizes of the free axes, smallest first. ``texts``: axes by tensor. ``least``: minima."""
     found = list[dict[str, int]]()
     known = _known(axes, free, texts, workloads)
     starts = (dict(zip(free, cycle(start), strict=False)) for start in _STARTS)
@@ -60,7 +60,7 @@ def _known(
 def _scaled(
     free: Sequence[str], texts: Sequence[Sequence[str]], known: Sequence[Mapping[str, int]], axes: Axes
 ) -> Iterator[dict[str, int]]:
-    """Yield the smallest workloads, scaled down. Multiples stay multiples; equal axes, or those one apart, stay so."""
+    """Yield small workloads' sizes, scaled down. Common multiples remain, as do axes that are equal or differ by 1."""
     steps = {axis: _step([one[axis] for one in known]) for axis in free}
     divisors = {axis: math.gcd(math.gcd(*(one[axis] for one in known)), 128) for axis in free}
     fixed = {axis for axis in free if len({one[axis] for one in known}) == 1 and len(known) > 2}
@@ -81,7 +81,7 @@ def _scaled(
 
 
 def _step(sizes: Sequence[int]) -> int:
-    """Return the greatest common divisor of all sizes and 128. A least size of at most 4 is used if it is larger."""
+    """Return the least scaled size: gcd(sizes, 128), or the smallest size if that is larger and at most 4."""
     return max(math.gcd(math.gcd(*sizes), 128), min(sizes) if min(sizes) <= 4 else 1)
 
 
@@ -124,7 +124,7 @@ def _holds(node: ast.Compare, values: Mapping[str, int]) -> bool | None:
 
 
 def _closer_sizes(node: ast.Compare, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Return sizes closer to a constraint: a multiple, the value asked for, or twice the side that must be larger."""
+    """Return sizes closer to a constraint: rounded up to a multiple, set to the value, or with one size doubled."""
     found, right = dict(sizes), node.comparators[0]
     match node.left, node.ops[0], right:
         case ast.BinOp(left=ast.Name(id=name), op=ast.Mod(), right=ast.Constant(value=int(step))), ast.Eq(), _:

@@ -1,4 +1,4 @@
-"""The reference of a definition: as it is written, and in float64."""
+"""Runs the reference of a definition, as it is written and in float64."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from kernelzoo.operations.expected import Rare
 from kernelzoo.operations.meaning import is_number
 
 _TRIES, _STEP = 6, 2.0**-12
-"""The number of random changes of the inputs that show the effect of rounding, and their least relative size."""
+"""How many times inputs are perturbed to show the effect of rounding, and the least relative perturbation."""
 
 _LEARNT = (1, 3, _TRIES)
-"""The numbers of tries after which ``errors`` yields a bound. It yields a first bound before any try."""
+"""The numbers of perturbed runs after which ``errors`` yields a bound. It also yields one before the first run."""
 
 CHANGES = "its reference changes its input"
-"""The start of the reason for a reference that changes an input. Its second run would have another right result."""
+"""Start of the message for a reference that changes an input, so that a second run would differ."""
 
 RANDOM = "its reference draws random numbers"
-"""The start of the reason for a reference whose results differ for the same inputs."""
+"""Start of the message for a reference whose results differ for the same inputs."""
 
 ONE_OF_SEVERAL = "_kernelzoo_one_of_several"
-"""A name given to a reference if several results are right, so that it may draw random numbers."""
+"""A name that is defined in a reference's code if several results are right. It may then draw random numbers."""
 
 PREPARE = "_kernelzoo_prepare"
-"""A function of a reference's code that is called with a device before the reference runs in float64."""
+"""The name of a function in a reference's code. It is called with a device, before the reference runs in float64."""
 
 _WINDOW = 9
 """The number of elements of similar magnitude whose errors are pooled."""
@@ -42,8 +42,8 @@ _PIECE = 2**24
 """The most elements that are sorted by magnitude at once."""
 
 _OWN, _SHARE = 4.0, 1e-3
-"""The allowed multiple of the reference's own error, and the share of elements for which the worst neighbour's error
-counts. A right kernel that adds in another order exceeds four times that error now and then."""
+"""The allowed multiple of the reference's own error, and the share of elements that may have the worst error of
+their neighbours. With another order of additions, a right kernel sometimes exceeds four times its own element's."""
 
 
 class Reference:
@@ -58,7 +58,7 @@ class Reference:
         self._keywords = _keywords(data, where)
 
     def right(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the results in float64. Raises UndecidableError if the reference as it is written fails too."""
+        """Return the results in float64. If that and the reference as written both fail, raise UndecidableError."""
         try:
             return self.wide([_copied(x) for x in arguments])
         except (KernelZooError, MemoryError, torch.OutOfMemoryError):
@@ -82,8 +82,8 @@ class Reference:
 
     def copied(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results for copies of the inputs. Raises UndecidableError if the reference changes a copy and
-        returns it, or draws random numbers. It draws them if the global generators' states change and a second run
-        gives other results. A reference that seeds itself gives the same."""
+        returns it, or draws random numbers. It is run again if the global generators' states changed: other results
+        then show random draws. A reference that seeds itself gives the same."""
         copies, before = [_copied(x) for x in arguments], _generators(arguments)
         found = self(copies)
         for name, x in zip(self._inputs, copies, strict=True):
@@ -97,7 +97,7 @@ class Reference:
         return found
 
     def wide(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the results in float64. Conversions to narrower floats convert to float64."""
+        """Return the results in float64. Where the code converts to narrower floats, it gets float64 instead."""
         from kernelzoo.torch_private import dispatch_mode
 
         narrow = {torch.float32, torch.float16, torch.bfloat16}
@@ -137,14 +137,14 @@ def in_order(found: Any, outputs: Iterable[str]) -> tuple[Any, ...]:
 
 
 def hook_of(results: Callable[[Sequence[Any]], tuple[Any, ...]], order: tuple[str, ...]) -> Callable[..., Any]:
-    """Return a hook of the operation that gives the results for inputs in this order."""
+    """Return a hook for the operation that calls ``results`` with the inputs in this order."""
     return named(lambda **given: _one(results([given[name] for name in order])), order)
 
 
 def errors_of(
     run: Reference, order: tuple[str, ...], dtypes: Mapping[str, str], outs: Sequence[str]
 ) -> Callable[..., Iterator[Any]]:
-    """Return the hook ``errors``, learnt from the reference on nearby inputs. ``dtypes``: those of tensor inputs."""
+    """Return the hook ``errors``, which runs the reference on perturbed inputs. ``dtypes``: those of tensor inputs."""
     floats = [dtype for dtype in dtypes.values() if dtype in FLOATS]
 
     def errors(unit: float, tiny: float, ref: Any, **given: Any) -> Iterator[Any]:
@@ -199,7 +199,7 @@ def error_of(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Ca
 
 
 def _smoothed(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch.Tensor:
-    """Return each element's mean over its neighbours in that order, or if ``worst``, their maximum."""
+    """Return the mean (if ``worst``, the maximum) of each element and its neighbours in that order."""
     some, places = own[order].view(1, 1, -1), (_WINDOW, 1, _WINDOW // 2)
     if worst:
         around = torch.nn.functional.max_pool1d(some, *places)
@@ -209,8 +209,8 @@ def _smoothed(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch.Tens
 
 
 def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tensor:
-    """Raise each error to the mean of elements of similar magnitude; if ``worst``, to their and the row's maximum. Few
-    tries may show no error, and near the kink of a ReLU few elements do."""
+    """Raise each error to the mean error of elements of similar magnitude; if ``worst``, to their maximum and the
+    row's. Few runs may show no error in an element, as near the kink of a ReLU."""
     if own.numel() < _WINDOW:
         return own
     pieces = -(-own.numel() // _PIECE)  # of large tensors, to save memory
@@ -222,7 +222,7 @@ def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tenso
 
 
 def _near(x: Any, dtype: str, generator: torch.Generator) -> Any:
-    """Return an input in its own dtype. Floats that torch computes in are moved by a few units in the last place."""
+    """Return an input in its own dtype. Floats are perturbed relatively by 2^-12, or by the dtype's eps if larger."""
     if dtype not in FLOATS:
         return _narrowed(x, dtype) if dtype else x
     signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
@@ -277,7 +277,7 @@ def _rounding(dtype: str) -> float:
 
 
 def named(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
-    """Return the function with these parameters, as functions of an operation's class have them."""
+    """Return the function with parameters of these names, as an operation's hooks have."""
 
     def call(**given: Any) -> Any:
         return function(**given)
@@ -287,7 +287,7 @@ def named(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[...,
 
 
 def _run(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a reference's code, and return the names that it defines and those that it is given."""
+    """Run a reference's code with the names ``given``, and return its namespace."""
     file = f"<reference of {where}>"
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
     space: dict[str, Any] = {"__name__": "reference", **given}
@@ -299,7 +299,7 @@ def _run(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _keywords(data: Json, where: str) -> dict[str, int] | None:
-    """Return the index of each parameter among the inputs; None if they are all in order."""
+    """Return the index of each parameter among the inputs; None if arguments can be passed in the inputs' order."""
     code = ast.parse(data["reference"])
     run = next(node for node in code.body if isinstance(node, ast.FunctionDef) and node.name == "run")
     names = [word.arg for word in (*run.args.posonlyargs, *run.args.args, *run.args.kwonlyargs)]

@@ -1,4 +1,4 @@
-"""Makes implementations from solutions: their sources in a folder, their entry point behind a launch."""
+"""Makes implementations from solutions: writes the sources to a folder, and wraps the entry point in a launch."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from kernelzoo.operations.expected import unlike
 from kernelzoo.packages import load_module, packages
 
 _COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh")
-"""Suffixes of files with a compiled entry point. In other files it is a function of a Python module."""
+"""Suffixes of files with a compiled entry point. Any other file is a Python module that has it as a function."""
 
 _FLAGS = {"cflags": [], "cuda_cflags": ["-O3", "--use_fast_math"], "ld_flags": ["-lcuda"]}
-"""SOL-ExecBench's own compiler flags for C++ that states no others."""
+"""SOL-ExecBench's own compiler flags, for C++ that states no others."""
 
 _KIND = "wrong kind of result"
 
@@ -34,9 +34,9 @@ _KIND = "wrong kind of result"
 def load_solution(path: str | Path) -> registry.Implementation:
     """Read a solution of flashinfer-bench, and register it for its definition, which must be loaded already.
 
-    **This runs its code**, and compiles CUDA C++. Its id is ``AUTHOR/DEFINITION/NAME``. In the destination-passing
-    style it writes into the outputs. Otherwise it returns results of the right shape, dtype and device. They are copied
-    into the outputs, which is not timed.
+    **This runs its code**, and compiles CUDA C++. Its id is ``AUTHOR/DEFINITION/NAME``. In destination-passing style it
+    writes into the outputs. Otherwise it must return results of the right shape, dtype and device, which are copied
+    into the outputs. The copy is not timed.
 
     Raises DefinitionError for a file that is no solution, an unknown definition, or a solution that can't be built.
     """
@@ -67,7 +67,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
 
 
 def registered(author: str, op: str, name: str, bind: Callable[..., Launch], doc: str) -> registry.Implementation:
-    """Register a bind under its author's name, with ``by_`` before it if a backend has that name."""
+    """Register a bind under its author's name, prefixed with ``by_`` if that is a backend's name."""
     backend, variant = identifier(author), identifier(name)
     backend = f"by_{backend}" if backend in packages() else backend
     bind.__doc__ = doc
@@ -161,7 +161,7 @@ def _writing(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
 def bind_returning(
     op: str, made: Callable[[list[Any], tuple[torch.Tensor, ...]], Callable[[], Any]]
 ) -> Callable[..., Launch]:
-    """Return a bind for a function that returns new results. ``made`` returns its call for arguments and outputs."""
+    """Return a bind for a function that returns new results. ``made(arguments, outputs)`` returns its call."""
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(op, tensors, scalars)

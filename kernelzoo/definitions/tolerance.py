@@ -1,4 +1,4 @@
-"""The tolerances that a problem set states. They are shown, and used in place of bounds only when asked for."""
+"""The tolerances that a problem set states. They are only shown, unless the user asks to replace bounds by them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernelzoo.lazy import torch
 from kernelzoo.operations.expected import Bounds, Expected
 
 VARIABLE = "KERNELZOO_THEIR_TOLERANCE"
-"""Set to 1 by ``--their-tolerance``, for the processes that judge."""
+"""The environment variable that ``--their-tolerance`` sets to 1 for the processes that judge."""
 
 
 @dataclass(frozen=True)

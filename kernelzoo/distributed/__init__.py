@@ -1,7 +1,7 @@
 """Operations over an axis that several ranks share, on plain torch.distributed.
 
-Each rank has a shard of the axis, of any length, and calls the same function with as many rows. Only a (max, sum) state
-or a minimum a row is exchanged. A DTensor knows its shards, and the result keeps its placements.
+Each rank calls the same function with its shard of the axis. Shards may differ in length, not in the number of rows.
+Ranks exchange only a (max, sum) state or a minimum per row. A DTensor's result has its placements.
 
 >>> import kernelzoo.distributed
 >>> kernelzoo.distributed.softmax(x_local, dim=-1, backend="triton")  # doctest: +SKIP
@@ -31,18 +31,19 @@ def softmax(
     backend: str | None = None,
     exchange: str = "group",
 ) -> torch.Tensor:
-    """Softmax over an axis that a group's ranks share: this rank's part of :func:`kernelzoo.softmax` of the whole.
+    """Softmax over an axis that a group's ranks share: this rank's shard of the result.
 
-    x: this rank's shard, float16, bfloat16, float32 or float64. Shards may differ along ``dim``, and may be empty; all
-    else must agree. Or a DTensor: the result has its placements, and ``group`` is its mesh's. group: None is the
-    default group. backend: its name; None takes the best one for x's device. exchange: "group" is the group's
-    collective between two passes. Triton and torch have these passes; other backends use Triton's on a GPU, torch's
+    x: this rank's shard, float16, bfloat16, float32 or float64. Shards may be empty. They may differ only in size along
+    ``dim``. If x is a DTensor, its mesh is the group, and the result has its placements. group: None is the default
+    group. backend: its name; None takes the best one for x's device. exchange: "group" is two passes with the group's
+    collective between them. Triton and torch have these passes; other backends use Triton's on a GPU, torch's
     elsewhere. "symmetric" is one launch whose blocks exchange (max, sum) states by torch's symmetric memory. It needs
-    Triton on NVIDIA, and at most 32 bits an element. All ranks make a first call with as many rows outside of a graph.
-    Calls and graphs must not overlap, and have one order on all ranks. Returns a contiguous tensor of x's shape and
-    dtype. The contract is that of softmax over all shards, with the same bits on every run. Differentiable once.
+    Triton on NVIDIA, and at most 32 bits per element. Before a CUDA graph's capture, all ranks must make a call with as
+    many rows. Calls and graphs must not overlap, and must have the same order on all ranks. Returns a contiguous tensor
+    of x's shape and dtype, with the same bits on every run. The contract is that of softmax over all shards.
+    Differentiable once.
 
-    Errors: those of softmax; PeerError where a rank fails, after the group's timeout at the latest.
+    Errors: those of softmax; PeerError if a rank fails, at the latest after the group's timeout.
     """
     if _is_dtensor(x):
         from kernelzoo.distributed import dtensors
@@ -60,12 +61,12 @@ def min(
     group: ProcessGroup | None = None,
     backend: str | None = None,
 ) -> torch.Tensor:
-    """Minimum along an axis that the ranks of a group share: that of :func:`kernelzoo.min` of the whole, on every rank.
+    """Minimum along an axis that a group's ranks share. Each rank gets :func:`kernelzoo.min` of all shards.
 
     x: this rank's shard, of any dtype of min; see :func:`softmax` for shards, DTensors, group and backend. Returns x's
     dtype. A DTensor's result is replicated where ``dim`` was sharded. Differentiable once.
 
-    Errors: those of min, EmptyReductionError where the axis is empty on every rank (not in a CUDA graph); PeerError.
+    Errors: those of min; EmptyReductionError if the axis is empty on every rank (not in a CUDA graph); PeerError.
     """
     if _is_dtensor(x):
         from kernelzoo.distributed import dtensors
@@ -83,10 +84,10 @@ def softmax_backward(
     group: ProcessGroup | None = None,
     backend: str | None = None,
 ) -> torch.Tensor:
-    """Gradient of a shard of :func:`softmax`, from those of its result y: one number a row is exchanged.
+    """Gradient of this rank's shard of :func:`softmax`. Ranks exchange one number per row.
 
-    grad, y: this rank's shards, of one shape and dtype; see :func:`softmax` for group and backend. Returns a contiguous
-    tensor of their shape and dtype. Errors: as softmax.
+    grad, y: this rank's shards of the result's gradient and of the result, of one shape and dtype. See :func:`softmax`
+    for group and backend. Returns a contiguous tensor of their shape and dtype. Errors: as softmax.
     """
     at, name = calls.checked("softmax_backward", (grad, y), dim, backend)
     return plans.run("softmax_backward", (grad, y), (), (), at, groups_of(group), name)
@@ -101,9 +102,9 @@ def min_backward(
     group: ProcessGroup | None = None,
     backend: str | None = None,
 ) -> torch.Tensor:
-    """Gradient of a shard x of :func:`min`, shared evenly among equal minima on all ranks.
+    """Gradient of this rank's shard x of :func:`min`. Equal minima on all ranks share it evenly.
 
-    y, grad: the minimum along ``dim`` and its gradient, without that axis, the same on every rank; see :func:`softmax`
+    y, grad: the minimum along ``dim`` and its gradient, without that axis, the same on every rank. See :func:`softmax`
     for group and backend. Returns a contiguous tensor of x's shape and dtype. Errors: as min.
     """
     at, name = calls.checked("min_backward", (x, y, grad), dim, backend)
@@ -111,6 +112,6 @@ def min_backward(
 
 
 def _is_dtensor(x: object) -> bool:
-    """Whether x is a DTensor. If its module is not imported, it is none."""
+    """Whether x is a DTensor. None can exist if the module of DTensor was never imported."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(x, module.DTensor)

@@ -1,6 +1,6 @@
-"""Calls of the operations on dense tensors and known groups: checked, differentiated, run.
+"""Distributed calls on plain tensors and known groups: checks and gradients.
 
-A gradient sums over a shard, exchanges a number a row, and finishes.
+A backward pass sums over the shard, exchanges one number per row, and then computes the gradient.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ registry.on_change.append(lambda _: _last.clear())
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str = "group") -> torch.Tensor:
-    """Softmax of a shard. Without groups it is the backend's own."""
+    """Return the softmax of a shard. Without groups, each rank has complete rows, and the backend's softmax runs."""
     if not groups:  # whole rows on every rank
         return backends.get(backend).softmax(x, dim)
     follows = torch.is_grad_enabled() and x.requires_grad
@@ -34,7 +34,7 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: s
 
 
 def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: str) -> torch.Tensor:
-    """Minimum of a shard. Without groups it is the backend's own."""
+    """Return the minimum of a shard. Without groups, each rank has complete rows, and the backend's min runs."""
     if not groups:
         return backends.get(backend).min(x, dim, keepdim)
     run: Any = _Min.apply if torch.is_grad_enabled() and x.requires_grad else plans.minimum
@@ -80,7 +80,7 @@ class _Min(torch.autograd.Function):
 
 
 def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, keepdim: bool = False) -> tuple[int, str]:
-    """Return the non-negative axis and the backend's name of a call on dense tensors. A call like the last one is fast.
+    """Check a call on dense tensors, and return its non-negative axis and the backend's name. A repeated call is fast.
 
     Raises InputTypeError, ShapeError, AxisError, DeviceError, UnknownNameError, BackendUnavailableError.
     """

@@ -1,4 +1,4 @@
-"""The operations on DTensors, whose placements give shards and ranks, and are those of the result."""
+"""Operations on DTensors. Their placements determine the shards, the ranks, and the result's placements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernelzoo.operations.arguments import axes_of
 
 
 def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
-    """Softmax of a DTensor, with its placements."""
+    """Return the softmax of a DTensor, with the same placements."""
     x, groups, (at,) = _without_partials(x, dim)
     local = x.to_local()
     _, name = calls.checked("softmax", (local.detach(),), at, backend)
@@ -24,7 +24,7 @@ def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
 
 
 def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
-    """Minimum of a DTensor. It is replicated where the axis was sharded, and keeps other placements."""
+    """Return the minimum of a DTensor: replicated where the axis was sharded, else with the same placements."""
     x, groups, (at,) = _without_partials(x, dim)
     local = x.to_local()
     _, name = calls.checked("min", (local.detach(),), at, backend, keepdim)
@@ -40,7 +40,7 @@ def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
 
 
 def _without_partials(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
-    """Return the DTensor with partial sums added up (the operations aren't linear), the axis's groups, and the axis."""
+    """Return the DTensor with partial sums added up, the groups that share the axis, and (the axis,)."""
     if any(isinstance(placed, Partial) for placed in x.placements):
         whole = [Replicate() if isinstance(placed, Partial) else placed for placed in x.placements]
         x = x.redistribute(placements=whole)
@@ -50,7 +50,7 @@ def _without_partials(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int,
     at = axes_of(dim, x.ndim)
     mesh = x.device_mesh
     sharing = [i for i, placed in enumerate(x.placements) if isinstance(placed, Shard) and placed.dim == at[0]]
-    # If no mesh axis shares it, each rank has whole rows, and exchanges nothing.
+    # If no mesh axis shares it, each rank has complete rows, and exchanges nothing.
     return x, tuple(mesh.get_group(i) for i in reversed(sharing)), at
 
 

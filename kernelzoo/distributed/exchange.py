@@ -1,4 +1,4 @@
-"""The exchange between ranks: each gets the few numbers a row of all others, in the order of ranks."""
+"""The exchange between ranks: each rank receives the numbers of all ranks, in the order of ranks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 Groups: TypeAlias = "tuple[ProcessGroup, ...]"
-"""Groups to exchange through one after the other, each over another axis of a mesh."""
+"""Groups through which to exchange one after the other, each along another axis of a mesh."""
 
 
 def groups_of(group: object) -> Groups:
-    """Return the given group, or for None the default one. Raises PeerError if this rank is in no such group."""
+    """Return the group as a tuple; None stands for the default group. Raises PeerError if this rank is not in it."""
     if group is None:
         if not dist.is_available() or not dist.is_initialized():
             raise PeerError("there are no ranks yet; call torch.distributed.init_process_group first, or give a group")
@@ -30,11 +30,11 @@ def groups_of(group: object) -> Groups:
 
 
 def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
-    """Return ``sent`` of every rank along a new first axis. All ranks send the same shape and dtype.
+    """Return the tensors ``sent`` of all ranks, stacked along a new first axis. Shapes and dtypes must agree.
 
-    Raises PeerError where a rank fails, after the group's timeout at the latest. With NCCL this needs
-    ``TORCH_NCCL_BLOCKING_WAIT=1``; otherwise NCCL's watchdog ends the process. On the host, ranks with other rows also
-    raise ShapeError on every rank.
+    Raises PeerError if a rank fails, at the latest after the group's timeout. With NCCL this needs
+    ``TORCH_NCCL_BLOCKING_WAIT=1``; otherwise NCCL's watchdog ends the process. On the host, every rank raises
+    ShapeError if sizes differ.
     """
     ranks = group.size()
     if ranks == 1:

@@ -1,7 +1,7 @@
 """A rank's own computation: launches of a backend's kernels, cached for repeated calls.
 
-A pass is an operation before or after an exchange. Triton and torch alone have kernels for passes; for other backends
-:func:`implementation_of` takes theirs.
+A pass is an operation before or after an exchange. Only Triton and torch have kernels for passes. For other backends,
+:func:`implementation_of` selects one of these two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kernelzoo.launch import RebindableLaunch
 T = TypeVar("T")
 
 KEPT = 256
-"""Most cached plans, each with a few numbers a row."""
+"""The most cached plans. Each has a few numbers per row."""
 
 _kept: dict[tuple[object, ...], Any] = {}
 
@@ -33,7 +33,7 @@ def capturing(x: torch.Tensor) -> bool:
 def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[torch.Tensor] = ()) -> T:
     """Return ``make(x, *rest)``, cached by stream and thread for tensors of the same layout as x and ``beside``.
 
-    Nothing is cached in a CUDA graph's capture, whose memory is the graph's, or while a launch table is tried.
+    Nothing is cached while a CUDA graph is captured, which owns that memory, or while a launch table is tried.
     """
     from kernelzoo.torch_private import current_stream
 
@@ -54,7 +54,7 @@ registry.on_change.append(lambda _: _kept.clear())
 
 
 def implementation_of(op: str, backend: str, x: torch.Tensor) -> registry.Implementation:
-    """Return the backend's implementation, else Triton's on a GPU and torch's on the host. Raises DeviceError."""
+    """Return the backend's implementation; without one, Triton's on a GPU, else torch's. Raises DeviceError."""
     found = registry.implementations(backend, op)
     if not found:
         found = registry.implementations(backends.best(op, x).name, op)
@@ -62,8 +62,8 @@ def implementation_of(op: str, backend: str, x: torch.Tensor) -> registry.Implem
 
 
 class Step:
-    """One operation of a backend on tensors of one layout. The first call binds it; later ones rebind addresses if
-    possible. It keeps none of its tensors."""
+    """One operation of a backend on tensors of one layout. The first call binds it; later calls launch on new
+    addresses if possible. It keeps no reference to tensors."""
 
     def __init__(self, backend: str, op: str, x: torch.Tensor) -> None:
         self._implementation = implementation_of(op, backend, x)
@@ -72,7 +72,7 @@ class Step:
 
     def __call__(self, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], dim: int) -> None:
         with on_device_of(inputs[0]):
-            # Not Implementation.launch, whose launch is bound to its device and can't be moved.
+            # Implementation.launch is not used, because its launch can't run on other addresses.
             operation = self._implementation.operation
             args = operation.arguments(tuple(inputs), dim, False, {})
             registry.language(self._implementation.backend).check(*args.inputs)
@@ -83,8 +83,8 @@ class Step:
             launch()
 
     def run_at(self, *addresses: int) -> bool:
-        """Run the step on other addresses, inputs first, or return False if it is not bound. The tensors are on the
-        current device, with the layout and 16-byte alignment of the bound ones."""
+        """Run the step on other addresses, inputs first, or return False if it is not bound. The tensors there must
+        be on the current device, with the bound tensors' layout and 16-byte alignment."""
         if self._at is None:
             return False
         self._at(*addresses)

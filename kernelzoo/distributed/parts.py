@@ -1,7 +1,7 @@
-"""Splits a rank's shard of each row into parts, so that few long rows keep the rank busy.
+"""Splits a rank's shard of each row into parts, so that even a few rows keep the GPU busy.
 
 A kernel treats a part as a row. The parts' (max, sum) states are merged with those of other ranks. All ranks have the
-same number of parts a row.
+same number of parts per row.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from kernelzoo.distributed.local import Step
 from kernelzoo.layout import cdiv
 
 BLOCKS = 528
-"""Least number of parts on a GPU: four for each SM of an H200. It is the same on every card, so that ranks agree."""
+"""The number of parts, of all rows, that fill a GPU: four per SM of an H200. It is fixed, so that ranks agree."""
 
 MOST = 64
-"""Most parts of a row."""
+"""The most parts per row."""
 
 UNIT = 64
-"""Elements of a part are a multiple of this, so that all parts begin at aligned vectors."""
+"""The number of elements per part is a multiple of this, so that each part starts at an aligned vector."""
 
 
 class Cut(NamedTuple):
-    """The split of a shard's rows: ``whole`` parts of ``span`` elements, then a part of ``rest`` elements."""
+    """The split of a shard's row: ``whole`` parts of ``span`` elements, then one part of ``rest`` elements."""
 
     whole: int
     span: int
@@ -39,12 +39,12 @@ class Cut(NamedTuple):
 
 
 def parts_of(rows: int, on_gpu: bool) -> int:
-    """The number of parts of a row, the same on each rank."""
+    """Return the number of parts per row, which is the same on each rank."""
     return max(1, min(MOST, BLOCKS // max(rows, 1))) if on_gpu else 1
 
 
 def cut(n: int, parts: int) -> Cut:
-    """Split n elements into at most that many parts."""
+    """Split n elements into at most ``parts`` parts."""
     if parts == 1 or n < UNIT:
         return Cut(int(n > 0), n, 0)
     span = cdiv(n, parts * UNIT) * UNIT
@@ -52,9 +52,9 @@ def cut(n: int, parts: int) -> Cut:
 
 
 class Pass:
-    """An operation over the parts of shards like x: one launch for whole parts, another for the rest.
+    """An operation on all parts of shards like x: a launch for full-size parts, another for the rest.
 
-    A split shard is contiguous, and so are its tensors of one number a row. Its device must be current.
+    If a shard is split, it and its tensors of one number per row must be contiguous. Its device must be current.
     """
 
     def __init__(self, backend: str, op: str, x: torch.Tensor, dim: int, cut: Cut) -> None:
@@ -64,8 +64,8 @@ class Pass:
     def numbers(
         self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], found: Sequence[torch.Tensor]
     ) -> None:
-        """Write each part's numbers for each row into the tensors ``found`` of (parts, rows). shards: the inputs of x's
-        shape. rows: the inputs of one number a row."""
+        """Write each part's numbers per row into the tensors ``found``, of shape (parts, rows). shards: the inputs
+        of x's shape. rows: the inputs of one number per row."""
         whole, span, rest = self._cut
         places = [one.data_ptr() for one in (*shards, *rows, *found)]
         if self._cut.filled == 1:
@@ -95,14 +95,14 @@ class Pass:
                 self._last(self._rest(shards, rows), self._rest((out,), ()), 1)
 
     def _whole(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the whole parts of the inputs, as (rows, parts, elements) and (rows, parts)."""
+        """Return the inputs' parts of full size, with shapes (rows, parts, elements) and (rows, parts)."""
         whole, span, _ = self._cut
         total = math.prod(self._kept_shape)
         taken = [one.view(total, -1)[:, : whole * span].view(total, whole, span) for one in shards]
         return taken + [one.view(total, 1).expand(-1, whole) for one in rows]
 
     def _rest(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Return the remaining part of the inputs, as (rows, elements) and (rows)."""
+        """Return the inputs' last, shorter part, with shapes (rows, elements) and (rows,)."""
         whole, span, _ = self._cut
         total = math.prod(self._kept_shape)
         return [one.view(total, -1)[:, whole * span :] for one in shards] + [one.view(total) for one in rows]

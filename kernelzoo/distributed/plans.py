@@ -1,6 +1,6 @@
-"""Operations over an axis that ranks share: each finds a few numbers a row, exchanges and merges them, and finishes.
+"""Operations over an axis that ranks share. Each rank finds a few numbers per row, exchanges them, and finishes.
 
-A minimum reduces its shard, exchanges a number a row, and reduces those.
+Finishing merges the numbers and computes this rank's result. A minimum only reduces the exchanged numbers.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ PASSES = {
     "softmax_backward": ("vecdot", "vecdot", "softmax_backward_finish", (0.0,)),
     "min_backward": ("min_backward_counts", "vecdot", "min_backward_finish", (0.0,)),
 }
-"""For each operation: three passes, and the numbers of an empty part. The passes compute a part's numbers for each row,
-merge the parts' numbers, and finish with the row's numbers. A vecdot with ones merges by adding in order."""
+"""For each operation: three passes, and the numbers of an empty part. The first pass computes numbers per part and
+row, the second merges them, and the third computes the result. A vecdot with ones adds the parts' numbers in order."""
 
 
 class Plan:
-    """A rank's steps for shards of one layout and groups of given sizes, with the memory of their numbers.
+    """A rank's passes for one shard layout and given sizes of groups, with memory for the exchanged numbers.
 
-    It serves one call at a time. Numbers are stored as (parts, numbers, rows). So the parts of all ranks form one axis,
-    which is merged in order.
+    It serves one call at a time. Numbers are stored as (parts, numbers, rows). So the gathered parts of all ranks form
+    one axis, along which they are merged in order.
     """
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str, op: str, dense: bool) -> None:
         first, merge, last, empty = PASSES[op]
         self._kept_shape = x.shape[:dim] + x.shape[dim + 1 :]
         rows = math.prod(self._kept_shape)
-        # It does not depend on n or the shard's layout, so that all ranks agree.
+        # The count does not depend on n or the shard's layout, so that all ranks agree.
         count = parts.parts_of(rows, x.is_cuda)
         lined = dense and math.prod(x.shape[dim + 1 :]) == 1  # a row's elements are contiguous
         cut = parts.cut(x.size(dim), count if lined else 1)
@@ -102,7 +102,7 @@ def run(
 ) -> torch.Tensor:
     """Return an operation's result for this rank's shard, with the same bits on each run, from checked arguments.
 
-    asked: tensors of one number a row for both passes. also: those for the second only.
+    asked: tensors of one number per row, for the first and last pass. also: such tensors for the last pass only.
     """
     x, *beside = *shards, *asked, *also
     for one in (x, *beside):  # autograd saved some, which may have lost their memory
@@ -118,10 +118,10 @@ def run(
 
 
 class MinimumPlan:
-    """A rank's steps for shards of one layout and groups of given sizes, with the memory it sends.
+    """A minimum's passes for one shard layout and given sizes of groups, with the memory that this rank sends.
 
-    It sends the minimum of each row, followed by a flag for a shard that is not empty. Only ranks with an empty shard
-    read the flags, and none does while a graph is captured.
+    A rank sends the minimum of each row, then a flag that its shard is not empty. Only ranks with an empty shard read
+    the flags, unless a CUDA graph is captured.
     """
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str) -> None:
@@ -129,7 +129,7 @@ class MinimumPlan:
         self.rows = math.prod(self.kept_shape)
         self._sent = [torch.empty(self.rows + 1, dtype=x.dtype, device=x.device) for _ in ranks]
         if x.size(dim):
-            self._sent[0].fill_(1)  # one launch in a graph; all but the last are overwritten
+            self._sent[0].fill_(1)  # sets the flag, in one launch; the minima are overwritten
         else:
             self._sent[0].fill_(identity(plain(x).dtype))
             self._sent[0][-1:].fill_(0)  # assigning one element copies from the host, which no capture allows
@@ -137,7 +137,7 @@ class MinimumPlan:
         self._reduce = [Step(backend, "min", x) for _ in ranks]
 
     def run(self, x: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
-        """Write the minimum of each whole row, with the same bits on each rank. Raises EmptyReductionError."""
+        """Write each row's minimum over all ranks, with the same bits on each rank. Raises EmptyReductionError."""
         sent = self._sent[0]
         if x.numel() and not self._local.run_at(x.data_ptr(), sent.data_ptr()):
             self._local((x,), (sent[:-1].view(self.kept_shape),), self.dim)

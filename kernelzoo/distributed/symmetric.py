@@ -1,4 +1,4 @@
-"""The exchange by torch's symmetric memory: kernels write into each other's words."""
+"""The exchange by torch's symmetric memory: kernels write words into other ranks' memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _without_multicast() -> Iterator[None]:
 
 
 class Workspace:
-    """A group's words in symmetric memory for a number of rows, made by all ranks together. One launch uses them."""
+    """Words in a group's symmetric memory, for a number of rows. All ranks make them together; one launch uses them."""
 
     def __init__(self, group: ProcessGroup, rows: int, device: torch.device) -> None:
         self.group = weakref.ref(group)
@@ -60,16 +60,16 @@ class Workspace:
         self.late = torch.zeros(1, dtype=torch.int64).pin_memory()
         self.came_late = ctypes.c_int64.from_address(self.late.data_ptr())
         self.limit = int(group._get_backend(device).options._timeout.total_seconds() * 1e9)
-        # Each rank's words have another offset in its allocation. A rank sends its offset after it has cleared them.
+        # The words' offset in the allocation differs by rank. A rank sends its offset after it has cleared its words.
         offset = self.words.data_ptr() - int(bases[self.rank])
         self.peers = bases + gathered(bases.new_tensor([offset]), group).view(-1)
         torch.cuda.synchronize(device)
         self._bound: dict[tuple[object, ...], tuple[Callable[..., None], object]] = {}
 
     def launch(self, form: Any, x: torch.Tensor, out: torch.Tensor, rows: int) -> None:
-        """Launch a form on a contiguous shard. It is bound once for a layout, and cached with the words.
+        """Launch a kernel variant on a contiguous shard. It is bound once per layout, and cached in this workspace.
 
-        Nothing is cached in a CUDA graph's capture: its memory belongs to the graph, and is ready only after a replay.
+        Nothing is cached while a CUDA graph is captured: the graph owns the memory, which is ready only after a replay.
         """
         key = form, x.dtype, x.numel(), x.data_ptr() % 16
         at, _ = self._bound.get(key, (None, None))
@@ -90,10 +90,10 @@ _lock = threading.Lock()
 
 
 def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
-    """Return the group's only workspace for that many rows. Ranks may call on different streams."""
+    """Return the group's workspace for that many rows. All streams share it: ranks may call on different streams."""
     key = group.group_name, rows, x.device
     found = _workspaces.get(key)
-    if found is None or found.group() is not group:  # a destroyed group leaves its name to another
+    if found is None or found.group() is not group:  # a new group may have a destroyed group's name
         if capturing(x):
             raise PeerError("ranks make their memory known to each other in a first call, before a graph's capture")
         found = _workspaces[key] = Workspace(group, rows, x.device)
@@ -101,7 +101,7 @@ def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
 
 
 def _follow(device: torch.device) -> None:
-    """Wait for the last launch on any stream. Two at once could block each other by occupying SMs."""
+    """Let the stream wait for the last launch. Two launches at once could block each other by occupying SMs."""
     from kernelzoo.torch_private import current_stream
 
     handle = current_stream(device.index)
@@ -119,7 +119,7 @@ def _follow(device: torch.device) -> None:
 
 @functools.cache
 def _form(backend: str) -> Any:
-    """Return a backend's form that exchanges states by symmetric memory, or None."""
+    """Return a backend's variant that exchanges states by symmetric memory, or None."""
     package = packages().get(backend, "")
     name = f"{package}.softmax.split_ranks"
     known = package and importlib.util.find_spec(name) is not None
@@ -129,8 +129,8 @@ def _form(backend: str) -> Any:
 def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> torch.Tensor:
     """Return the softmax of a shard, computed in one launch, from checked arguments.
 
-    Raises BackendUnavailableError where the backend has no such form. Raises PeerError after a call in which a rank
-    exceeded the group's timeout, whose results are NaN.
+    Raises BackendUnavailableError if the backend has no such variant. Raises PeerError if a rank exceeded the group's
+    timeout in an earlier call, whose results are NaN.
     """
     form = _form(backend)
     if form is None or not x.is_cuda or x.itemsize > 4:

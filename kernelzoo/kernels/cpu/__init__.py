@@ -28,8 +28,8 @@ _LAYERS = {
 
 
 def _no_threads(numba: Any) -> tuple[str, str] | None:
-    """Return why Numba can't start threads, and the remedy; None if it can. Numba finds out at its first parallel loop.
-    This function starts no threads."""
+    """Return why Numba can't start threads, and the remedy; None if it can. Numba itself would only fail at its
+    first parallel loop. This function starts no threads."""
     layer, order = str(numba.config.THREADING_LAYER).lower(), list(numba.config.THREADING_LAYER_PRIORITY)
     if sorted(order) != sorted(_MODULES):
         return (

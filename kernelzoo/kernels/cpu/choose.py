@@ -8,5 +8,5 @@ from kernelzoo.registry import chooser
 @chooser("cpu", "min_backward", "auto")
 @chooser("cpu", "softmax_backward", "auto")
 def fused(*tensors: torch.Tensor) -> str:
-    """Always fused, the only form. For rows that fit in no cache, no other order of reads would be better."""
+    """Always fused, the only variant. For rows that fit in no cache, no other order of reads would be faster."""
     return "fused"

@@ -1,6 +1,6 @@
 """Functions of the host's kernels: conversions of elements, the exponential, sums with their rounding errors.
 
-Only the exponential may fuse a product with a sum ('contract'). No sum here may be reordered.
+LLVM may fuse multiplications with additions ('contract') only in the exponential. It may reorder no sum here.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from numba.extending import intrinsic, overload
 
 
 def by_type(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function for compiled code only. The decorated function takes the types of its arguments, and returns the
-    function to compile for them, with these options."""
+    """Make a function for compiled code. The decorated function receives the argument types, and returns the Python
+    function to compile for them. ``options``: Numba's options for compiling it."""
 
     def decorate(choose: Callable[..., Any]) -> Any:
         def function(*arguments: Any) -> Any:
@@ -54,7 +54,7 @@ def float_of(typing_context, bits):
 
 @intrinsic
 def _half_extended(typing_context, element):
-    """Return the float32 of a float16's bits, by the processor's instruction."""
+    """Convert the bits of a float16 to float32, by the processor's instruction."""
 
     def generate(context, builder, signature, arguments):
         return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
@@ -64,7 +64,7 @@ def _half_extended(typing_context, element):
 
 @intrinsic
 def _half_rounded(typing_context, value):
-    """Return the bits of the float16 nearest to a float32, by the processor's instruction."""
+    """Convert a float32 to the bits of the nearest float16, by the processor's instruction."""
 
     def generate(context, builder, signature, arguments):
         return builder.bitcast(builder.fptrunc(arguments[0], ir.HalfType()), ir.IntType(16))
@@ -74,7 +74,7 @@ def _half_rounded(typing_context, value):
 
 @cache
 def converts_halves() -> bool:
-    """Whether the processor that Numba compiles for has instructions from and to float16."""
+    """Whether the processor that Numba compiles for has instructions that convert from and to float16."""
     triple, _, features = cpu_target.target_context.codegen().magic_tuple()
     return triple.startswith("aarch64") or "+f16c" in features.split(",")
 
@@ -94,11 +94,11 @@ def _from_half(element):
     sign = np.int32((np.int32(element) & np.int32(0x8000)) << np.int32(16))
     magnitude = np.int32((np.int32(element) & np.int32(0x7FFF)) << np.int32(13))
     rebias = np.int32(112 << 23)
-    if magnitude >= np.int32(0x7C00 << 13):  # infinity and NaN: the largest exponent here too
+    if magnitude >= np.int32(0x7C00 << 13):  # infinity or NaN: give it the largest exponent of float32
         wide = np.int32(magnitude + np.int32(2 * rebias))
     else:
         wide = np.int32(magnitude + rebias)
-    # Zero and subnormals: as a normal number with one more bit in front, which is then taken off.
+    # Zero and subnormals: make this the fraction of a number from 2^-14 on, and then subtract 2^-14.
     small = bits_of(np.float32(float_of(np.int32(magnitude + np.int32(113 << 23))) - np.float32(2.0**-14)))
     return float_of(np.int32((small if magnitude < np.int32(1 << 23) else wide) | sign))
 
@@ -112,7 +112,7 @@ def _to_bfloat16(value, like):
 
 @by_type()
 def rounded(value, like):
-    """Round a float to nearest, ties to even, to an element of ``like``'s type. Overflow gives an infinity, or in
+    """Round a float to the type of the element ``like``, to nearest, ties to even. Overflow gives infinity, or in
     float8 the largest number."""
     if like == types.uint16:
         return _to_bfloat16
@@ -130,7 +130,7 @@ def _to_float8(value, like):
     magnitude = np.int32(bits & np.int32(0x7FFFFFFF))
     odd = np.int32((magnitude >> np.int32(20)) & np.int32(1))
     normal = np.int32(np.int32(magnitude - np.int32(120 << 23) + np.int32(0x7FFFF) + odd) >> np.int32(20))
-    # Below 2^-6 the spacing is 2^-9, that of float32 from 2^14 to 2^15: adding 2^14 rounds to it.
+    # Below 2^-6, float8 numbers are multiples of 2^-9, as float32 numbers from 2^14 on are: adding 2^14 rounds.
     small = np.int32(bits_of(np.float32(float_of(magnitude) + np.float32(2.0**14))) - np.int32(141 << 23))
     eight = small if magnitude < np.int32(121 << 23) else min(normal, np.int32(0x7E))
     return np.uint8((np.int32(0x7F) if value != value else eight) | sign)
@@ -155,9 +155,9 @@ def _to_half(value, like):
 def exponential(t):
     """Return e^t for t up to 88, within 3 units of roundoff; 0 below the smallest normal number, NaN for NaN.
 
-    t = k ln 2 + r with an integer k, so e^t = 2^k e^r and |r| <= ln(2)/2, where the Taylor series is short. Adding 1.5
-    times 2^(bits of the fraction) rounds to the integer k and leaves it in the low bits, whence it moves to the
-    exponent. ln 2 comes in two parts, the first short enough for k times it to be exact.
+    Let t = k ln 2 + r with integer k and |r| <= ln(2)/2. Then e^t = 2^k e^r, and a short Taylor series gives e^r.
+    Adding 1.5 times 2^(bits of the fraction) rounds t / ln 2 to k. The sum's low bits then are k, and are shifted into
+    the exponent. ln 2 is split in two parts. The first is so short that its product with k is exact.
     """
     real, integer, fraction = (np.float32, np.int32, 23) if t == types.float32 else (np.float64, np.int64, 52)
     bias = integer(np.finfo(real).maxexp - 1)
@@ -200,7 +200,7 @@ def exponential(t):
 
 @by_type()
 def ordered(bits):
-    """Map a float's bits to the integer that sorts as the float does. The function is its own inverse."""
+    """Map a float's bits to a signed integer that sorts like the float. The function is its own inverse."""
     integer = getattr(np, f"int{bits.bitwidth}")
     sign_at, magnitude = integer(bits.bitwidth - 1), integer(np.iinfo(integer).max)
     return lambda bits: integer(bits ^ ((bits >> sign_at) & magnitude))
@@ -229,13 +229,13 @@ def two_sum(total, carry, term):
 
 @njit
 def whole(total, carry):
-    """Return total + carry. ``carry`` is NaN if the sum is NaN or infinite, and is then left out."""
+    """Return total + carry. If the sum is NaN or infinite, ``carry`` is NaN and is ignored."""
     return total + carry if carry == carry else total
 
 
 @njit
 def place(row, lanes, group_stride, lane_stride):
-    """Return the offset of a row's first element, unsigned: a signed index has a branch that stops vectorisation."""
+    """Return the offset of a row's first element. It is unsigned, because signed indices prevent vectorisation."""
     return np.uint64(row // lanes * group_stride + row % lanes * lane_stride)
 
 

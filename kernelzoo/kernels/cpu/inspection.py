@@ -6,7 +6,7 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.cpu.launch import without_cache
 
 INPUT_DEVICE = "cpu"
-"""Kernels are compiled for the arrays that they are given, so tensors have memory."""
+"""The device of the inputs. Numba compiles for actual arrays, so the inputs need memory."""
 
 
 def refusal(variant: str, arch: str) -> str:

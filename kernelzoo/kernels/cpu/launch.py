@@ -28,27 +28,27 @@ from kernelzoo.kernels.shared.host_memory import flat as flat
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, recording
 
 TASK_ELEMENTS = 65536
-"""The fewest elements that are worth a task of their own: one core reads them while other threads wake up."""
+"""The fewest elements per parallel task. One core reads them in the time that other threads need to wake up."""
 
 MIN_LANES = 8
-"""The fewest neighbouring rows to vectorise across: fewer leave most of a vector register idle."""
+"""The fewest neighbouring rows to vectorise across. Fewer would leave most of a vector register idle."""
 
 SHORT = 32
 """The shortest reduced axis that is worth vectorising along."""
 
 FIRST = np.int64(0)
-"""A kernel's first unit of work. Numba would compile a function again if it were a literal 0."""
+"""The index of a kernel's first unit of work. For a literal 0, Numba would compile the function again."""
 
 Kernel: TypeAlias = "tuple[Callable[..., None], tuple[Any, ...]]"
 """A compiled kernel and its arguments."""
 
-# Asking Numba for its number of threads starts them, and sets OpenMP's number, which torch shares.
+# Asking Numba for its number of threads starts them. It also changes OpenMP's number, which torch uses: restore it.
 _of_torch = torch.get_num_threads()
 if numba.get_num_threads() and torch.get_num_threads() != _of_torch:
     torch.set_num_threads(_of_torch)
 
-# Numba's workqueue threading layer, which it falls back to where neither TBB nor OpenMP is installed, ends the process
-# when two Python threads are inside parallel kernels at once. One launch uses all cores, so waiting costs little.
+# Without TBB and OpenMP, Numba falls back to its workqueue threading layer, which ends the process if two Python
+# threads are in parallel kernels at once. So launches take this lock. Waiting costs little: a launch uses all cores.
 _launching = threading.Lock()
 
 _single_threaded = False
@@ -56,11 +56,11 @@ _single_threaded = False
 
 
 def _after_fork() -> None:
-    """Make a new lock in a forked child, since a thread of the parent may hold the old one. Forbid parallel loops if
-    Numba uses GNU OpenMP (without TBB): it ends a child that enters one if the parent had."""
+    """Make a new lock in a forked child, because a thread of the parent may hold the old one. Forbid parallel loops
+    if Numba uses GNU OpenMP: that ends a child that enters one after its parent did."""
     global _launching, _single_threaded
     _launching = threading.Lock()
-    with suppress(ValueError):  # the parent had started no threads: the child may start its own
+    with suppress(ValueError):  # the parent started no threads, so the child may start them
         _single_threaded = _single_threaded or numba.threading_layer() == "omp"
 
 
@@ -71,7 +71,7 @@ if hasattr(os, "register_at_fork"):
 def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Order the two row axes of canonical tensors so that the last, the *lane* axis, is the one to vectorise across.
 
-    It is the axis with the smaller stride in x; the other one if that has too few rows, and the other has more.
+    That is the axis with the smaller stride in x. If it has too few rows, and the other axis has more, it is the other.
     """
     closer, other = (0, 2) if x.size(2) == 1 or (x.size(0) > 1 and x.stride(0) < x.stride(2)) else (2, 0)
     lane = closer if x.size(closer) >= min(MIN_LANES, x.size(other)) else other
@@ -85,7 +85,7 @@ def side_by_side(x: torch.Tensor) -> bool:
 
 
 def tasks(units: int, elements: int) -> int:
-    """Return the number of parallel tasks for these independent units of work. One task runs in the calling thread."""
+    """Return the number of parallel tasks for independent units of work. A single task runs in the calling thread."""
     if _single_threaded:
         return 1
     threads: int = numba.get_num_threads()
@@ -98,11 +98,11 @@ ELEMENTS = {
     torch.float8_e4m3fn: torch.uint8,
     torch.bool: torch.uint8,
 }
-"""The integer dtype as which a kernel gets narrow floats, to widen them to float32 by their bits."""
+"""The integer dtype as which a kernel receives elements. It widens narrow floats to float32 from their bits."""
 
 
 def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: Any) -> Launch:
-    """Bind a kernel that takes the tensors' memory, n, lanes, each tensor's strides, the constants, units and tasks."""
+    """Bind a kernel with arguments (tensors' memory, n, lanes, strides, ``constants``, ``units``, number of tasks)."""
     x = tensors[0]
     strides = (stride for tensor in tensors for stride in tensor.stride())
     shape = (x.size(1), x.size(2), *strides, *constants, units, tasks(units, x.numel()))
@@ -111,11 +111,11 @@ def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units:
 
 
 def launcher(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any, ...]) -> Launch:
-    """Return a launch that runs a compiled kernel with its arguments; under a recording, one that adds a step.
+    """Return a launch that runs a compiled kernel with its arguments; in a recording, one that adds a step.
 
-    The arguments begin with the memory of the canonical ``tensors`` as flat arrays. So each kernel is compiled once per
-    dtype, whatever the strides, and checks itself whether rows are contiguous. The launch keeps no reference to them: a
-    cached launch must not keep its bind's tensors alive.
+    The first arguments are the memory of the canonical ``tensors``, as flat arrays. So a kernel is compiled once per
+    dtype, for all strides, and tests itself whether rows are contiguous. The launch keeps no reference to the arrays,
+    because a cached launch must not keep its bind's tensors alive.
     """
     rec = recording.get()
     if rec is not None:
@@ -133,8 +133,8 @@ def launcher(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any,
 
 
 def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
-    """Return the function to run, with its arguments. A single task needs no parallel loop, which takes longer to
-    compile: its machine code is called directly, since the argument types never change."""
+    """Return the function to run and its arguments. A single task is called directly, as machine code for these
+    argument types, because a parallel loop takes longer to compile."""
     task, tasks = kernel.py_func.__globals__.get("_task"), arguments[-1]
     if task is None or tasks != 1:
         return kernel, arguments
@@ -143,7 +143,7 @@ def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
 
 
 def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
-    """Return a kernel with its arguments as a step: one block of one thread per task."""
+    """Return the recorded step of a kernel: one block of one thread per task."""
     given = arguments if _source_function(kernel) is kernel.py_func else (arguments,)
     signature = tuple(map(numba.typeof, given))
     *names, _, _ = inspect.signature(_source_function(kernel)).parameters
@@ -159,7 +159,7 @@ def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Ste
 
 
 def _source_function(kernel: Any) -> Callable[..., None]:
-    """Return the Python function with a kernel's own code."""
+    """Return the Python function that contains the kernel's code, not the parallel loop around it."""
     function: Callable[..., None] = kernel.py_func.__globals__.get("_task", kernel).py_func
     return function
 
@@ -193,14 +193,14 @@ def _with_called(kernel: Any) -> list[Any]:
 
 # --- Machine code kept on disk, so that a kernel is compiled once and not once per process ----------------------------
 #
-# Numba's own cache numbers its files by an index that processes rewrite without a lock: two that compile at once can
-# give one number to two signatures, and a third then loads the code of the wrong one. Here a file's name and content
+# Numba's own cache numbers its files in an index that processes rewrite without a lock. If two processes compile at
+# once, two signatures can get one number, and a third process then loads the wrong code. Here a file's name and content
 # both state its signature, the content has a digest, and writes are atomic. Damaged code is compiled again. If no
 # folder can be written, or other users could write to it, every process compiles for itself.
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
-    """Return ``numba.njit`` with these options, whose machine code is cached in Numba's folder for the source file."""
+    """Return a decorator like ``numba.njit``, which caches machine code in Numba's folder for the source file."""
 
     def decorate(function: Callable[..., None]) -> Any:
         dispatcher = numba.njit(**options)(function)
@@ -212,8 +212,8 @@ def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
 
 
 def parallel(**options: Any) -> Callable[[Callable[..., None]], Any]:
-    """Make a parallel kernel of a function whose last two arguments are a range of units of work, with these compiler
-    options. The kernel's last two arguments are the number of units and that of tasks."""
+    """Return a decorator that makes a parallel kernel, with these compiler options. A function's last two arguments
+    are its range of units of work. The kernel's are the number of units and that of tasks."""
 
     def decorate(function: Callable[..., None]) -> Any:
         task = compiled(**options)(function)
@@ -225,7 +225,7 @@ def parallel(**options: Any) -> Callable[[Callable[..., None]], Any]:
 
 
 _task: Any = None
-"""The function that ``_parallel_loop`` calls. Each copy of that has its own in its globals."""
+"""The function that ``_parallel_loop`` calls. Each kernel is a copy of that loop with its own global ``_task``."""
 
 
 def _parallel_loop(*arguments):
@@ -239,7 +239,7 @@ _keeps: ContextVar[bool] = ContextVar("keeps", default=True)
 
 @contextmanager
 def without_cache() -> Iterator[None]:
-    """A context in which this thread compiles anew, and caches nothing."""
+    """A context in which this thread compiles kernels again, and caches nothing."""
     token = _keeps.set(False)
     try:
         yield
@@ -251,7 +251,7 @@ _text_of = cache(code_cache.text_of)
 
 
 class _Cache(caching.FunctionCache):
-    """Numba's cache of a function's signatures, each in a file of its own that no other signature shares."""
+    """Numba's cache of a function's signatures, with a separate file for each signature."""
 
     def __init__(self, function: Callable[..., None]) -> None:
         super().__init__(function)
@@ -269,12 +269,12 @@ class _Cache(caching.FunctionCache):
     def save_overload(self, sig: Any, data: Any) -> None:
         if not _keeps.get():
             return
-        with suppress(OSError):  # of Numba's own folder, around ours: read-only, full, or another user's
+        with suppress(OSError):  # of Numba's own folder, which contains ours: read-only, full, or another user's
             super().save_overload(sig, data)
 
 
 class _Files:
-    """Files of code compiled from one state of the source, by key; the interface of Numba's ``IndexDataCacheFile``."""
+    """Cache files by key, for one version of the source. The interface is that of Numba's ``IndexDataCacheFile``."""
 
     def __init__(self, folder: Path, base: str, stamp: Any) -> None:
         self.folder, self.base = folder, base

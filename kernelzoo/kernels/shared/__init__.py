@@ -1,1 +1,1 @@
-"""Code that several languages share: the driver's launch, planning of split rows, machine code and its cache."""
+"""Code that several languages share: driver calls, launch plans for split rows, and a disk cache of machine code."""

@@ -1,4 +1,4 @@
-"""Stand-ins for a simulated device's objects, while a user's own launch is followed."""
+"""Stand-ins for a simulated GPU's objects, so that a user's launch can be recorded without a GPU."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kernelzoo.device import ARCHITECTURES, Device
 
 
 def allowed_from(least: tuple[int, int], arch: str, words: str) -> str:
-    """Return ``words`` and the allowed architectures, unless ``arch`` is NVIDIA's of at least that compute capability;
-    then "" is returned."""
+    """Return "" if the architecture ``arch`` is NVIDIA's, of compute capability ``least`` or higher. Otherwise
+    return ``words``, followed by the architectures that are allowed."""
     allowed = [name for name, device in ARCHITECTURES.items() if device.capability >= 10 * least[0] + least[1]]
     return "" if arch in allowed else f"{words}; allowed: {', '.join(allowed)}"
 
 
 def target(device: Device) -> AbstractContextManager[object]:
-    """Return a context that does nothing: kernels ask for the simulated device themselves."""
+    """Return a context that does nothing, because kernels ask for the simulated device themselves."""
     return nullcontext()
 
 
@@ -49,7 +49,7 @@ _NONE = object()
 
 @contextmanager
 def replaced(owner: Any, **by: Any) -> Iterator[None]:
-    """A context in which these attributes of a module or a class are replaced."""
+    """A context in which the attributes of a module or class that ``by`` names have other values."""
     before = {name: vars(owner).get(name, _NONE) for name in by}
     for name, value in by.items():
         setattr(owner, name, value)

@@ -1,6 +1,6 @@
-"""A cache of machine code on disk. Such code is run, so its folders must not be writable by other users.
-kernelzoo's files are written atomically and have a digest. Files of a language's own cache are as it makes them.
-"""
+"""A disk cache of machine code. Cached code is executed, so other users must not be able to write to its folders.
+Files of kernelzoo are written atomically, with a digest. Files in a language's own cache have that language's
+format."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ _DIGEST = hashlib.sha256().digest_size
 
 
 def text_of(package: Path) -> str:
-    """Return a digest of all Python files below a folder, from which its kernels are made."""
+    """Return a digest of all Python files below a folder. Cached kernels depend on these files."""
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
         digest.update(str(file.relative_to(package)).encode() + b"\0" + file.read_bytes())
@@ -25,7 +25,7 @@ def text_of(package: Path) -> str:
 
 
 def read(folder: Path, name: str) -> bytes | None:
-    """Return the content stored under that name, or None if it is missing, damaged or not to be trusted."""
+    """Return the content stored under that name; None if it is missing, damaged or writable by other users."""
     try:
         with _opened(folder) as within:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
@@ -42,7 +42,7 @@ def read(folder: Path, name: str) -> bytes | None:
 
 
 def write(folder: Path, name: str, content: bytes) -> None:
-    """Store the content under that name, if possible. Another process sees all of it or nothing."""
+    """Store the content under that name, atomically. If that fails, only warn."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _opened(folder) as within:
@@ -61,10 +61,10 @@ def write(folder: Path, name: str, content: bytes) -> None:
 
 
 def for_language(variable: str, default: Path) -> Path | None:
-    """Check a language's cache folder, named by an environment variable or else the default. If it can't be used, or
-    other users may write there, set the variable to a temporary folder, and return that; else return None.
+    """Check a language's cache folder: the environment variable's value, else ``default``. If it is unusable, or other
+    users may write there, set the variable to a temporary folder and return that. Otherwise return None.
 
-    The group may write: on most systems each user has a group of their own, which has that right by default.
+    The folder's group may write, because on most systems each user has a group without other members.
     """
     folder = Path(os.environ.get(variable) or default)
     try:
@@ -73,13 +73,13 @@ def for_language(variable: str, default: Path) -> Path | None:
         with _opened(folder.resolve(), stat.S_IWOTH):
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError("it can't be written to")
-    except (OSError, RuntimeError) as error:  # RuntimeError: an endless chain of links
+    except (OSError, RuntimeError) as error:  # RuntimeError: a loop of symbolic links
         return use_scratch(variable, folder, str(getattr(error, "strerror", None) or error))
     return None
 
 
 def use_scratch(variable: str, folder: Path, reason: str) -> Path:
-    """Warn that a cache folder can't be used, set its variable to a temporary folder of this process, and return it."""
+    """Warn that a cache folder can't be used, set ``variable`` to a temporary folder, and return that folder."""
     _warn(folder, f"{reason}; mend it, or set {variable} to another")
     instead = children.scratch()
     os.environ[variable] = str(instead)
@@ -91,7 +91,7 @@ _GROUP_OR_ANYONE = stat.S_IWGRP | stat.S_IWOTH
 
 @contextmanager
 def _opened(folder: Path, writers: int = _GROUP_OR_ANYONE) -> Iterator[int]:
-    """A context with a descriptor of the folder. Raises OSError for a link, another user's folder, or such writers."""
+    """A context with the folder's file descriptor. Raises OSError for a link, or if ``_distrust`` gives a reason."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         if reason := _distrust(os.fstat(handle), writers):
@@ -102,7 +102,7 @@ def _opened(folder: Path, writers: int = _GROUP_OR_ANYONE) -> Iterator[int]:
 
 
 def _distrust(about: os.stat_result, writers: int = _GROUP_OR_ANYONE) -> str:
-    """Return why other users may have written there, or "". Root is trusted, as it can write any program."""
+    """Return why other users could have written there, or "". ``writers``: the mode bits to reject. Root is trusted."""
     if about.st_uid not in (os.geteuid(), 0):
         return f"it belongs to user {about.st_uid}"
     return f"others may write to it (mode {stat.S_IMODE(about.st_mode):03o})" if about.st_mode & writers else ""

@@ -25,15 +25,15 @@ class Resources:
     registers: int
     """Registers per thread."""
     local_bytes: int
-    """Stack and local memory per thread, to which registers are spilled."""
+    """Bytes of stack and local memory per thread, including spilled registers."""
     shared_bytes: int
-    """Static shared memory per block, without the system's own part."""
+    """Bytes of static shared memory per block, without what the system reserves."""
 
 
 RESERVED_FROM = 90
-"""The first compute capability whose files count the 1 KiB of shared memory that the system reserves in each block."""
+"""From this compute capability on, files count the 1 KiB of shared memory that the system reserves per block."""
 
-# Attributes of section .nv.info: a function's symbol and a number each. The stack includes that of called functions.
+# Attributes in section .nv.info: each has a function's symbol and a number. A function's stack includes its callees'.
 _STACK, _REGISTERS = 0x12, 0x2F
 
 
@@ -47,7 +47,7 @@ class _Section(NamedTuple):
 
 
 def resources(cubin: bytes, entry: str, capability: int) -> Resources:
-    """Return the resources of the kernel of that symbol in machine code for a compute capability (90 for 9.0)."""
+    """Return the resources of kernel ``entry`` in a cubin for compute capability ``capability`` (90 for 9.0)."""
     sections = _sections(cubin)
     symbols, names = sections[".symtab"], sections[".strtab"]
     attributes = {}
@@ -69,7 +69,7 @@ def resources(cubin: bytes, entry: str, capability: int) -> Resources:
 
 
 def ptx(cubin: bytes) -> str | None:
-    """Return the PTX that a compiler left in machine code for debuggers, without its debug sections; None if none."""
+    """Return the PTX that a compiler embedded in a cubin for debuggers, without debug sections; None without PTX."""
     kept = _sections(cubin).get(".nv_debug_ptx_txt")
     if kept is None:
         return None
@@ -89,7 +89,7 @@ def _text(cubin: bytes, at: int) -> str:
 
 
 def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
-    """Return the SASS of each function by its symbol, and None; or nothing, and why: an old nvdisasm may fail."""
+    """Return ({symbol: SASS}, None). If no nvdisasm succeeds, as an old one may not, return ({}, the reason)."""
     reason = "no nvdisasm found; pip install nvidia-cuda-nvdisasm brings it, and so do triton and the CUDA toolkit"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
@@ -107,7 +107,7 @@ def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
 
 @cache
 def tools(name: str) -> tuple[Path, ...]:
-    """Return a tool's paths: those on PATH, in NVIDIA's wheels, in triton's, and in the CUDA toolkit's folder."""
+    """Return the paths of a tool: on PATH, in NVIDIA's wheels, in triton's wheel, and in the CUDA toolkit's folder."""
     return tuple(dict.fromkeys(path for path in _candidates(name) if os.access(path, os.X_OK)))
 
 

@@ -6,17 +6,17 @@ from kernelzoo.device import Device
 from kernelzoo.layout import cdiv, power_of_two
 
 CROWD = 4
-"""Programs per SM that fill the device."""
+"""How many programs per SM are enough to fill the device."""
 
 LEAST_PART = 4096
-"""The fewest elements, of all rows of a tile together, that are worth a program of their own."""
+"""The fewest elements per program that make it worthwhile, counted over all rows of its tile."""
 
 MOST_PARTS = 512
-"""The most programs per tile. Each of them, or the last one, reads the partial results of all."""
+"""The most programs per tile. Each of them, or the last to finish, reads the partial results of all."""
 
 
 class Cut(NamedTuple):
-    """The number of programs per tile (``parts``), and of blocks of each row per program (``span``)."""
+    """The number of programs per tile (``parts``), and the number of blocks per row for each program (``span``)."""
 
     parts: int
     span: int
@@ -28,20 +28,20 @@ class Cut(NamedTuple):
 
 
 def into(parts: int, blocks: int) -> Cut:
-    """Split that many blocks into at most that many parts, none of them empty."""
+    """Split a row of ``blocks`` blocks into at most ``parts`` parts. No part is empty."""
     span = cdiv(blocks, parts)
     return Cut(cdiv(blocks, span), span)
 
 
 def cut(blocks: int, tiles: int, elements: int, device: Device, most: int = MOST_PARTS) -> Cut:
-    """Split rows so that the programs fill the device, into at least two parts if a row has two blocks.
+    """Split each row among enough programs to fill the device: at least two if a row has two blocks.
 
-    blocks: the blocks of a row. tiles: the tiles that cover all rows. elements: those of all rows of a tile.
+    blocks: the number of blocks per row. tiles: the number of tiles. elements: the number of elements per tile.
     """
     wanted = cdiv(CROWD * device.multiprocessors, max(1, tiles))
     return into(max(1, min(blocks, max(2, min(wanted, most, elements // LEAST_PART)))), blocks)
 
 
 def streamed(tiles: int, device: Device) -> str:
-    """Return a gradient's form for rows that don't fit on chip: online if tiles are many, else split_two_launches."""
+    """Return a gradient's variant for rows that don't fit on chip: online if the tiles fill the device, else split."""
     return "online" if tiles >= CROWD * device.multiprocessors else "split_two_launches"

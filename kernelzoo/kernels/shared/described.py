@@ -17,7 +17,7 @@ if _why := too_old(triton.__version__):
 
 
 class DescribedDriver:
-    """The methods of ``triton.runtime.driver.active`` that Triton's compiler and users' files call."""
+    """A stand-in for ``triton.runtime.driver.active``, with the methods that Triton and users' files call."""
 
     def __init__(self, device: Device) -> None:
         # Triton caches by device index, so each architecture has an index that no real device has.

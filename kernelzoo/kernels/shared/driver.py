@@ -1,6 +1,6 @@
-"""Calls of NVIDIA's driver, to load machine code and launch it by ``cuLaunchKernelEx``. This takes clusters,
-cooperative grids and dependent launches. CuPy and Numba don't offer it, so both launch through here.
-"""
+"""Calls to NVIDIA's driver that load machine code and launch it by ``cuLaunchKernelEx``. This function supports
+clusters, cooperative grids and dependent launches. CuPy and Numba don't offer it, so their kernels are launched
+here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Shape:
     """The configuration of a launch, without its parameters and its stream."""
 
     grid: int
-    """Blocks. Beyond the limit of the grid's first axis a second axis is added, and kernels skip surplus blocks."""
+    """Number of blocks. Above the first axis's limit, a second axis is added, and kernels skip surplus blocks."""
     threads: int
     """Threads per block."""
     shared_bytes: int = 0
@@ -30,13 +30,13 @@ class Shape:
     cluster: int = 1
     """Blocks per cluster."""
     cooperative: bool = False
-    """Whether blocks wait for each other, so that all of them must run at once."""
+    """Whether blocks wait for each other, so that all of them must be resident at once."""
     grid_y: int = 1
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """A kernel's parameters as 64-bit words, x and out first, and the index of each parameter's first word."""
+    """A kernel's parameters as 64-bit words (x and out first), with the index of each parameter's first word."""
 
     words: tuple[int, ...]
     starts: tuple[int, ...]
@@ -97,7 +97,7 @@ _lock = threading.Lock()
 
 
 def load(binary: bytes, symbol: str, index: int) -> int:
-    """Load machine code on the GPU of that index, and return the handle of kernel ``symbol``. It is never unloaded."""
+    """Load machine code on the GPU of that index, and return the handle of kernel ``symbol``. The code stays loaded."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     with attached(index):
         check(library().cuModuleLoadData(ctypes.byref(module), binary))
@@ -107,7 +107,7 @@ def load(binary: bytes, symbol: str, index: int) -> int:
 
 
 def allow(function: int, shape: Shape) -> None:
-    """Allow a kernel more shared memory and larger clusters than by default, as ``shape`` asks. The GPU is current."""
+    """Raise a kernel's limits of shared memory and cluster size to those of ``shape``. Its GPU must be current."""
     handle = ctypes.c_void_p(function)
     with _lock:
         granted = ctypes.c_int()
@@ -119,7 +119,7 @@ def allow(function: int, shape: Shape) -> None:
 
 
 def blocks_at_once(function: int, threads: int, shared_bytes: int, device: Device) -> int:
-    """Return the blocks of a loaded kernel that run at once on the device, at least one per multiprocessor."""
+    """Return how many blocks of a loaded kernel can be resident on the device: at least one per multiprocessor."""
     blocks = ctypes.c_int()
     occupancy = library().cuOccupancyMaxActiveBlocksPerMultiprocessor
     check(occupancy(ctypes.byref(blocks), ctypes.c_void_p(function), threads, ctypes.c_size_t(shared_bytes)))
@@ -140,15 +140,15 @@ def _attributes(shape: Shape, device: Device) -> Any:
 
 
 def grid_axes(shape: Shape) -> tuple[int, int]:
-    """Return the blocks along the grid's two axes. A grid beyond the first axis's limit has 2**30 blocks there, which
-    is a multiple of any cluster."""
+    """Return the number of blocks along the grid's two axes. A grid beyond the first axis's limit gets 2**30 blocks
+    along that axis, a multiple of any cluster size."""
     return (shape.grid, shape.grid_y) if shape.grid <= MAX_GRID_X else (2**30, -(-shape.grid // 2**30))
 
 
 @lru_cache(maxsize=4096)
 def configuration(shape: Shape, device: Device) -> tuple[Any, Any]:
-    """Return ``CUlaunchConfig`` for a shape, without a stream, and the attributes that it points to. The caller keeps
-    these alive, and writes to neither."""
+    """Return ``CUlaunchConfig`` for a shape, without a stream, and its launch attributes. The configuration points
+    to the attributes, so the caller must keep both alive, and must not change either."""
     attributes = _attributes(shape, device)
     x, y = grid_axes(shape)
     where = ctypes.addressof(attributes) if len(attributes) else None
@@ -160,9 +160,9 @@ _Frame = tuple[Any, Any, tuple[object, ...]]
 
 
 def movable(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[..., None]:
-    """Return a function that launches a kernel on torch's current stream, for its tensors' addresses (the first words).
+    """Return a function of a kernel's tensors' addresses that launches it on torch's current stream.
 
-    The memory that the driver reads is made once and reused. A thread that launches meanwhile gets memory of its own.
+    They replace the first parameter words. The driver's memory for a launch is reused, but not shared by threads.
     """
     launch, index = library().cuLaunchKernelEx, device.index
     handle: object = ctypes.c_void_p.from_param(function)  # converted here once, not in each call
@@ -186,7 +186,7 @@ def movable(function: int, shape: Shape, parameters: Parameters, device: Device)
         values[: len(addresses)] = addresses
         settings.stream = current_stream(index)
         if launch(*arguments):
-            with attached(index):  # a thread new to the GPU has no context; other errors come again
+            with attached(index):  # a new thread may lack a context: retry with one, and raise other errors
                 check(launch(*arguments))
         free.append(frame)
 
@@ -194,7 +194,7 @@ def movable(function: int, shape: Shape, parameters: Parameters, device: Device)
 
 
 def parameter_words(parts: Sequence[bytes]) -> Parameters:
-    """Return Parameters from each parameter's bytes in C. The first begins with the addresses of x and out."""
+    """Return Parameters, given each parameter's bytes as in C. The first one begins with the addresses of x and out."""
     words: list[int] = []
     starts = []
     for part in parts:

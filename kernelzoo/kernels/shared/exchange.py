@@ -1,4 +1,4 @@
-"""The exchange among programs by 64-bit words in memory: each is a (maximum, sum) state or one number."""
+"""Exchange of partial results among programs, as 64-bit words in memory: (maximum, sum) pairs or single numbers."""
 
 import triton
 import triton.language as tl
@@ -6,34 +6,34 @@ import triton.language as tl
 from kernelzoo.device import Device
 
 EXCHANGE = tl.constexpr(0)
-"""The phase of a launch whose programs run at once, exchange their pairs, and write the result."""
+"""The phase of a single launch. All programs are resident, exchange partial results, and write the result."""
 LEAVE = tl.constexpr(1)
-"""The phase of a launch that only leaves its pairs in memory, for a second launch."""
+"""The phase of the first of two launches, which only writes partial results to memory."""
 WRITE = tl.constexpr(2)
-"""The phase of that second launch, which reads the pairs and writes the result."""
+"""The phase of the second of two launches, which reads the partial results and writes the result."""
 
 
 def phases_on(device: Device) -> tuple[object, ...]:
-    """Return the phases of the launches of split rows: one exchange if programs may wait for each other, else two."""
+    """Return the phase of each launch: one launch if programs can wait for each other (on NVIDIA), else two."""
     return (EXCHANGE,) if device.is_nvidia else (LEAVE, WRITE)
 
 
 @triton.jit
 def pack_pair(top, total):
-    """Return a pair of float32 as one 64-bit word. Its bits are never all set, since ``top`` is no NaN."""
+    """Pack two float32 into a 64-bit word. Its bits are never all set, because ``top`` is not NaN."""
     low = top.to(tl.uint32, bitcast=True).to(tl.uint64)
     return (total.to(tl.uint32, bitcast=True).to(tl.uint64) << 32 | low).to(tl.int64, bitcast=True)
 
 
 @triton.jit
 def unpack_pair(word):
-    """Return the pair of float32 in a word of ``pack_pair``."""
+    """Return the two float32 in a word made by ``pack_pair``."""
     return word.to(tl.int32).to(tl.float32, bitcast=True), (word >> 32).to(tl.int32).to(tl.float32, bitcast=True)
 
 
 @triton.jit
 def awaited(words, there):
-    """Wait until not all bits of each 64-bit word in memory are set, and return it; 0 if not ``there``."""
+    """Wait until each 64-bit word has been written: not all its bits are set. Return it, or 0 if not ``there``."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -58,7 +58,7 @@ def awaited(words, there):
 
 @triton.jit
 def awaited_four(words, there):
-    """Do as ``awaited``, for four words at a time whose loads are in flight together."""
+    """Do as ``awaited``, with the loads of four words in flight at a time."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -93,16 +93,16 @@ def awaited_four(words, there):
 
 @triton.jit
 def own_words(arrivals, PHASE: tl.constexpr):
-    """Return the index of this launch's set of words: launches alternate between two, and clear each other's."""
+    """Return this launch's set of words: 0 or 1, alternately. ``arrivals`` counts the programs of all launches."""
     return tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
 
 
 @triton.jit
 def leave_word(words, part, next, word, PHASE: tl.constexpr, there=None):
-    """Write a part's word for other programs. An exchange also clears the next launch's, ``next`` words further on."""
+    """Write a part's word for other programs. In an exchange, also clear the next launch's word, at offset ``next``."""
     if PHASE == EXCHANGE:
         tl.atomic_xchg(words + part, word, there, sem="relaxed")
-        # All bits set means that a word isn't there yet. No word of these functions has that value.
+        # All bits set means that a word has not been written yet. No packed word has that value.
         tl.store(words + next + part, tl.full(word.shape, -1, tl.int64), there)
     else:
         tl.store(words + part, word, there)
@@ -110,16 +110,16 @@ def leave_word(words, part, next, word, PHASE: tl.constexpr, there=None):
 
 @triton.jit
 def found_word(place, there, PHASE: tl.constexpr):
-    """Return each thread's word in memory. An exchange waits for it."""
+    """Return each thread's word. In an exchange, wait until it has been written."""
     return awaited(place, there) if PHASE == EXCHANGE else tl.load(place, there, other=0)
 
 
 @triton.jit
 def found_words(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
-    """Return the 64-bit words in memory. An exchange waits for each."""
+    """Return the 64-bit words. In an exchange, wait until each has been written. FOUR: load four at a time."""
     if PHASE == EXCHANGE:
         found = tl.full(words.shape, 0, tl.int64)
-        # This loop runs once. Without it, the compiler would wait again in each layout in which it needs the words.
+        # This loop runs once. Without it, the compiler would repeat the wait for each register layout of the words.
         again = parts > 0
         while again:
             found = awaited_four(words, there) if FOUR else awaited(words, there)
@@ -131,7 +131,7 @@ def found_words(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
 
 @triton.jit
 def pack_number(number):
-    """Return a float as one 64-bit word, whose bits are never all set."""
+    """Pack a float into a 64-bit word, whose bits are never all set."""
     if number.dtype == tl.float64:
         word = tl.where(number == number, number, float("nan")).to(tl.int64, bitcast=True)
     else:
@@ -141,5 +141,5 @@ def pack_number(number):
 
 @triton.jit
 def unpack_number(word, WIDE: tl.constexpr):
-    """Return the float in a word of ``pack_number``."""
+    """Return the float in a word made by ``pack_number``."""
     return word.to(tl.float64, bitcast=True) if tl.float64 == WIDE else word.to(tl.int32).to(WIDE, bitcast=True)

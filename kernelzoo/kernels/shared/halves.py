@@ -1,4 +1,4 @@
-"""Pairs of half-precision numbers in 32-bit words, one register each, which are unpacked only for computation."""
+"""Pairs of half-precision numbers, packed in one 32-bit register each, and unpacked only for computation."""
 
 import triton
 import triton.language as tl
@@ -6,13 +6,13 @@ import triton.language as tl
 
 @triton.jit
 def empty_words(DTYPE: tl.constexpr):
-    """Return the int32 with two half-precision -inf."""
+    """Return an int32 that packs two half-precision -inf."""
     return -0x7F0080 if tl.bfloat16 == DTYPE else -0x3FF0400
 
 
 @triton.jit
 def unpack_halves(words, DTYPE: tl.constexpr):
-    """Return the two half-precision numbers in each int32 as float32."""
+    """Unpack the two half-precision numbers in each int32, as float32."""
     if tl.bfloat16 == DTYPE:  # the upper half of a float32
         low = (words << 16).to(tl.float32, bitcast=True)
         high = (words & -65536).to(tl.float32, bitcast=True)
@@ -24,16 +24,16 @@ def unpack_halves(words, DTYPE: tl.constexpr):
 
 @triton.jit
 def pack_halves(low, high, DTYPE: tl.constexpr):
-    """Round two numbers to half precision, and return the int32 with both."""
+    """Round two numbers to half precision, and pack them into an int32."""
     upper = high.to(DTYPE).to(tl.int16, bitcast=True).to(tl.int32) << 16
     return upper | (low.to(DTYPE).to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF)
 
 
 @triton.jit
 def delay_until(words, value, never):
-    """Return ``words`` unchanged, but dependent on ``value``: unpacked earlier, they would take twice the registers.
+    """Return ``words`` unchanged, but make the compiler unpack them only after it has computed ``value``.
 
-    ``never`` is always False, which the compiler can't know.
+    Unpacked earlier, they would take twice the registers. ``never`` is False, which the compiler can't know.
     """
     return words ^ -((value < 0) & never).to(tl.int32)
 

@@ -6,8 +6,8 @@ from kernelzoo.layout import Columns, Rows, power_of_two
 from kernelzoo.tables import knob, numbers
 
 ON_CHIP_BYTES = 32768 * 4
-"""Bytes of the longest row that fits in one program's registers: 1024 threads (the maximum) times 32 elements of
-float32, or 16 of float64. This leaves half of a thread's 64 registers for everything else."""
+"""Bytes of the longest row that fits in one program's registers. The maximum of 1024 threads hold 32 float32 or 16
+float64 elements each. This leaves half of a thread's 64 registers for everything else."""
 
 STRIP_BYTES = 65536
 """Bytes of the largest strip of columns that fits in a program's registers: 64 registers in each of 256 threads."""
@@ -33,7 +33,7 @@ class Numbers:
 
 
 def longest(rows: Rows, inputs: int) -> int:
-    """Return the largest row length at which a row of each input fits in registers, or a sector of strided rows."""
+    """Return the largest n for which a row of each input fits in registers (a sector of rows if strided)."""
     if rows.columns is None:
         return ON_CHIP_BYTES // rows.wide_bytes // inputs
     least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
@@ -41,24 +41,24 @@ def longest(rows: Rows, inputs: int) -> int:
 
 
 def check_fits(id: str, rows: Rows, inputs: int) -> None:
-    """Raise UnsupportedProblemError if a row of each input does not fit in registers."""
+    """Raise UnsupportedProblemError if rows are longer than ``longest``. ``inputs``: the number of inputs."""
     if rows.n > (most := longest(rows, inputs)):
         raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
 
 
 def line_of(columns: Columns) -> int:
-    """Return the number of columns in a cache line, or that of all columns if they are fewer."""
+    """Return the number of columns per cache line, or of all columns if fewer, as a power of two."""
     return min(LINE_BYTES // columns.itemsize, power_of_two(columns.inner))
 
 
 def strip_of(columns: Columns, inputs: int) -> int:
-    """Return the number of columns of a strip that fits in registers, for each input: a cache line if possible."""
+    """Return the width of a strip of columns, if registers hold one strip per input: a cache line if possible."""
     return min(line_of(columns), STRIP_BYTES // columns.wide_bytes // inputs // power_of_two(columns.n))
 
 
 def row_threads(knobs: Numbers, rows: Rows, fed: int) -> int:
-    """Return the threads for one row: no more than its elements occupy, even if its tile is wider. ``fed``: the number
-    of elements to count in half precision."""
+    """Return the number of threads for one row: at most what its elements need, even if its tile is wider. ``fed``:
+    the row length to assume in half precision."""
     n = rows.n
     if rows.itemsize == 8:
         threads = power_of_two(n) // 8

@@ -1,6 +1,6 @@
 """NumPy arrays over the memory of tensors on the host, for kernels that run there.
 
-``tensor.numpy()`` is not used, since it forbids resizing the caller's storage for good.
+``tensor.numpy()`` is not used, because after it torch never lets the caller resize the storage.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from kernelzoo.layout import span
 def flat(x: torch.Tensor, dtype: torch.dtype) -> Any:
     """Return the memory that x spans as a one-dimensional array of ``dtype`` (of the same width), without a copy.
 
-    The array keeps the tensor alive. It does not follow memory that torch moves later.
+    The array keeps the tensor alive. If torch later moves the memory, the array still has the old address.
     """
     memory: Any = (ctypes.c_byte * span(x)).from_address(x.data_ptr())
     memory.tensor = x

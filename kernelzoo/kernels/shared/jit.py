@@ -30,7 +30,7 @@ MAX_PROGRAMS = 2**31 - 1
 # --- The device ------------------------------------------------------------------------------------------------------
 
 INTERPRETED: bool = triton.knobs.runtime.interpret
-"""Whether kernels are interpreted. Read once, at decoration: a knob reads the environment at each look-up."""
+"""Whether Triton interprets kernels. The value is stored, because the knob reads the environment at each access."""
 
 INTERPRETER = Device(
     arch="",
@@ -45,7 +45,7 @@ INTERPRETER = Device(
 )
 
 CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
-"""AMD architectures with twice the reported vector registers, since accumulation registers can be used too."""
+"""AMD architectures that also have accumulation registers: twice the vector registers that the driver reports."""
 
 
 def device_of(x: torch.Tensor) -> Device:
@@ -55,10 +55,10 @@ def device_of(x: torch.Tensor) -> Device:
 
 @functools.cache
 def resident(device: Device, registers: int, warps: int, shared_bytes: int) -> int:
-    """Return the programs that run at once on one multiprocessor, at least one. They size a persistent grid.
+    """Return how many programs can be resident on one multiprocessor, at least one, to size a persistent grid.
 
-    registers (per thread), warps and shared_bytes are the compiled program's own. The rule is that of Triton's tutorial
-    on the fused softmax (python/tutorials/02-fused-softmax.py).
+    registers (per thread), warps and shared_bytes describe the compiled program. The rule is from Triton's tutorial on
+    the fused softmax (python/tutorials/02-fused-softmax.py).
     """
     registers = max(1, registers)
     if device.vendor == "hip":
@@ -73,8 +73,8 @@ def resident(device: Device, registers: int, warps: int, shared_bytes: int) -> i
 
 # --- Arguments -------------------------------------------------------------------------------------------------------
 #
-# A stride that can't matter gets a value that Triton specialises on: 1 folds away, 0 keeps the alignment of the rest.
-# So few kernels serve many layouts.
+# A stride that has no effect gets a value that Triton specialises on: 1 folds away, and 0 keeps the common alignment.
+# So fewer kernels are compiled.
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -90,13 +90,13 @@ def wide_type(dtype: torch.dtype) -> tl.dtype:
 
 
 def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
-    """Return a kernel's arguments for the layout of rows, with m = MULTIPLE.
+    """Return a kernel's arguments for the layout of rows, in units of its argument m = MULTIPLE.
 
     They are rows, n / m, inner, x_outer / m, x_n, x_inner / m, out_outer / m, out_n, out_inner / m, m. A reduction's
-    output strides are not divided. Then outer / m, n and inner / m of each other tensor of n elements a row follow.
+    output strides are not divided. Then follow outer / m, n, inner / m of each other tensor with n elements per row.
 
-    m is the power of two, at most 8, that divides a row's length and the offsets of all rows; 1 if 16 divides them.
-    Triton only sees whether an integer is a multiple of 16. Without m it would load a row of 1000 floats one by one.
+    m is the largest power of two, up to 8, that divides the row length and all row offsets; 1 if even 16 does. Triton
+    only tests whether an integer is a multiple of 16. So without m, a row of 1000 floats would be loaded one by one.
     """
     m = rows.common(*others)
     m = m if m < 16 else 1
@@ -107,10 +107,10 @@ def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
 
 
 def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
-    """Return a kernel's arguments for the layout of columns, with m = MULTIPLE.
+    """Return a kernel's arguments for the layout of columns, in units of its argument m = MULTIPLE.
 
     They are outer, n, inner / m, x_outer / m, x_n / m, x_inner, out_outer / m, out_n / m, out_inner, m. A reduction's
-    output strides are not divided. Then outer / m, n / m and inner of each other tensor of n elements a column follow.
+    output strides are not divided. Then follow outer / m, n / m, inner of each other tensor with n elements per column.
     """
     m = math.gcd(columns.multiple, *(stride for other in others for stride in (other.outer, other.n)))
     divisor = m if columns.out_n else 1
@@ -120,15 +120,15 @@ def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
 
 
 def by_columns(rows: Rows, strides: Strides) -> Strides:
-    """Return another tensor's strides by the columns of strided rows (``Rows.across``)."""
+    """Convert another tensor's strides from strided rows (``Rows.across``) to columns."""
     return strides if rows.inner > 1 else strides._replace(outer=0, inner=strides.outer)
 
 
 def edges_of(rows: Rows, *others: Strides) -> int:
-    """Return the elements of a 16-byte vector if rows have unaligned edges around whole vectors, else 0.
+    """Return the elements per 16-byte vector if rows have an unaligned head and tail around vectors, else 0.
 
-    Each row must start at the same place within a vector in x, out and other tensors of n elements a row. A reduction's
-    output does not matter.
+    It is also 0 unless a row starts at the same position within a vector in x, out and other tensors of n elements per
+    row. A reduction's output does not matter.
     """
     vector = rows.whole_vector
     if rows.common(*others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
@@ -141,14 +141,14 @@ def edges_of(rows: Rows, *others: Strides) -> int:
 
 
 def packed(rows: Rows, *others: Strides) -> bool:
-    """Whether rows of half precision may be loaded as whole vectors of pairs, except their edges."""
+    """Whether rows of half precision can be loaded as vectors of packed pairs, apart from unaligned heads and tails."""
     whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.across
     aligned = rows.aligned and not any(other.phase or other.n != 1 for other in others)
     return whole and ((rows.common(*others) >= 8 and aligned) or edges_of(rows, *others) > 0)
 
 
 def safe(rows: Rows) -> int:
-    """Return the number of rows whose last vector may extend past their end, into the next row's memory."""
+    """Return how many rows' last vector may reach into the next row: all but the last row's; 0 if rows overlap."""
     steps = [step for step, many in ((rows.x_outer, rows.outer > 1), (rows.x_inner, rows.inner > 1)) if many]
     return rows.total - 1 if all(step >= rows.n for step in steps) else 0
 
@@ -159,14 +159,14 @@ def safe(rows: Rows) -> int:
 def compiled(
     x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any], *, loads: bool = False
 ) -> Any:
-    """Compile a kernel for all of its arguments, constants included, and load it if ``loads``.
+    """Compile a kernel for its arguments and constants. If ``loads``, also load it.
 
-    The bind compiles, one kernel at a time. So a launch neither compiles nor races with another first launch.
+    Kernels are compiled at bind time, under a lock. So a launch never compiles, and first launches can't race.
     """
     with _lock, on_device_of(x), triton_key.use_cached_key():
         try:
             program = kernel.warmup(*args, grid=(1,), **options)
-        except (OSError, ValueError, KeyError) as error:  # from damaged or unreadable files of its cache
+        except (OSError, ValueError, KeyError) as error:  # from damaged or unreadable files of Triton's cache
             code_cache.use_scratch("TRITON_CACHE_DIR", Path(triton.knobs.cache.dir), f"{type(error).__name__}: {error}")
             program = kernel.warmup(*args, grid=(1,), **options)
         if loads:
@@ -186,8 +186,8 @@ def compiler_options(device: Device, warps: int, stages: int, options: dict[str,
 
 
 def resources(program: Any, device: Device) -> cubin.Resources:
-    """Return a compiled kernel's registers (vector registers on AMD), local memory and shared memory, as its cubin or
-    hsaco says."""
+    """Return a compiled kernel's registers, local memory and shared memory, read from its cubin or hsaco. On AMD,
+    the registers are vector registers."""
     if device.is_nvidia:
         found = cubin.resources(program.kernel, program.name, device.capability)
         return cubin.Resources(found.registers, found.local_bytes, found.shared_bytes + program.metadata.shared)
@@ -203,7 +203,7 @@ def _msgpack_int(binary: bytes, key: bytes) -> int:
 
 
 def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[str, Any], device: Device) -> Compiled:
-    """Return a compiled kernel's facts for a recording."""
+    """Return a compiled kernel as ``Compiled``, for a recording."""
     constants = {p.name: value for p, value in zip(kernel.params, args, strict=False) if p.is_constexpr}
     constants |= {name: value for name, value in options.items() if name != "enable_fp_fusion"}
     return Compiled(
@@ -235,8 +235,8 @@ def bound(
 ) -> Launch:
     """Compile a kernel for its arguments, and return its launch. Raises GridTooLargeError.
 
-    args: first ``tensors`` canonical tensors, as the bind takes them; other tensors are workspaces. programs: the size
-    of the grid, or a function that returns it from the number of programs that run at once on a multiprocessor.
+    args: the kernel's arguments. The first ``tensors`` are the bind's canonical tensors; later tensors are workspaces.
+    programs: the grid's size, or a function of the number of programs that can be resident per multiprocessor.
     """
     rec = recording.get()
     if INTERPRETED and rec is None:
@@ -261,7 +261,7 @@ def recorded(
     told: dict[str, Any],
     device: Device,
 ) -> Launch:
-    """Return the launch of ``bound`` under a recording, which adds a step to it."""
+    """Return a launch that adds a step to the recording ``rec``, instead of running the kernel."""
     if callable(programs):
         at_once = 1
         if rec.compiles:
@@ -339,8 +339,8 @@ def interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:
 
 
 class Submission(NamedTuple):
-    """The call that launches a compiled kernel: ``call(programs, 1, 1, stream, *fixed, *arguments)``. If ``together``,
-    the arguments are one tuple."""
+    """The call that launches a compiled kernel: ``call(programs, 1, 1, stream, *fixed, *arguments)``. If
+    ``together`` is true, the arguments are passed as one tuple."""
 
     call: Callable[..., None]
     fixed: tuple[Any, ...]
@@ -350,8 +350,8 @@ class Submission(NamedTuple):
 def submission(program: Any) -> Submission:
     """Return the call that launches a compiled kernel, without hooks.
 
-    In Triton 3.6 and 3.7, a CUDA launcher computes the arguments of its own ``launch`` in each call. Unless the kernel
-    needs scratch memory, only stream and tensors change, so the rest is computed here once.
+    In Triton 3.6 and 3.7, each call of a CUDA launcher computes all arguments of its ``launch``. Unless the kernel
+    needs scratch memory, only the stream and the tensors change, so the other arguments are computed here once.
     """
     run, hooks, scratch = program.run, (None, None, None), (None, None)
     known = triton.__version__.startswith(("3.6.", "3.7.")) and type(run).__name__ == "CudaLauncher"

@@ -10,7 +10,7 @@ LINE_BYTES, SECTOR_BYTES = 128, 32
 """Bytes of a cache line and of its sector. A program loads strided rows in groups as wide as a line, or a sector."""
 
 LEAST_PART, MOST_PARTS = 2048, 512
-"""The fewest elements of a part that are worth a program, and the most parts that one program merges at once."""
+"""The fewest elements per part that justify a program, and the most parts that one program merges at once."""
 
 PROGRAMS = 4
 """Programs per multiprocessor, so that enough loads are in flight."""
@@ -22,10 +22,10 @@ def takes_split(rows: Rows, device: Device) -> bool:
 
 
 def parts_of(rows: Rows, device: Device) -> int:
-    """Return the parts per row that fill the device, at least 1. Once rounded to blocks, the last may be empty."""
+    """Return how many parts per row fill the device, at least 1. If parts have whole blocks, the last may be empty."""
     return max(1, min(MOST_PARTS, cdiv(rows.n, LEAST_PART), PROGRAMS * device.multiprocessors // _row_programs(rows)))
 
 
 def _row_programs(rows: Rows) -> int:
-    """Return the number of programs if each takes whole rows."""
+    """Return the number of programs if no row is split."""
     return cdiv(rows.total, LINE_BYTES // rows.itemsize) if rows.across else max(1, rows.planned)

@@ -10,17 +10,17 @@ from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 THREAD_BYTES, THREAD_ELEMENTS = 64, 32
-"""The most bytes and elements of a block per thread: four vectors."""
+"""The most bytes and the most elements of a block per thread. The bytes are those of four vectors."""
 
 LONG_THREADS, STRIDED_THREADS, SHORT_THREADS = 512, 256, 128
-"""The most threads of a program: for a long row, for strided rows, and for several short rows."""
+"""The most threads per program: for a long row, for strided rows, and for several short rows."""
 
 SCANNED = 4096
 """Elements of a tile in a scan, 16 per thread."""
 
 
 class PackTile(NamedTuple):
-    """A program's tile. In each row, ``lanes`` threads have ``vector`` neighbouring elements each."""
+    """A program's tile. Along each row, ``lanes`` threads load ``vector`` neighbouring elements each."""
 
     rows: int
     block: int
@@ -36,7 +36,7 @@ class PackTile(NamedTuple):
 
 
 def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
-    """Return the tile for a kernel that reduces rows, or parts of n elements: first within each thread, then across.
+    """Return the tile for a reduction of rows, or of parts of ``n`` elements: first per thread, then across threads.
 
     A tile has several short rows. If rows are strided (``across``), it has a cache line of neighbouring rows.
     """
@@ -58,18 +58,18 @@ def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
 
 
 def row_vector_width(rows: Rows) -> int:
-    """Return the vector width of loads along a row, up to 16 bytes: the alignment that all rows share."""
+    """Return how many elements of a row to load at once: up to 16 bytes, if all rows are aligned accordingly."""
     return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common())
 
 
 def strided_vector_width(rows: Rows) -> int:
-    """Return the vector width of loads across strided rows, up to 16 bytes: an element of each row."""
+    """Return how many strided rows to load from at once, one element of each: up to 16 bytes."""
     steps = rows.x_n, *((rows.inner, rows.x_outer) if rows.inner > 1 else ())
     return 1 if rows.step != 1 or rows.x_phase else math.gcd(rows.whole_vector, *steps)
 
 
 class Plan(NamedTuple):
-    """The number of parts per row, the elements of each part but the last, and the tile of their programs."""
+    """A split of each row: the number of parts, elements per part (except the last), and the tile of a program."""
 
     parts: int
     span: int
@@ -86,7 +86,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(x: torch.Tensor, rows: Rows) -> Plan:
-    """Return a plan whose parts fill the device. All but the last are whole blocks; none is empty unless rows are."""
+    """Return a plan whose parts fill the device. All but the last have whole blocks; none is empty unless rows are."""
     wanted = max(1, cdiv(rows.n, parts_of(rows, device_of(x))))
     tile = pack_tile(x, rows, wanted)
     span = cdiv(wanted, tile.block) * tile.block

@@ -1,6 +1,6 @@
-"""Programs of languages whose compilers need no device: machine code is cached on disk, and loaded once per device.
+"""Compiled programs of languages whose compilers need no GPU: cached on disk, and loaded once per device.
 
-A program is any frozen dataclass that says what is compiled.
+A program is any frozen dataclass that identifies what to compile.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from kernelzoo.launch import Launch, RebindableLaunch, WorkspaceLaunch
 
 
 def on_disk(language: str, what: object, make: Callable[[], bytes]) -> bytes:
-    """Return the language's cached machine code, or make and cache it. ``what``: a value that identifies it."""
+    """Return cached machine code, or make it and cache it. ``what``: a value whose repr identifies the code."""
     name = f"{hashlib.sha256(repr(what).encode()).hexdigest()}.bin"
     with suppress(RuntimeError):  # a user without a home
         if (kept := code_cache.read(user_cache.folder(language), name)) is not None:
@@ -31,7 +31,7 @@ def on_disk(language: str, what: object, make: Callable[[], bytes]) -> bytes:
 
 
 def loaded(program: Any, device: Device, code: Callable[[Any, int], tuple[bytes, str]]) -> int:
-    """Return the driver's handle of a program on a device, loaded at first use and cached. Safe from several threads.
+    """Return the driver's handle of a program on a device. The program is loaded at first use. Thread-safe.
 
     code: a function that returns machine code for a compute capability, and its entry's symbol.
     """
@@ -53,7 +53,7 @@ def launch_of(
     workspace: Sequence[torch.Tensor],
     device: Device,
 ) -> Launch:
-    """Return the launch of a loaded program. Its parameters begin with the addresses of the canonical tensors."""
+    """Return the launch of a loaded program. Its first parameters must be the addresses of the canonical tensors."""
     at = driver.movable(function, shape, parameters, device)
     return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 

@@ -29,10 +29,10 @@ class Tile(NamedTuple):
 
 
 def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
-    """Return the tile for a kernel that keeps the elements of ``tensors`` tensors in registers.
+    """Return the tile for a kernel that keeps a tile of each of ``tensors`` tensors in registers.
 
-    A tile has several short rows if each multiprocessor still has several programs. It has at least a cache line of
-    neighbouring rows if rows are strided (``across``).
+    Short rows share a tile if each multiprocessor still gets several programs. If rows are strided (``across``), a tile
+    has at least a cache line of neighbouring rows.
     """
     device, wide = device_of(x), rows.wide_bytes
     elements = TILE_BYTES // wide // power_of_two(tensors)
@@ -44,9 +44,9 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 
 
 def register_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
-    """Return a tile whose block has a whole row, if a row fits in registers; else that of ``tile_of``.
+    """Return a tile of one complete row, if the row is long but fits in registers; else that of ``tile_of``.
 
-    A long row has a program of its own, with four vectors per thread.
+    A complete row is processed with four vectors per thread.
     """
     if rows.across or not SHORT_ROW < rows.n <= IN_REGISTERS * 4 // rows.wide_bytes:
         return tile_of(x, rows, tensors)
@@ -55,8 +55,8 @@ def register_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 
 
 def persistent_tile(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
-    """Return the tile for persistent programs, at most two per multiprocessor. Its block has a whole row if that fits
-    in registers."""
+    """Return the tile for persistent programs, at most two per multiprocessor. If a row fits in registers, the tile
+    has a complete row."""
     tile, wide = tile_of(x, rows, tensors), rows.wide_bytes
     if not rows.across and tile.block < rows.n <= IN_REGISTERS * 4 // wide:
         block = power_of_two(rows.n)

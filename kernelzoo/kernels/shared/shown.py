@@ -10,7 +10,7 @@ from kernelzoo.launch import Compiled
 
 
 def written(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return a kernel's source, its file and its first line, by the names of ``Compiled``."""
+    """Return a kernel's source, its file and its first line, keyed by the fields of ``Compiled``."""
     lines, first = inspect.getsourcelines(function)
     return {"source": textwrap.dedent("".join(lines)), "file": inspect.getfile(function), "line": first}
 
@@ -18,7 +18,7 @@ def written(function: Callable[..., Any]) -> dict[str, Any]:
 def shown(
     language: str, program: Any, symbol: str, binary: bytes, capability: int, constants: dict[str, Any], ptx: str | None
 ) -> Compiled:
-    """Return the facts of a program, with a ``name`` and a ``function``, that is compiled for NVIDIA's devices."""
+    """Return a kernel for NVIDIA as ``Compiled``. ``program`` has a ``name`` and a Python ``function``."""
     return Compiled(
         name=program.name,
         language=language,

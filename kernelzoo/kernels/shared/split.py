@@ -6,7 +6,7 @@ from kernelzoo.layout import cdiv
 
 
 class Split(NamedTuple):
-    """A plan: ``parts`` blocks share each row, with up to ``span`` elements each, for ``groups`` rows at a time."""
+    """A plan: ``parts`` blocks share a row, up to ``span`` elements each; ``groups`` rows are processed at a time."""
 
     parts: int
     span: int
@@ -19,8 +19,8 @@ class Split(NamedTuple):
 
 
 def split(rows: int, n: int, parts: int, unit: int, resident: int) -> Split:
-    """Split rows of n elements into at most ``parts`` parts, none empty. All but the last are multiples of ``unit``
-    elements. As many rows are processed at a time as ``resident`` blocks take."""
+    """Split rows of n elements into at most ``parts`` parts, none empty. Each part but the last is a multiple of
+    ``unit`` elements. At most ``resident`` blocks run, which limits the number of rows processed at a time."""
     span = cdiv(n, parts * unit) * unit
     parts = cdiv(n, span)
     return Split(parts, span, max(1, min(rows, resident // parts)))

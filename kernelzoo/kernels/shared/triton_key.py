@@ -1,7 +1,7 @@
-"""A disk cache of Triton's key: the hash of its own files.
+"""A disk cache of Triton's key, which is a hash of Triton's own files.
 
-Triton hashes all of its files in each process that launches a kernel, among them a compiler of some hundred megabytes.
-If the kernel is cached, this is most of the time of a first call.
+Each process that launches a kernel hashes all these files, among them a compiler of some hundred megabytes. If the
+kernel itself is cached, this hashing takes most of the first call's time.
 """
 
 import functools
@@ -23,8 +23,8 @@ HASHED = ("compiler", "backends", "language", "runtime", "_C")
 
 @contextmanager
 def use_cached_key() -> Iterator[None]:
-    """A context for one compilation of this package at a time, in which Triton first looks for its key on disk. Other
-    compilations are unchanged."""
+    """A context in which Triton first looks for its key in the disk cache. Only one compilation of this package may
+    be in it at a time. Other compilations are unaffected."""
     import triton
     from triton.compiler import compiler
     from triton.runtime import cache
@@ -37,7 +37,7 @@ def use_cached_key() -> Iterator[None]:
         yield
         return
     triton_key: Any = functools.partial(_remembered_key, original, Path(triton.__file__).parent, folder)
-    triton_key.__wrapped__ = cached_key  # which tells it from Triton's own
+    triton_key.__wrapped__ = cached_key  # recognised above as a replacement
     modules = [module for module in (cache, compiler) if getattr(module, "triton_key", None) is original]
     with ExitStack() as stack:
         for module in modules:
@@ -46,9 +46,9 @@ def use_cached_key() -> Iterator[None]:
 
 
 def cached_key(original: Callable[[], str], root: Path, folder: Path) -> str:
-    """Return the key of Triton's package in root, from the folder if its files are unchanged, else from ``original``.
+    """Return the key of the Triton package in ``root``: cached in ``folder``, else computed by ``original``.
 
-    Files are compared by name, size and times. An installation changes the times.
+    The cached key is used if all files have the same names, sizes and times. An installation changes the times.
     """
     digest = hashlib.sha256(f"{sys.version} {root}".encode())
     for path, about in sorted(_files(root)):

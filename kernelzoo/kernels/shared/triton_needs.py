@@ -14,23 +14,23 @@ MEND = "install gcc and Python's headers (python3-dev), or set CC to a C compile
 
 
 COMPILES_WITH = {"TRITON_INTERPRET": "0"}
-"""Environment variables of a process that only compiles kernels: Triton's interpreter would compile nothing."""
+"""Environment variables of a process that only compiles kernels. Triton's interpreter is off: it compiles nothing."""
 
 
 def too_old(version: str) -> str:
-    """Return why a version of Triton can't be used, or "". Its interpreter, driver or compiler may lack something."""
+    """Return why a version of Triton can't be used, or "" if it meets this package's requirement."""
     return unfit("triton", version, "triton")
 
 
 def check_version(backend: str, triton: Any) -> None:
-    """Raise BackendUnavailableError for a Triton that can't be used."""
+    """Raise BackendUnavailableError if Triton's version can't be used."""
     if why := too_old(triton.__version__):
         remedy = f"install a newer one with: pip install '{requirement('triton', 'triton')}'"
         raise BackendUnavailableError(backend, why, remedy)
 
 
 def devices(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:
-    """Return the device types that Triton's compiler and interpreter take here. Raises BackendUnavailableError."""
+    """Return the device types that Triton's compiler or interpreter can use here. Raises BackendUnavailableError."""
     found = ("cuda",) if torch.cuda.is_available() else ()
     if found:
         check_launches(backend, triton)
@@ -47,14 +47,14 @@ def devices(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:
 
 
 def check_launches(backend: str, triton: Any) -> None:
-    """Set up the cache of compiled kernels. Raises BackendUnavailableError if something is missing for a launch."""
+    """Set up Triton's cache of compiled kernels. Raises BackendUnavailableError if a launch would lack something."""
     code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
     if not triton.knobs.runtime.interpret and (missing := lacking(triton)):
         raise BackendUnavailableError(backend, *missing)
 
 
 def lacking(triton: Any) -> tuple[str, str] | None:
-    """Return what is missing for a launch on a GPU, and the remedy; None if nothing is. Nothing is compiled.
+    """Return what a launch on a GPU lacks, and the remedy; None if it lacks nothing. Nothing is compiled.
 
     Triton launches through a C module, which it compiles at first use and caches. NVIDIA's assembler comes with
     Triton's package, or an environment variable names it.
@@ -77,7 +77,7 @@ def lacking(triton: Any) -> tuple[str, str] | None:
 
 
 def _lacking_module(triton: Any) -> tuple[str, str] | None:
-    """Return the same for the C module through which Triton launches."""
+    """Return what Triton lacks to compile its C launcher module, and the remedy; None if it can, or has it cached."""
     if triton.knobs.build.impl is not None:
         return None
     given = os.environ.get("CC")  # which Triton takes as it is, even if it is no program's name
@@ -94,7 +94,7 @@ def _lacking_module(triton: Any) -> tuple[str, str] | None:
 
 
 def _is_cached(triton: Any) -> bool:
-    """Whether that C module is in Triton's cache. Before 3.7 there was one for each kind of kernel."""
+    """Whether Triton has its C launcher module cached. Triton 3.6 needs one per kind of kernel: always False."""
     if triton.__version__.startswith("3.6."):
         return False
 

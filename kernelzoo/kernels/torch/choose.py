@@ -1,4 +1,4 @@
-"""Choosers of torch's forms. They never choose ``compile``: compiling takes seconds that no single call saves."""
+"""Choosers of torch's variants. They never choose ``compile``: compiling takes seconds that no single call saves."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""torch.compile: one compiled function per problem, made once and kept."""
+"""torch.compile: a function is compiled once per problem, and cached."""
 
 import functools
 import importlib.util
@@ -25,7 +25,7 @@ _lock = threading.Lock()
 
 
 def check_exact(implementation: str, x: torch.Tensor) -> None:
-    """Raise BackendUnavailableError on the host, where Inductor sums in order and misses the contract."""
+    """Raise BackendUnavailableError on the host, where Inductor adds in sequence and misses the contract."""
     if x.device.type == "cpu":
         reason = "what Inductor makes for the host is not exact enough for the contract"
         raise BackendUnavailableError(implementation, reason, "use a GPU, or the variant eager")
@@ -34,11 +34,10 @@ def check_exact(implementation: str, x: torch.Tensor) -> None:
 def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None = None) -> Launch:
     """Compile a function of tensors and numbers by torch.compile, in one of its modes, and return its launch.
 
-    The launch returns the function's result.
-
-    Raises BackendUnavailableError where Inductor has no C++ compiler (on the CPU) or no Triton (on a GPU).
+    The launch returns the function's result. Raises BackendUnavailableError if Inductor lacks a C++ compiler (on the
+    CPU) or Triton (on a GPU).
     """
-    # The first call imports torch's compiler. An interrupt waits, since it would leave that half imported.
+    # The first call imports torch's compiler. Ctrl-C is delayed, because it would leave the compiler half imported.
     with nullcontext() if _compiled else uninterrupted():
         return _bound(implementation, into, arguments, mode)
 
@@ -69,7 +68,7 @@ def _bound(implementation: str, into: Into, arguments: tuple[Any, ...], mode: st
 
 
 KEPT = 256
-"""The number of most recent problems whose compiled function is cached. Torch itself keeps parts of each forever."""
+"""The number of most recent problems whose compiled function is cached. Torch itself never frees parts of each."""
 
 _compiled: dict[tuple[object, ...], Into] = {}
 
@@ -87,7 +86,7 @@ def _scratch(x: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def _check_cache() -> None:
-    """Check Inductor's cache folder: other users can guess its name in /tmp, and make it before us."""
+    """Check Inductor's cache folder. Other users can guess its name in /tmp, and create it first."""
     code_cache.for_language("TORCHINDUCTOR_CACHE_DIR", Path(inductor_folder()))
 
 

@@ -1,4 +1,4 @@
-"""Stand-ins for torch's GPU, to follow a user's own launch without one: tensors that claim to be there, and streams."""
+"""Stand-ins for torch's GPU tensors and streams, so that a user's launch can be followed without a GPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernelzoo.kernels.shared.absent import Idle, replaced
 class OnGpu(torch.Tensor):
     """A tensor without memory that claims to be on a GPU. Torch's own code sees it on the device ``meta``."""
 
-    __torch_function__ = torch.nn.Parameter.__torch_function__  # it does nothing: OnMeta does
+    __torch_function__ = torch.nn.Parameter.__torch_function__  # does nothing, because OnMeta does the work
     is_cuda = property(lambda self: True)
     device = property(lambda self: torch.device("meta" if OnMeta.inside else "cuda:0"))
 
@@ -26,7 +26,7 @@ class OnGpu(torch.Tensor):
         return 0
 
     def data_ptr(self) -> int:
-        """Return an address as an allocator would, far from that of any other memory."""
+        """Return an invented address, far from that of any other storage."""
         start = _addresses.setdefault(self.untyped_storage()._cdata, (len(_addresses) + 1) << 40)
         return start + int(self.storage_offset()) * self.element_size()
 
@@ -35,7 +35,7 @@ _addresses: dict[int, int] = {}
 
 
 class OnMeta(TorchFunctionMode):
-    """A mode in which torch does on the device ``meta`` what it is asked to do on a GPU."""
+    """A mode in which torch runs on the device ``meta`` what it is asked to run on a GPU."""
 
     inside = 0
 
@@ -77,7 +77,7 @@ def watched(device: Device) -> Iterator[None]:
         regs_per_multiprocessor=device.registers_per_block,
         warp_size=device.warp_size,
     )
-    # Each name has a class of its own, since torch's compiler, which some functions import, keeps rules by object.
+    # Each name has a separate class, because torch's compiler, which some functions import, stores rules by object.
     classes = {name: type(name, (Idle,), {}) for name in ("Stream", "ExternalStream", "Event")}
     calls = ("current_stream", "default_stream", "stream", "device", "set_device", "synchronize", "_lazy_init")
     asked = {

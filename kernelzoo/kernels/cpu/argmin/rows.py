@@ -23,5 +23,5 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
 @register("cpu", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over a row keeps the smallest element so far and its index. Rows run in parallel."""
-    is_half = True if x.is_floating_point() and x.itemsize == 2 else None  # whose elements come as integers
+    is_half = True if x.is_floating_point() and x.itemsize == 2 else None  # its elements come as integers
     return bound(_rows, lanes_last(x, out), x.size(0) * x.size(2), is_half)

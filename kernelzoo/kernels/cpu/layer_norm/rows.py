@@ -11,13 +11,13 @@ from kernelzoo.registry import register
 
 @njit
 def distance(element, mean):
-    """Return element - mean. Only the sums may be reordered, so this is a function without 'reassoc'."""
+    """Return element - mean. It is a separate function so that only the sums may be reordered ('reassoc')."""
     return widen(element) - mean
 
 
 @njit(fastmath={"reassoc"})
 def block_of_distances(x, at, step, n, mean):
-    """Return the sums of element - mean and of its square."""
+    """Return the sum of element - mean, and the sum of its square, over n elements."""
     total = squares = mean - mean
     if step == np.uint64(1):
         for j in range(n):
@@ -34,7 +34,7 @@ def block_of_distances(x, at, step, n, mean):
 def moments(x, at, step, n, eps):
     """Return a row's mean, and 1 / sqrt(variance + eps).
 
-    The second pass corrects the mean's rounding error, which is all that is left of a row of equal elements.
+    The second pass corrects the mean's rounding error, which is all that is left of equal elements after subtraction.
     """
     zero, block = zero_of(x), block_of(step)
     total = lost = rest = squares = off = zero

@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @njit(fastmath={"reassoc"})
 def block_of_sums(x, at, xn, grad, beside, gn, weight, wat, wn, n, mean):
-    """Return the sums of grad * weight and of grad * weight * (x - mean)."""
+    """Return the sum of grad * weight, and the sum of grad * weight * (x - mean), over n elements."""
     total = products = mean - mean
     for j in range(n):
         pulled = widen(grad[beside + j * gn]) * widen(weight[wat + j * wn])
@@ -25,7 +25,7 @@ def block_of_sums(x, at, xn, grad, beside, gn, weight, wat, wn, n, mean):
 def _rows_task(
     x, weight, grad, dx, sums, carries, begin, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps, first, last
 ):
-    sums[begin : begin + 2 * n], carries[begin : begin + 2 * n] = 0, 0  # in _rows, a parallel loop
+    sums[begin : begin + 2 * n], carries[begin : begin + 2 * n] = 0, 0  # in _rows, Numba would make it parallel
     n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
     zero, block, begin = zero_of(x), block_of(xn, gn, wn), np.uint64(begin)
     for row in range(first, last):
@@ -70,6 +70,6 @@ def _rows(
 
 @register("cpu", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
-    """A row is read four times. Each thread keeps sums for weight and bias, which are added at the end."""
+    """A row is read four times. Each thread sums its part of dweight and dbias; these sums are added at the end."""
     x, grad, dx = lanes_last(x, grad, dx)
     return bound(_rows, (x, weight, grad, dx, dweight, dbias), x.size(0) * x.size(2), float(eps))

@@ -21,7 +21,7 @@ def top_of(x, at, step, n):
 
 @njit(fastmath={"reassoc"})
 def block_of_exponentials(x, at, step, n, top):
-    """Return the sum of exp(x - top) of n elements. The maximum itself counts 1, as inf - inf is NaN."""
+    """Return the sum of exp(x - top) of n elements. The maximum itself counts 1, because inf - inf would be NaN."""
     zero = zero_of(x)
     total, one = zero, type(zero)(1)
     for j in range(n):

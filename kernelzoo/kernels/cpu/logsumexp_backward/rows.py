@@ -15,7 +15,7 @@ def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, fir
         of_row, factor = widen(y[place(row, lanes, yg, yl)]), widen(grad[place(row, lanes, gg, gl)])
         for j in range(n):
             depth = widen(x[at + j * xn]) - of_row
-            power = np.exp(depth) if depth > 80 else exponential(depth)  # if y is not x's logsumexp
+            power = np.exp(depth) if depth > 80 else exponential(depth)  # so large only if y is not x's logsumexp
             out[to + j * on] = rounded(factor * power, out[to])
 
 

@@ -1,8 +1,8 @@
 """One thread reduces a row, or a tile of rows side by side, in one pass, as a minimum of integers.
 
-A float's bits are mapped to an unsigned integer, its *key*. Keys sort as the floats do, with every NaN first. So NaN
+A float's bits are mapped to an unsigned integer, its *key*. Keys sort like the floats, with every NaN first. So NaN
 can't be lost, and LLVM may vectorise without fast-math: an integer minimum can be reordered, a float one can't.
-Integers and bool are their own keys. In a contiguous row, three reductions of the plain bits replace one of keys.
+Integers and bool are their own keys. For a contiguous row, three reductions of plain bits replace the keys.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, parallel, s
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
-# The unsigned integer of each float's width, and the distance from +inf to the largest NaN: adding it to the keys wraps
-# the positive NaNs round to the bottom, where the negative ones are already.
+# For each float: the unsigned integer of its width, and the distance from +inf to the largest NaN. Adding this distance
+# to the keys makes positive NaNs wrap round to the smallest keys, where negative NaNs already are.
 _FLOATS = {
     torch.float16: (torch.uint16, 0x7FFF - 0x7C00),
     torch.bfloat16: (torch.uint16, 0x7FFF - 0x7F80),
@@ -36,7 +36,7 @@ def _word_types(bits: Any) -> tuple[Any, Any, int]:
 
 
 def _is_float(bits: Any) -> bool:
-    """Whether elements are a float's bits: unsigned integers are, except uint8, which is itself or bool."""
+    """Whether elements are a float's bits. Those are unsigned integers, except uint8, which is itself or bool."""
     return bits in (types.uint16, types.uint32, types.uint64)
 
 
@@ -48,7 +48,7 @@ def _key(bits, shift):
     unsigned, signed, sign_at = _word_types(bits)
 
     def key(bits, shift):
-        # Negative: all bits flipped, which turns their order round. Positive: the sign bit set, which puts them above.
+        # Negative: flip all bits, which reverses their order. Positive: set the sign bit, so that they sort above.
         flip = unsigned(signed(bits) >> signed(sign_at)) | unsigned(unsigned(1) << unsigned(sign_at))
         return unsigned(unsigned(bits ^ flip) + unsigned(shift))
 
@@ -75,7 +75,7 @@ def _element(key, shift):
 
 @njit
 def _row(x, start, step, n, shift):
-    """Return the minimum of one row. A step of None means contiguous, and is compiled separately."""
+    """Return the minimum of one row. A ``step`` of None means contiguous, and is compiled separately."""
     if step is None:
         return _contiguous_row(x, start, n, shift)
     least = _key(x[start], shift)
@@ -99,8 +99,8 @@ def _contiguous_row(x, start, n, shift):
     negative, largest = unsigned(1 << sign_at), (1 << sign_at) - 1
 
     def float_of(x, start, n, shift):
-        # Three reductions of the plain bits are faster than one of keys, which take four operations each to make. For
-        # float64 they are slower, since AVX2 has no 64-bit maximum.
+        # Three reductions of the plain bits are faster than one of keys, each of which takes four operations. For
+        # float64 they are slower, because AVX2 has no 64-bit maximum.
         most = least = x[start]
         top = signed(most)
         for j in range(n):

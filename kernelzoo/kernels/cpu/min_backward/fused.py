@@ -9,7 +9,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 BLOCK = 1 << 14
-"""Elements that are counted in int32, as wide as a float32, before the count is added to an int64."""
+"""The number of elements to count in int32, as wide as a float32, before the count is added to an int64."""
 
 
 @njit
@@ -60,7 +60,7 @@ def _count_lanes(x, at, lane, least, partial, width):
 
 @njit
 def _write(x, at, xn, xl, out, to, on, ol, count, least, share, rest, width):
-    """Write ``count`` results of each row side by side; row by row if ``out`` is nearer to contiguous along rows."""
+    """Write ``count`` results of each row of a tile: across rows, or along each row if out's stride is smaller so."""
     one = np.uint64(1)
     if on < ol:
         for i in range(width):
@@ -109,8 +109,7 @@ def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, 
 
 @register("cpu", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The minima of a row, or of each row of a tile, are counted. A second read from cache gives the result. Rows run
-    in parallel."""
+    """A row's minima, or those of each row of a tile, are counted. A second read from cache gives the result."""
     tensors = lanes_last(x, y, grad, out)
     groups, _, lanes = tensors[0].shape
     if not side_by_side(tensors[0]):

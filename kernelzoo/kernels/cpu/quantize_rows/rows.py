@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 @njit
 def absolute_maximum(x, at, step, n):
-    """Return a row's absolute maximum, by the bits without the sign, of which NaN is the largest."""
+    """Return a row's absolute maximum: the largest of the bits without sign. NaN has the largest bits."""
     most = np.int32(0)
     if step == np.uint64(1):
         for j in range(n):

@@ -22,7 +22,7 @@ def block_of_products(x, at, xn, grad, beside, gn, weight, wat, wn, n, zero):
 def _rows_task(
     x, weight, grad, dx, sums, carries, begin, n, lanes, xg, xn, xl, wn, gg, gn, gl, og, on, ol, eps, first, last
 ):
-    sums[begin : begin + n], carries[begin : begin + n] = 0, 0  # in _rows, a parallel loop
+    sums[begin : begin + n], carries[begin : begin + n] = 0, 0  # in _rows, Numba would make it parallel
     n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
     zero, block, begin = zero_of(x), block_of(xn, gn, wn), np.uint64(begin)
     for row in range(first, last):
@@ -59,6 +59,6 @@ def _rows(x, weight, grad, dx, dweight, n, lanes, xg, xn, xl, wn, gg, gn, gl, og
 def rows(
     x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
 ) -> Launch:
-    """A row is read three times. Each thread keeps sums for the weight, which are added at the end."""
+    """A row is read three times. Each thread sums its part of dweight; these sums are added at the end."""
     x, grad, dx = lanes_last(x, grad, dx)
     return bound(_rows, (x, weight, grad, dx, dweight), x.size(0) * x.size(2), float(eps))

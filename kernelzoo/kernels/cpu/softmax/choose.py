@@ -7,7 +7,7 @@ FUSED_ROW = 1 << 20
 """The longest row for ``fused``: 4 MB of float32, an eighth of a last-level cache of 32 MB."""
 
 FUSED_COLUMN = 1 << 13
-"""The same for rows side by side: 16 lanes of 2^13 float32 fill ``fused.TILE_BYTES``."""
+"""The longest row for ``fused`` if rows lie side by side: 16 rows of 2^13 float32 fill ``fused.TILE_BYTES``."""
 
 
 @chooser("cpu", "softmax", "auto")

@@ -32,7 +32,7 @@ TILE_BYTES = 1 << 19
 """Size of a tile of rows side by side: half of a 1 MB L2 cache, through which input and output stream as well."""
 
 TILE_LANES = (16, 256)
-"""The fewest and most rows in such a tile: a cache line of float32, and a number beyond which nothing was gained."""
+"""The fewest and most rows in such a tile: a cache line of float32, and a number above which no gain was seen."""
 
 
 @intrinsic
@@ -46,7 +46,7 @@ def prefetch_line(typing_context, x, at):
             builder.module, ir.FunctionType(ir.VoidType(), [pointer, word, word, word]), "llvm.prefetch.p0"
         )
         address = builder.bitcast(builder.gep(data, [arguments[1]]), pointer)
-        builder.call(prefetch, [address, word(0), word(3), word(1)])  # to read, into every level, data
+        builder.call(prefetch, [address, word(0), word(3), word(1)])  # to read; keep in every cache level; data
         return context.get_dummy_value()
 
     return types.void(x, at), generate

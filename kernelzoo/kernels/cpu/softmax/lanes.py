@@ -19,7 +19,7 @@ def add_lanes(total, carry, partial, width):
 def load_lanes(x, start, begin, count, x_n, x_lane, tile, pitch, top, width):
     """Widen elements begin to begin + count of each row into tile[count, pitch], and raise ``top`` to their maxima.
 
-    ``top`` ignores NaN, which compares greater than nothing.
+    ``top`` ignores NaN, because comparisons with NaN are false.
     """
     if x_n < x_lane:
         for i in range(width):
@@ -46,7 +46,7 @@ def load_lanes(x, start, begin, count, x_n, x_lane, tile, pitch, top, width):
 
 @njit
 def exponentiate_lanes(tile, begin, end, pitch, top, partial, width):
-    """Replace elements begin to end of each row of the tile by exp(element - top), and sum these into ``partial``."""
+    """Replace elements begin to end of each row of the tile by exp(element - top). Write their sums to ``partial``."""
     for i in range(width):
         partial[i] = 0
     for j in range(begin, end):
@@ -59,7 +59,7 @@ def exponentiate_lanes(tile, begin, end, pitch, top, partial, width):
 
 @njit
 def store_lanes(tile, begin, end, pitch, scale, out, to, out_n, out_lane, width):
-    """Write elements begin to end of each row of the tile, scaled. ``to`` is the offset of element 0 of lane 0."""
+    """Write elements begin to end of each row of the tile, times ``scale``. ``to``: the tile's offset in out."""
     if out_n < out_lane:
         for i in range(width):
             at = to + i * out_lane

@@ -21,13 +21,13 @@ ONLINE_LANES = 256
 """The most rows side by side in ``online``, which keeps LANES_BLOCK elements of each: 16 kB of float32."""
 
 SLACK = 8.0
-"""The excess of a maximum over the running reference at which ``online`` rescales its sum. Terms reach e^8, far from
-overflow. Each rescaling shrinks earlier rounding errors by e^-8, so that they can't add up over a long row."""
+"""``online`` rescales its sum if a maximum exceeds the running reference by more. Terms reach e^8, far from
+overflow. Rescaling shrinks earlier rounding errors by e^-8, so that they can't add up over a long row."""
 
 
 @njit
 def finite(reference):
-    """Return the reference to subtract: 0 if all was -inf so far, as exp(-inf - 0) is 0 and exp(-inf - -inf) is NaN."""
+    """Return the number to subtract: the reference, or 0 if all elements so far are -inf, since -inf - -inf is NaN."""
     return type(reference)(0) if reference == -np.inf else reference
 
 
@@ -100,7 +100,7 @@ def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, ou
 
 @register("cpu", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """The first pass keeps a running (max, sum) over blocks of a row, the second writes. Rows run in parallel."""
+    """The first pass computes a running (max, sum) over blocks of a row, the second writes. Rows run in parallel."""
     x, out = lanes_last(x, out)
     groups, _, lanes = x.shape
     if not side_by_side(x):

@@ -1,8 +1,8 @@
 """Functions for single rows: their maximum, and exponentials with their sum.
 
 LLVM vectorises these loops without fast-math. Only the sum along a row may be reordered ('reassoc'): its terms are
-never negative, and a NaN stays one in any order. The maximum is that of integers that sort as the floats do. It may
-ignore a NaN, which the exponentials and the sum still have.
+never negative, and a NaN stays one in any order. The maximum is computed on integers that sort like the floats. It may
+ignore a NaN, but the exponentials and the sum do not.
 """
 
 import numpy as np
@@ -36,8 +36,8 @@ def top_of(x, start, step, n):
 def exponentiate(x, start, step, n, top, row, to):
     """Write exp(x - top) of n elements to row[to:], and return their sum.
 
-    The sum has a loop of its own. LLVM runs the first loop vectorised, or plainly if x and row may overlap (a temporary
-    may lie near the input). If that loop also summed, its order and bits would depend on where memory was allocated.
+    The sum has a separate loop. LLVM vectorises the first loop only if x and row do not overlap, which it tests at run
+    time. If that loop also summed, the order of additions, and so the bits, would depend on the memory's addresses.
     """
     if step == np.uint64(1):
         for j in range(n):

@@ -66,7 +66,7 @@ def _add_products(grad, at, grad_lane, y, y_at, y_lane, partial, width):
 
 @njit
 def _write(grad, at, gn, gl, y, y_at, yn, yl, out, to, on, ol, count, total, width):
-    """Write ``count`` results of each row side by side; row by row if ``out`` is nearer to contiguous along rows."""
+    """Write ``count`` results of each row of a tile: across rows, or along each row if out's stride is smaller so."""
     one = np.uint64(1)
     if on < ol:
         for i in range(width):

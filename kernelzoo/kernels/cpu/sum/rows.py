@@ -8,10 +8,10 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 BLOCK = 256
-"""Elements that are summed at a time, in an order that LLVM chooses for their number."""
+"""Elements that are summed at a time. LLVM chooses the order of their additions, by their number."""
 
 STRIDED = 16
-"""The same for strided elements, which LLVM can't vectorise and adds one after the other."""
+"""Elements that are summed at a time if they are strided: LLVM can't vectorise this, and adds in sequence."""
 
 
 @njit

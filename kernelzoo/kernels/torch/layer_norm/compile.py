@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 def compile(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """torch.nn.functional.layer_norm under torch.compile with static shapes: Inductor may specialise on each.
 
-    On a GPU only, as ``torch/softmax/compile`` is.
+    On a GPU only, for the reason that ``torch/softmax/compile`` gives.
     """
     check_exact("torch/layer_norm/compile", x)
     return compiled_call("torch/layer_norm/compile", norm_into, (x, weight, bias, out, eps))

@@ -11,6 +11,6 @@ def norm_into(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: to
 
 @register("torch", "layer_norm", "eager")
 def eager(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """torch.nn.functional.layer_norm, which takes no ``out``: its result is copied there, which is not timed."""
+    """torch.nn.functional.layer_norm. It has no ``out``, so its result is copied there, which is not timed."""
     rows, n = x.movedim(1, -1), x.size(1)
     return ReturningLaunch(lambda: layer_norm(rows, (n,), weight, bias, eps), out.movedim(1, -1).copy_)

@@ -28,7 +28,7 @@ def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 @cache
 def _has_8_bit_error(dtype: torch.dtype) -> bool:
-    """Whether this torch has that error, by the smallest problem that shows it."""
+    """Whether Inductor's minimum of 8-bit elements is wrong in this torch, by the smallest problem that shows it."""
     x = torch.full((1, 16), 100, dtype=dtype, device="cpu")
     out = x.new_ones(1)
     compiled_call("torch/min/compile", _amin_into, (x, 1, out))()

@@ -11,6 +11,6 @@ def norm_into(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: flo
 
 @register("torch", "rms_norm", "eager")
 def eager(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """torch.nn.functional.rms_norm, which takes no ``out``: its result is copied there, which is not timed."""
+    """torch.nn.functional.rms_norm. It has no ``out``, so its result is copied there, which is not timed."""
     rows, n = x.movedim(1, -1), x.size(1)
     return ReturningLaunch(lambda: rms_norm(rows, (n,), weight, eps), out.movedim(1, -1).copy_)

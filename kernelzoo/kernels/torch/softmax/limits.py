@@ -15,11 +15,11 @@ def rounds_inside(x: torch.Tensor) -> bool:
 def adds_in_order(x: torch.Tensor) -> bool:
     """Whether torch.softmax may miss the contract on a row of equal terms, whose rounding errors don't cancel.
 
-    Its CPU kernel adds a contiguous row in as many sums as a register has elements, and any other row in one sum. With
+    Its CPU kernel adds a contiguous row in one sum per element of a vector register, and any other row in one sum. With
     torch 2.13 its error on 2048 and 512 equal float64 terms was 64 and 129 units of roundoff. The contract allows 39
-    and 27. Its GPU kernel uses one thread, and so one sum, per row if more than 64 rows lie side by side. Else these
-    rows share 1024 threads, a power of two each. With torch 2.11 it missed the contract on 16,777,259 float32 elements
-    of a single row. It also did for 33 rows side by side of 1,000,003 elements, which have 16 threads each.
+    and 27. If more than 64 rows lie side by side, its GPU kernel adds each row in one thread, in one sum. Otherwise the
+    rows share 1024 threads, a power of two each. With torch 2.11 it missed the contract on a single row of 16,777,259
+    float32 elements. It also did on 33 rows side by side of 1,000,003 elements, which have 16 threads each.
     """
     side_by_side = x.size(2)
     if x.device.type == "cpu":
@@ -33,11 +33,11 @@ def adds_in_order(x: torch.Tensor) -> bool:
 def adds_too_much_in_order(x: torch.Tensor) -> bool:
     """Whether torch.softmax misses the contract on ordinary data, not only on equal terms.
 
-    For other axes than the last it was seen on normal values, from (5, 1025, 96) on with torch 2.13 on the host. On a
-    GPU with torch 2.11 it was seen from (64, 1024, 96) on, in 5 of 6,291,456 elements. Half precision tolerates it. In
-    long rows it was seen on the host, except in float64. One case is 131,072 float32 elements near zero, or 40,000
-    without AVX512 and its wider registers: their exponentials differ by less than the sum's last place. Another is
-    3,000,017 elements of any dtype, of which one has a third of the sum, so that what is added to it is cut off.
+    Along axes other than the last, it missed on normal values: from shape (5, 1025, 96) on with torch 2.13 on the host,
+    and from (64, 1024, 96) on with torch 2.11 on a GPU, in 5 of 6,291,456 elements. Half precision tolerates this
+    error. In long rows it missed on the host, except in float64. One case is 131,072 float32 elements near zero, or
+    40,000 without AVX512 and its wider registers: their exponentials differ by less than the sum's last place. Another
+    is 3,000,017 elements of any dtype, one of which has a third of the sum, so that later terms lose their low bits.
     """
     if x.device.type == "cpu" and x.size(2) == 1:
         float32 = 2**16 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 2**15
@@ -47,7 +47,7 @@ def adds_too_much_in_order(x: torch.Tensor) -> bool:
 
 
 def too_long(x: torch.Tensor) -> bool:
-    """Whether a row is too long for torch.softmax: from 2^31 elements on its GPU kernel fails, or is wrong.
+    """Whether a row has 2^31 elements or more, for which torch.softmax's GPU kernel fails, or is wrong.
 
     Seen with torch 2.11: an internal assertion (SoftMax.cu, potential_reg_cnt > 0) at 2^31 + 4099 elements of float16
     and float32, and a wrong result without any error at 2^32 + 4099 of bfloat16.

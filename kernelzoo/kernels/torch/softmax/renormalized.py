@@ -6,7 +6,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 CHUNK = 2**20
-"""Elements of a chunk: few enough for a cache that cores share, and enough to be worth waking the cores three times."""
+"""Elements per chunk: few enough for the cache that cores share, and enough to make three parallel calls pay off."""
 
 
 @register("torch", "softmax", "renormalized")
@@ -14,8 +14,8 @@ def renormalized(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.softmax in the sums' precision, then each row is divided by its own sum, a chunk of rows at a time.
 
     An error in torch.softmax's sum scales the whole row. torch.sum, which adds pairwise, finds it, and the division
-    corrects it. A chunk is still in cache when it is read again. So of the 3MN elements read and 2MN written, only MN
-    each go to memory, unless a single row is longer than a chunk. On the host only.
+    corrects it. A chunk is read again from cache. So of 3MN elements read and 2MN written, only MN each go to memory,
+    unless a single row is longer than a chunk. On the host only.
     """
     if x.device.type != "cpu":
         reason = "on a GPU nothing stays in cache from one kernel to the next"

@@ -15,7 +15,7 @@ def _backward_into(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> No
 def compile(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """Autograd's function for torch.softmax, under torch.compile with static shapes: Inductor may specialise on each.
 
-    On a GPU only, as ``torch/softmax/compile`` is.
+    On a GPU only, for the reason that ``torch/softmax/compile`` gives.
     """
     check_exact("torch/softmax_backward/compile", grad)
     return compiled_call("torch/softmax_backward/compile", _backward_into, naturals(grad, y, out))

@@ -8,8 +8,8 @@ from kernelzoo.torch_private import softmax_gradient
 
 
 def may_miss_contract(grad: torch.Tensor) -> bool:
-    """Whether torch's kernel may miss the contract. It rounds half precision in between, and adds long columns in one
-    sum; on the host it adds any row in a few sums. On a GPU it takes rows of up to 2^31 elements."""
+    """Whether torch's kernel may miss the contract. It rounds half precision in between. It adds strided rows in one
+    sum, and on the host any row in a few sums. On a GPU it takes rows of up to 2^31 elements."""
     n, side_by_side = grad.size(1), grad.size(2)
     if grad.itemsize == 2:
         return True
@@ -33,7 +33,7 @@ def eager(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
         void(softmax_gradient(grad, y, 1, grad.dtype, grad_input=out))
 
     def launch_copied() -> None:
-        # Into memory that is not contiguous, torch 2.13 writes wrong values on the host: as if it were.
+        # On the host, torch 2.13 writes to an output that is not contiguous as if it were contiguous.
         void(out.copy_(softmax_gradient(grad, y, 1, grad.dtype)))
 
     return launch if out.is_contiguous() else launch_copied
