@@ -1,4 +1,4 @@
-"""cuTile Python (the package cuda-tile): kernels over whole tiles of arrays, on NVIDIA GPUs.
+"""cuTile Python (the package cuda-tile): kernels that compute on tiles of arrays, on NVIDIA GPUs.
 
 Its compiler, tileiras, needs no GPU. Kernels are compiled before their first launch, and cached on disk.
 """
@@ -14,7 +14,7 @@ LEAST_CAPABILITY = (8, 0)
 """The lowest compute capability that tileiras compiles for."""
 
 LEAST_DRIVER = 13000
-"""The lowest version of the CUDA driver, as it numbers itself, that loads what tileiras makes."""
+"""The lowest CUDA driver version that loads what tileiras compiles, in the driver's own numbering."""
 
 stand_in: Any = None
 """The emulator that runs the kernels instead of a GPU. Only tests set it."""

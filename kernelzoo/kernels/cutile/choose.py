@@ -17,14 +17,14 @@ from kernelzoo.registry import chooser
 @chooser("cutile", "logsumexp", "auto")
 @chooser("cutile", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
-    """Several programs share each row if rows are long and few. Otherwise one program takes a row, or several."""
+    """Several programs share each row if rows are long and few. Otherwise each program processes one row or several."""
     return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
 
 
 @chooser("cutile", "softmax_backward", "auto")
 @chooser("cutile", "min_backward", "auto")
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
-    """A program keeps a row on chip if it fits. Longer rows are read twice: by one program if many, else by several."""
+    """A row stays on chip if it fits. A longer row is read twice, by one program or, if rows are few, by several."""
     rows, inputs = rows_of(x, others[-1]), sum(one.ndim == 3 for one in others)  # inputs with n elements per row
     if rows.n <= longest(rows, inputs):
         return "fused"

@@ -1,7 +1,7 @@
 """Compile kernels written in cuTile to machine code. No GPU is needed.
 
-A compiled kernel takes an array as its address, sizes and strides. It is specialized to those that are known, and to
-divisors of the others: tileiras reads several elements at once only if it sees that they are contiguous and aligned.
+A compiled kernel receives an array's address, sizes and strides. It is specialized to some of their values and
+divisors, because tileiras loads vectors only if these prove that elements are contiguous and aligned.
 """
 
 import inspect
@@ -29,34 +29,34 @@ from kernelzoo.packages import unfit
 
 @dataclass(frozen=True)
 class Array:
-    """The properties of an array that a kernel is compiled for."""
+    """The properties of an array for which a kernel is specialized."""
 
     dtype: str
-    """cuTile's name of the dtype, which is torch's too."""
+    """The dtype's name, which is the same in cuTile and torch."""
     index: str
-    """The type of its sizes and strides: int32, or int64 if it is large."""
+    """The integer type of sizes and strides: int64 for large arrays, else int32."""
     ones: tuple[bool, ...]
-    """For each axis, whether it has only one element."""
+    """For each axis, whether its size is 1."""
     dense: bool
     """Whether the last axis is contiguous."""
     multiple: int
-    """A divisor of all other strides, and of the size of the last axis."""
+    """A common divisor of the last axis's size and of all other axes' strides."""
     aligned: int
-    """A divisor of its address in bytes."""
+    """The alignment of the array's address, in bytes."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel before compilation, for arrays of given properties, followed by 32-bit integers and constants."""
+    """A kernel before compilation. Its arguments are arrays, then ``integers`` 32-bit integers, then constants."""
 
     kernel: Any
     arrays: tuple[Array, ...]
     integers: int
     constants: tuple[Any, ...]
     warps: int
-    """The most warps of a block."""
+    """The most warps per block."""
     occupancy: int | None = None
-    """The number of programs that the compiler must fit on an SM, or None to leave it the choice."""
+    """How many programs must fit on an SM. None leaves the choice to the compiler."""
 
     @property
     def function(self) -> Any:
@@ -69,20 +69,20 @@ class Program:
 
     @cached_property
     def named(self) -> dict[str, Any]:
-        """Its constants and compiler options by name."""
+        """The program's constants and compiler options, by name."""
         names = list(inspect.signature(self.function).parameters)[-len(self.constants) :]
         constants = dict(zip(names, self.constants, strict=True))
         return {**constants, "num_worker_warps": self.warps}
 
     @property
     def identity(self) -> str:
-        """A text that differs from that of every other kernel of this package."""
+        """A text that is unique to this program within this package."""
         kinds = (self.arrays, self.integers, self.constants, self.warps, self.occupancy)
         return repr((self.function.__module__, self.function.__qualname__, kinds))
 
 
 def lacking() -> str:
-    """Return why nothing can be compiled here, or ""."""
+    """Return why no kernel can be compiled here, or "" if kernels can."""
     try:
         path = cutile._find_compiler_bin().path
     except FileNotFoundError:
@@ -134,34 +134,34 @@ _compiling = threading.RLock()
 
 
 def to_cubin(program: Program, capability: int) -> bytes:
-    """Return machine code for a compute capability (90 for 9.0), with its PTX in it. Needs no GPU."""
+    """Return machine code for a compute capability (90 for 9.0). It includes the PTX. No GPU is needed."""
     kernel = program.kernel.replace_hints(num_worker_warps=program.warps, num_ctas=1, occupancy=program.occupancy)
     made = io.BytesIO()
-    # cuTile's own cache on disk would be a second one, in a folder that others may write to.
+    # cuTile's own disk cache is disabled: it would be a second cache, in a folder that others may write to.
     with _compiling, replaced(default_tile_context.config, cache_dir=None):
         export_kernel(kernel, [_signature(program)], made, gpu_code=f"sm_{capability}", output_format="cubin")
     return made.getvalue()
 
 
 def compiled(program: Program, capability: int) -> bytes:
-    """Return machine code for a compute capability, cached on disk. Its entry is the program's name."""
+    """Return machine code for a compute capability, cached on disk. Its entry point is ``program.name``."""
     what = _compiler(), capability, program.identity
     return programs.on_disk("cutile", what, lambda: to_cubin(program, capability))
 
 
 def entry(program: Program, capability: int) -> tuple[bytes, str]:
-    """Return (machine code for a compute capability, the name of its entry)."""
+    """Return (machine code for a compute capability, the name of its entry point)."""
     return compiled(program, capability), program.name
 
 
 @cache
 def _compiler() -> str:
-    """Return what machine code depends on besides the program: this package's text and its compilers' versions."""
+    """Return a text for cache keys that stands for this package's source and its compilers' versions."""
     return repr((code_cache.text_of(Path(__file__).parent), version("cuda-tile"), _tileiras()))
 
 
 def threads(program: Program, capability: int) -> int:
-    """Return the threads of a block of the compiled program. They may be fewer than those of the program's warps."""
+    """Return the compiled program's threads per block. The compiler may use fewer warps than ``program.warps``."""
     found = re.search(r"\.reqntid (\d+)", described(program, capability).ptx or "")
     assert found is not None, "what tileiras makes has its threads in its PTX"
     return int(found[1])
@@ -169,6 +169,6 @@ def threads(program: Program, capability: int) -> int:
 
 @cache
 def described(program: Program, capability: int) -> Compiled:
-    """Return the compiled program as recordings show it."""
+    """Return the compiled program's description for a recording."""
     binary = compiled(program, capability)
     return shown("cuTile", program, program.name, binary, capability, program.named, cubin.ptx(binary))

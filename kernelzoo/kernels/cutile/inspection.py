@@ -9,5 +9,5 @@ if _why := compiler.lacking():
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Return why no kernel is compiled for that architecture, as words that follow the id, or ""."""
+    """Return why no kernel can be compiled for an architecture, as a clause that follows the id, or ""."""
     return allowed_from(LEAST_CAPABILITY, arch, f"is not compiled for {arch}")

@@ -1,4 +1,4 @@
-"""Launches of kernels written in cuTile, on torch's stream. Kernels are compiled, and arguments packed, at bind.
+"""Launches of kernels written in cuTile, on torch's stream. The bind compiles a kernel and packs its arguments.
 
 cuTile's own ``cuda.tile.launch(stream, grid, kernel, arguments)`` inspects each tensor at every call, and compiles at
 the first. Here a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`.
@@ -24,13 +24,13 @@ from kernelzoo.launch import Launch, Step, recording
 from kernelzoo.layout import VECTOR_BYTES
 
 WARP = 32
-"""Threads of a warp."""
+"""The number of threads per warp."""
 
 MAX_PROGRAMS = 2**24 - 1
-"""The most programs of a launch: cuTile's limit, as tileiras counts in float32. Choosers halve problems with more."""
+"""cuTile's limit of programs per launch, because tileiras counts them in float32. Choosers halve larger problems."""
 
 FAR = 2**30
-"""The extent, in elements, from which on an array's sizes and strides have 64 bits: a tile may end past the array."""
+"""Arrays of at least this extent, in elements, have 64-bit strides. It leaves room for a tile past the end."""
 
 
 def device_of(x: torch.Tensor) -> Device:
@@ -40,27 +40,27 @@ def device_of(x: torch.Tensor) -> Device:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor's elements as a kernel sees them, with axes in any order. The last axis is contiguous if any is."""
+    """A strided view of a tensor: a kernel's array. If any axis is contiguous, it is the last."""
 
     tensor: torch.Tensor
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    """Strides in elements. That of an axis of one element is arbitrary."""
+    """Strides in elements. An axis of size 1 may have any stride."""
 
     @property
     def extent(self) -> int:
-        """The distance from the first element to the last."""
+        """The distance from the first element to the last, in elements."""
         return sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
 
     @property
     def far(self) -> bool:
-        """Whether sizes and strides need 64 bits. Sizes count too: expanded axes are long without an extent."""
+        """Whether sizes and strides need 64 bits. Sizes are checked too: expanded axes (stride 0) add no extent."""
         return max(self.extent, *self.sizes) >= FAR
 
     def known(self, index: str) -> Array:
-        """Return the properties that a kernel is compiled for."""
+        """Return the properties for which a kernel is specialized. index: the type of sizes and strides."""
         itemsize = self.tensor.element_size()
-        # In a batch-invariant call, one row has the same kernel as several.
+        # In a batch-invariant call, a single row runs the same kernel as several rows.
         ones = tuple(size == 1 and (axis > 0 or not is_batch_invariant()) for axis, size in enumerate(self.sizes))
         apart = [stride for stride, one in zip(self.strides[:-1], ones[:-1], strict=True) if not one]
         return Array(
@@ -84,10 +84,10 @@ def bound(
     warps: int,
     occupancy: int | None = None,
 ) -> Launch:
-    """Compile a kernel for its arguments and return its launch over that many programs.
+    """Compile a kernel for its arguments and return its launch over ``grid`` programs.
 
-    tensors: the canonical ones, as the bind takes them. views: the kernel's arrays, of these or of a workspace;
-    integers and constants follow them. occupancy: programs that must fit on an SM. Raises GridTooLargeError.
+    tensors: the canonical tensors, inputs first. views: the kernel's arrays, which view these tensors or workspaces.
+    Integers, then constants, follow. occupancy: how many programs must fit on an SM. Raises GridTooLargeError.
     """
     if grid > MAX_PROGRAMS:
         raise GridTooLargeError(id, grid, MAX_PROGRAMS)
@@ -110,17 +110,16 @@ def bound(
     if package.stand_in is not None:
         launch: Launch = package.stand_in.launch(program, grid, views, integers)
         return launch
-    shape = Shape(grid, 1)  # the kernel sets a block's threads, and a launch says 1
+    shape = Shape(grid, 1)  # cuTile's launches say 1 thread, and the kernel sets the real number
     function, words = programs.loaded(program, device, compiler.entry), parameters(tensors, views, integers)
     workspace = [view.tensor for view in views if not any(view.tensor is tensor for tensor in tensors)]
     return programs.launch_of(function, shape, words, tensors, workspace, device)
 
 
 def parameters(tensors: Sequence[torch.Tensor], views: Sequence[View], integers: Sequence[int]) -> Parameters:
-    """Return a compiled kernel's parameters in cuTile's calling convention: each array's address, sizes and strides,
-    then integers.
+    """Return a kernel's parameters as cuTile passes them: each array's address, sizes and strides, then the integers.
 
-    The words begin with the addresses of the canonical tensors, whether or not the kernel takes all of them.
+    The words begin with the addresses of all canonical tensors, even of those that the kernel doesn't use.
     """
     words = [tensor.data_ptr() for tensor in tensors]
     starts = []

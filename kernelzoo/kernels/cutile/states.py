@@ -1,7 +1,7 @@
 """(max, sum) states of rows: each row's maximum, and its sum of exp(x - max).
 
-A maximum is clamped to finite numbers, so that no difference of two is inf - inf. A row with +inf has an infinite sum,
-and a row of only -inf has the sum 0. ``ct.max`` may drop a NaN, but the sum has it.
+Maxima are clamped to finite numbers, so that their difference is never inf - inf. A row with +inf has an infinite sum.
+A row of only -inf has the sum 0. ``ct.max`` may ignore a NaN, but the sum is NaN then.
 """
 
 import cuda.tile as ct
@@ -11,7 +11,7 @@ from kernelzoo.kernels.cutile.softmax.device_functions import exponential, lowes
 
 
 def lane_update(top, x, AXIS, FOLD):
-    """Return lanes' (max, sum of exp(tile - max)). In contiguous rows they take vectors, at one more exponential."""
+    """Return each lane's (new maximum, sum of exp(x - new maximum)) for a block x. top: the lanes' previous maxima."""
     if AXIS == 1:
         higher = ct.minimum(ct.maximum(top, x), -lowest(x, top.shape))
         return higher, exponential(x - higher)
@@ -21,7 +21,7 @@ def lane_update(top, x, AXIS, FOLD):
 
 
 def row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """Return the (max, sum) states of a range of blocks of a tile's rows, in one pass."""
+    """Return each row's (max, sum) state over the blocks [begin, end), in one pass."""
     top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
     lost = total
@@ -37,7 +37,7 @@ def row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 
 def merge_states(top, total, AXIS):
-    """Return the merged state of all states along an axis, which stays."""
+    """Merge the states along AXIS into one state. The axis remains, with size 1."""
     row_top = ct.max(top, AXIS, keepdims=True)
     return row_top, ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
 
@@ -46,7 +46,7 @@ def merge_states(top, total, AXIS):
 def states_kernel(
     x, tops, totals, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
 ):
-    """Each program takes span blocks of a tile's rows, and stores one state per row."""
+    """Each program reads span blocks of a tile's rows, and stores one state per row."""
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     top, total = row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE)
@@ -55,7 +55,7 @@ def states_kernel(
 
 
 def load_merged_state(tops, totals, group, strip, AXIS, SHAPE):
-    """Return the states of rows from those stored of their parts. A tile has all parts of its rows."""
+    """Load the states of all parts of each row, which SHAPE covers, and return them merged into one state per row."""
     place = dev.block_index(group, strip, 0, AXIS)
     every_top = ct.load(tops, place, SHAPE, padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
     return merge_states(every_top, dev.load_zeros(totals, place, SHAPE), AXIS)

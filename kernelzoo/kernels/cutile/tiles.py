@@ -1,6 +1,6 @@
-"""Tiles, chosen here for every kernel: how many rows, and how many elements of each, a program takes at a time.
+"""The tile sizes of all kernels: how many rows, and how many elements of each row, a program processes at a time.
 
-The compiler chooses which thread has which elements of a tile, and vector widths. Sizes are powers of two.
+Sizes are powers of two. The compiler assigns a tile's elements to threads, and chooses vector widths.
 """
 
 import struct
@@ -18,15 +18,15 @@ from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
 ROW_BYTES = 65536
-"""Bytes, in the accumulator dtype, of the longest row that a program keeps beside its weights: 64 float32 elements per
-thread. It is half as much for rows that are read without vectors, which takes more registers."""
+"""The most bytes of a row, in the accumulator dtype, that a program keeps in registers with its weights: 64 float32
+elements per thread. It is half as much for rows without vectors, because their reads need more registers."""
 
 FIT = 4
-"""Programs of long rows that must fit on an SM: the 64 registers that this leaves a thread are enough."""
+"""How many programs of long rows must fit on an SM. A thread then has 64 registers, which are enough."""
 
 
 class Tile(NamedTuple):
-    """A tile's size along three axes, the axis of the elements, and a program's warps."""
+    """A tile's shape, the axis of a row's elements, and the number of warps per program."""
 
     shape: tuple[int, int, int]
     axis: int
@@ -34,7 +34,7 @@ class Tile(NamedTuple):
 
     @property
     def block(self) -> int:
-        """The number of elements of each row."""
+        """The number of elements of each row in a tile."""
         return self.shape[self.axis]
 
     def count(self, rows: Rows) -> int:
@@ -43,28 +43,28 @@ class Tile(NamedTuple):
         return cdiv(found.outer, self.shape[0]) * cdiv(found.inner, self.shape[3 - self.axis])
 
     def occupancy(self, rows: Rows, many: int, ragged: bool = False) -> int | None:
-        """Return how many programs that loop over blocks must fit on an SM; None leaves the choice to the compiler. It
-        is one less than ``many`` in float64, whose exponential takes more registers. It is None if lanes have no
-        vectors. ragged: lanes have them, though rows begin anywhere in a vector."""
+        """Return how many programs that loop over blocks must fit on an SM: ``many``, or one fewer in float64, whose
+        exponential needs more registers. Return None if rows are not read in vectors, so that the compiler chooses.
+        ragged: whether rows are read in vectors although they are unaligned."""
         return many - (rows.itemsize == 8) if (ragged or has_vectors(rows)) and self.axis == 2 else None
 
     def fold(self, rows: Rows) -> int:
-        """Return how many neighbours a lane makes one value of: a vector, or less if a row has less in a tile."""
+        """Return how many neighbouring elements a lane combines: a vector, or the tile's width if that is less."""
         return min(VECTOR_BYTES // rows.itemsize, self.shape[2])
 
 
 def has_vectors(rows: Rows) -> bool:
-    """Whether rows can be read and written by vectors."""
+    """Whether all rows can be read and written in 16-byte vectors."""
     return rows.common() * rows.itemsize >= VECTOR_BYTES
 
 
 def _warps(bytes: int) -> int:
-    """Return the warps for that many bytes: 4 if a thread then has at most 32 registers of them, else 8."""
+    """Return the number of warps for a tile of that size: 4 if it takes at most 32 registers per thread, else 8."""
     return 4 if bytes <= 32 * 4 * 128 else 8
 
 
 def along(rows: Rows, many: int, cols: int, inputs: int = 1) -> Tile:
-    """Return a tile of that many contiguous rows, of one group or whole ones. inputs: see ``whole_row_tile``."""
+    """Return a tile of ``many`` contiguous rows, of one group or of complete ones. inputs: see ``whole_row_tile``."""
     strip = min(many, power_of_two(rows.as_planned.inner))
     groups = min(many // strip, power_of_two(rows.as_planned.outer))
     return Tile((groups, strip, cols), 2, _warps(groups * strip * cols * rows.wide_bytes * inputs))
@@ -96,9 +96,9 @@ class Numbers:
 
 
 def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, one_row: bool = False) -> Tile:
-    """Return the tile of whole rows that a program keeps in registers: one row, several short ones, or a strip of
-    columns, a cache line wide if that fits. one_row: whether short rows have a program each. inputs: how many tensors
-    of n elements per row are kept. Raises UnsupportedProblemError if none fits."""
+    """Return a tile of complete rows that a program keeps in registers. It has one row, several short rows, or a strip
+    of columns, a cache line wide if that fits. one_row: whether each short row has its own program. inputs: how many
+    tensors of n elements per row stay in registers. Raises UnsupportedProblemError if none fits."""
     check_fits(id, rows, inputs)
     cols, columns = power_of_two(rows.n), rows.columns
     if columns is not None:
@@ -112,13 +112,13 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, one_row: bo
 
 
 def _short_rows(knobs: Numbers, rows: Rows) -> int:
-    """Return how many rows fit in a tile."""
+    """Return how many rows fit in a tile of ``knobs.tile_bytes``."""
     return knobs.tile_bytes // rows.wide_bytes // power_of_two(rows.n)
 
 
 def takes_one_row(device: Device, rows: Rows, x: torch.Tensor) -> bool:
-    """Whether a program is better given one row than several. Several rows that begin anywhere in a vector are read by
-    single elements. The compiler chooses how a tile of long rows is spread over threads."""
+    """Whether one row per program is better than several. Several unaligned rows can't be read in vectors. For a tile
+    of several long rows, the compiler chooses the threads' layout."""
     knobs = of(Numbers, device.index)
     if _short_rows(knobs, rows) < 2:
         return True
@@ -130,15 +130,15 @@ def takes_one_row(device: Device, rows: Rows, x: torch.Tensor) -> bool:
 # --- Blocks and parts of longer rows ---------------------------------------------------------------------------------
 
 BLOCK_BYTES = 16384
-"""Bytes of a block of running states: 16 float32 elements, maxima and sums for each of 256 threads."""
+"""Bytes of a block with running states: 16 float32 elements, maxima and sums for each of 256 threads."""
 
 READ_BYTES = 32768
-"""Bytes of a block that leaves one number per vector: 32 float32 elements for each of 256 threads."""
+"""Bytes of a block that is reduced to one number per vector: 32 float32 elements for each of 256 threads."""
 
 
 def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
-    """Return a tile of that many bytes in the accumulator dtype, for kernels that loop over blocks of rows. It is a
-    part of one row, or of a cache line of columns. inputs: how many such tiles are kept at a time."""
+    """Return the tile of a kernel that loops over blocks of rows: a part of one row, or of a cache line of columns.
+    bytes: its size in the accumulator dtype. inputs: how many such tiles are in registers at a time."""
     room, columns = bytes // rows.wide_bytes, rows.columns
     if columns is None:
         return along(rows, 1, min(room, power_of_two(rows.n)), inputs)
@@ -147,8 +147,8 @@ def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
 
 
 def streaming_tile(rows: Rows, device: Device, inputs: int = 1, bytes: int = BLOCK_BYTES) -> Tile:
-    """Return a tile of several short rows, as long as each SM has several tiles. If rows are longer, return a block of
-    them, of that many bytes in the accumulator dtype. inputs: how many such tiles are kept at a time."""
+    """Return a tile of several short rows, but few enough that each SM has several tiles. For longer rows, return
+    ``block`` with ``bytes / inputs``. inputs: how many such tiles are in registers at a time."""
     cols, spread = power_of_two(rows.n), power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     many = min(BLOCK_BYTES // 2 // rows.wide_bytes // power_of_two(inputs) // cols, spread)
     if rows.across or many < 2:
@@ -157,17 +157,17 @@ def streaming_tile(rows: Rows, device: Device, inputs: int = 1, bytes: int = BLO
 
 
 def whole_row_or_block(id: str, device: Device, rows: Rows, inputs: int) -> tuple[bool, Tile, int | None]:
-    """Return (held, tile, occupancy). held: whether a program keeps whole rows beside their weights. If not, the tile
-    is a block of a longer row. inputs: see ``whole_row_tile``."""
+    """Return (held, tile, occupancy). held: whether complete rows fit in registers with their weights. If not, the tile
+    is a block of a row. inputs: see ``whole_row_tile``."""
     if rows.n > min(longest(rows, inputs), ROW_BYTES // (1 if has_vectors(rows) else 2) // rows.wide_bytes):
         tile = block(rows, BLOCK_BYTES, inputs)
         return False, tile, tile.occupancy(rows, FIT // 2)  # weights take registers too
-    tile = whole_row_tile(id, device, rows, inputs if rows.columns else 1)  # contiguous weights are read where used
+    tile = whole_row_tile(id, device, rows, inputs if rows.columns else 1)  # contiguous weights don't stay in registers
     return True, tile, tile.occupancy(rows, 640 // (32 * tile.warps))  # with 102 or 128 registers per thread
 
 
 def weight_grad_tile(rows: Rows) -> Tile:
-    """Return a tile with a cache line of elements of each of many rows, for sums over all rows."""
+    """Return a tile of many rows, with a cache line of elements of each, for sums over all rows."""
     room, columns = BLOCK_BYTES // 4 // rows.wide_bytes, rows.columns
     cols = min(LINE_BYTES // rows.wide_bytes, power_of_two(rows.n))
     if columns is None:
@@ -176,13 +176,13 @@ def weight_grad_tile(rows: Rows) -> Tile:
 
 
 def plan_parts(rows: Rows, tile: Tile, device: Device) -> Cut:
-    """Return how several programs share the rows of each tile."""
+    """Return how the rows of each tile are split among several programs."""
     lanes = tile.shape[0] * tile.shape[3 - tile.axis]
     return cut(cdiv(rows.n, tile.block), tile.count(rows.as_planned), lanes * rows.n, device)
 
 
 def part_tiles(rows: Rows, device: Device) -> tuple[Tile, Cut, Tile]:
-    """Return (the tile of a part of a row, how rows are cut into parts, the tile of all that a row's parts store)."""
+    """Return (tile of a part of a row, how rows are cut into parts, tile of all partial results of a row)."""
     tile = block(rows, BLOCK_BYTES // 2)
     blocks = max(1, cdiv(rows.n, tile.block))
     plan = into(min(parts_of(rows, device), blocks), blocks)
@@ -195,13 +195,13 @@ def part_tiles(rows: Rows, device: Device) -> tuple[Tile, Cut, Tile]:
 
 
 def is_ragged(rows: Rows, x: torch.Tensor) -> bool:
-    """Whether rows without gaps begin anywhere in a vector, though the first begins with one."""
+    """Whether rows without gaps are unaligned: the first row begins with a vector, but other rows may not."""
     return rows.ragged and not flat_view(x).far
 
 
 def ragged(rows: Rows, tile: Tile, x: torch.Tensor, *others: torch.Tensor) -> tuple[int, Tile]:
-    """Return (elements of a vector, tile of the whole vectors inside a ragged row). It is (0, tile) if rows of x or of
-    others are not ragged, or if the tile has several."""
+    """Return (elements per vector, tile of a ragged row's whole vectors). It is (0, tile) if rows are not ragged, if
+    others are not contiguous and aligned, or if the tile has several rows."""
     beside = all(one.is_contiguous() and one.data_ptr() % VECTOR_BYTES == 0 for one in others)
     if tile.shape[:2] != (1, 1) or not is_ragged(rows, x) or not beside:
         return 0, tile
@@ -210,8 +210,8 @@ def ragged(rows: Rows, tile: Tile, x: torch.Tensor, *others: torch.Tensor) -> tu
 
 
 def flat_view(tensor: torch.Tensor) -> View:
-    """Return a view of a tensor that is one piece of memory, along the last axis. In a batch-invariant call its last
-    vector is whole, as among other numbers of rows, though no program uses what is past its end."""
+    """Return a contiguous tensor as one long last axis. In a batch-invariant call its size is rounded up to whole
+    vectors, so that the kernel is the same for all numbers of rows. No program uses elements past the end."""
     vector = VECTOR_BYTES // tensor.element_size() if is_batch_invariant() else 1
     return View(tensor, (1, 1, cdiv(tensor.numel(), vector) * vector), (0, 0, 1))
 
@@ -220,7 +220,7 @@ def flat_view(tensor: torch.Tensor) -> View:
 
 
 def make_view(rows: Rows, tile: Tile, tensor: torch.Tensor, strides: Strides) -> View:
-    """Return a tensor's view with the axes of a tile's array, but no axis of elements if it has one per row."""
+    """Return a view with the axes of a tile. If the tensor has one element per row, there is no axis of elements."""
     columns = rows.columns if tile.axis == 1 else None
     found = columns or rows
     apart = strides.outer, strides.inner
@@ -236,8 +236,8 @@ def make_view(rows: Rows, tile: Tile, tensor: torch.Tensor, strides: Strides) ->
 def make_views(
     rows: Rows, tile: Tile, tensors: Sequence[torch.Tensor], others: Sequence[Strides] = (), pack: int = 0
 ) -> list[View]:
-    """Return views of all of a problem's tensors: those of ``flat_view`` if rows are ragged, and pack is not 0. others:
-    the strides of the tensors between the first and the output."""
+    """Return a view of each tensor. If rows are ragged and pack is not 0, views are those of ``flat_view``. others: the
+    strides of the tensors between the first and the output."""
     x = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
     strides = (x, *others, Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase))
     found = zip(tensors, strides, strict=True)
@@ -247,7 +247,7 @@ def make_views(
 
 
 def weight_view(tile: Tile, weight: torch.Tensor) -> View:
-    """Return a view of a per-element tensor, such as a weight, with the axes of a tile."""
+    """Return a view of a tensor of n elements, such as a weight, with the axes of a tile."""
     n, stride = weight.shape[0], weight.stride(0)
     return View(weight, (1, 1, n), (0, 0, stride)) if tile.axis == 2 else View(weight, (1, n, 1), (0, stride, 0))
 
@@ -260,12 +260,12 @@ def row_workspace(rows: Rows, tile: Tile, x: torch.Tensor) -> View:
 
 
 def float64_bits(number: float) -> int:
-    """Return the bits of a float64 number as an integer, a constant that a kernel takes without rounding."""
+    """Return the bits of a float64 number as an integer constant, because cuTile would round a float to float32."""
     return int.from_bytes(struct.pack("<d", number), "little", signed=True)
 
 
 def workspace(rows: Rows, tile: Tile, plan: Cut, x: torch.Tensor, dtype: torch.dtype) -> View:
-    """Return a workspace for what programs store of parts of rows: an array of rows with one element per part."""
+    """Return a workspace for partial results: an array of rows, with one element per part of a row."""
     found = (rows.columns if tile.axis == 1 else None) or rows
     sizes = (found.outer, plan.parts, found.inner) if tile.axis == 1 else (found.outer, found.inner, plan.parts)
     room = x.new_empty(sizes, dtype=dtype)

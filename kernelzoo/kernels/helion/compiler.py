@@ -1,8 +1,8 @@
 """Compile kernels written in Helion to Triton source, once for each configuration.
 
-Helion compiles a kernel for example tensors, whose sizes and strides become arguments of the kernel. The examples are
-on the CPU, where nothing touches their memory. None has a size of one, which Helion would compile in as a constant. The
-autotuner does not run: each form sets its configuration.
+Helion compiles a kernel for example tensors. Their sizes and strides become arguments of the kernel. The examples are
+on the CPU, and their contents are never read. No axis has size 1, because Helion would compile that in as a constant.
+The autotuner does not run, because each form sets its configuration.
 """
 
 import inspect
@@ -25,11 +25,11 @@ from kernelzoo.kernels.shared import code_cache, programs
 from kernelzoo.kernels.shared.jit import INTERPRETED
 
 SIZES = (11, 65537, 7)
-"""Sizes of the axes outer, n and inner of example tensors."""
+"""The sizes of the axes outer, n and inner of example tensors."""
 PARTS = 19
-"""Size of the axis of parts of n."""
+"""The size of the axis ``parts`` of example tensors. It stands for the parts into which rows are cut."""
 ALL = 720899
-"""Size of a tensor seen as one axis. All these sizes differ, since Helion takes equal sizes for the same one."""
+"""The size of an example tensor with one axis. All these sizes differ, because Helion identifies axes of equal size."""
 
 SETTINGS: dict[str, Any] = {
     "static_shapes": False,
@@ -41,10 +41,10 @@ SETTINGS: dict[str, Any] = {
     "ignore_warnings": [],
     "disable_autotuner_heuristics": True,
 }
-"""Settings that change the generated code. Helion would otherwise take them from the environment."""
+"""Settings that change the generated code. Helion would otherwise read them from environment variables."""
 
 NUMBER = 1021
-"""The example of an integer argument."""
+"""The value of every integer argument in an example."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel before compilation, for tensors of given dtypes. Integers, then constants, follow the tensors."""
+    """A kernel before compilation. Its arguments are the tensors, then ``integers`` integers, then the constants."""
 
     kernel: Any
     tensors: tuple[Example, ...]
@@ -71,7 +71,7 @@ class Program:
     blocks: tuple[int, ...]
     """Block sizes of a program along the tiled axes, in the order in which the kernel names them."""
     order: tuple[int, ...]
-    """Axes of the grid, the fastest first. Empty if there is only one."""
+    """The axes of the grid, fastest-varying first. Empty if the grid has only one axis."""
     warps: int
     far: bool
     """Whether offsets need 64 bits."""
@@ -97,7 +97,7 @@ class TritonCode:
     source: str
 
     def launch_arguments(self, *arguments: Any) -> tuple[Any, int, tuple[Any, ...], dict[str, Any]]:
-        """Return (Triton kernel, number of programs, arguments, options) of the host function's launch."""
+        """Return (Triton kernel, number of programs, arguments, options), with which the host function would launch."""
         found: list[tuple[Any, int, tuple[Any, ...], dict[str, Any]]] = []
 
         def launcher(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> None:
@@ -115,13 +115,13 @@ def made(program: Program) -> TritonCode:
         with _lock:
             found = _made.get(program)
             if found is None:
-                with current_kept():  # Helion leaves the last of several GPUs current
+                with current_kept():  # if there are several GPUs, Helion makes the last one current
                     found = _made[program] = _load(program, _cached_source(program))
     return found
 
 
 def _cached_source(program: Program) -> str:
-    """Return a program's source from the disk cache, whose key includes kernel and arguments, or generate it."""
+    """Return a program's source from the disk cache, or generate it. The key includes the kernel and its arguments."""
     kernel = program.kernel.fn
     what = (_compiler(), inspect.getsource(kernel), kernel.__qualname__, replace(program, kernel=None))
     return programs.on_disk("helion", what, lambda: source_of(program).encode()).decode()
@@ -129,13 +129,13 @@ def _cached_source(program: Program) -> str:
 
 @cache
 def _compiler() -> str:
-    """Return what sources depend on: our kernels and the shared code, and the versions of Helion, torch and Triton."""
+    """Return a text for cache keys: our kernels and shared code, and the versions of Helion, torch and Triton."""
     texts = map(code_cache.text_of, (Path(__file__).parent, Path(programs.__file__).parent))
     return repr((*texts, *map(version, ("helion", "torch", "triton"))))
 
 
 def source_of(program: Program) -> str:
-    """Return the Triton source that Helion generates for a program. It needs no GPU, and is the same with one."""
+    """Return the Triton source that Helion generates for a program. It doesn't depend on whether a GPU is present."""
     index = torch.int64 if program.far else torch.int32
     kernel = helion.kernel(program.kernel.fn, config=program.config, index_dtype=index, **SETTINGS)
     examples = [example.tensor for example in program.tensors]
@@ -144,7 +144,7 @@ def source_of(program: Program) -> str:
 
 
 def _load(program: Program, source: str) -> TritonCode:
-    """Run generated source as a module. Triton reads the source again, from ``linecache``."""
+    """Run generated source as a module. It is also stored in ``linecache``, because Triton reads the source again."""
     name = program.kernel.fn.__name__
     file = f"<{name} of helion, {len(_made)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

@@ -1,8 +1,8 @@
-"""Device functions that kernels share: compensated sums, and rows that begin anywhere in a vector.
+"""Device functions that kernels share: compensated sums, reads of unaligned rows, and float8.
 
-Helion traces these functions as part of the kernel. A row that begins anywhere in a vector is read as the whole vectors
-inside it, and its two ends. Its tensors have one axis. Offsets count from their first element, which begins a vector of
-``1 << shift`` elements.
+Helion traces these functions as part of the kernel. An unaligned row is read as its whole vectors (all aligned vectors
+inside it) and its two ends. Tensors are flat: rows follow each other without gaps. Offsets count from a tensor's first
+element, which is aligned. A vector has ``1 << shift`` elements.
 """
 
 import helion.language as hl
@@ -10,16 +10,16 @@ import torch
 
 
 def inside_of(row, n, shift: int):
-    """Return the offsets where each row's whole vectors begin and end. A multiplication by the vector's length comes
-    last, which shows the compiler that loads are aligned. Only then does it read a vector with one instruction."""
+    """Return the offsets at which each row's whole vectors begin and end. row: row numbers. The multiplication by the
+    vector's length comes last, so that the compiler sees aligned offsets and loads vectors."""
     first = ((row * n + ((1 << shift) - 1)) >> shift) * (1 << shift)
     stop = ((row * n + n) >> shift) * (1 << shift)
     return first, stop
 
 
 def end_indices(row, n, first, stop, shift: int, part=0):
-    """Return (offsets, mask) of the elements of each row outside its whole vectors: up to a vector on either side. If
-    several programs share a row, the mask is empty for all parts but the first."""
+    """Return (offsets, mask) of each row's elements outside its whole vectors [first, stop). Either end has less than a
+    vector. If several programs share a row, the mask is empty for every part but the first."""
     lane = hl.arange(2 << shift).unsqueeze(0)
     before = lane < (1 << shift)
     place = torch.where(before, row * n + lane, stop + lane - (1 << shift))
@@ -28,29 +28,29 @@ def end_indices(row, n, first, stop, shift: int, part=0):
 
 
 def load_masked(x, place, mask, padding, acc_dtype: torch.dtype):
-    """Load elements of x in the accumulator dtype, and padding where the mask is False."""
+    """Load x at the offsets ``place`` in the accumulator dtype, or ``padding`` where the mask is False."""
     return torch.where(mask, hl.load(x, [place], extra_mask=mask).to(acc_dtype), padding)
 
 
 def round_product(x):
-    """Return a product, rounded before lanes add it up: see product in kernelzoo.kernels.triton.device_functions."""
+    """Return a product, rounded before lanes add it up: see ``product`` of the triton backend's device functions."""
     return x + 0.0
 
 
 def add_exactly(total, lost, x):
-    """Return (total + x, lost + the rounding error of that sum), after Knuth (TAOCP 2, 4.2.2)."""
+    """Return (total + x, lost + that sum's rounding error), after Knuth (TAOCP 2, 4.2.2)."""
     new = total + x
     back = new - total
     return new, lost + ((total - (new - back)) + (x - back))
 
 
 def whole(total, lost):
-    """Return total + lost, or only total if lost is NaN, as it is for an infinite sum."""
+    """Return total + lost, or total if lost is NaN. An infinite sum makes it NaN."""
     return total + torch.where(lost == lost, lost, 0)
 
 
 def float8_bits(value, hardware: bool):
-    """Return float32 values as the bits of float8_e4m3fn, ties to even. Too large values become the largest.
+    """Return float32 values as the bits of float8_e4m3fn, ties to even. Values out of range become the largest number.
 
     hardware: whether to use a conversion instruction instead of integer operations.
     """

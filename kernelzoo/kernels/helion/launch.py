@@ -1,4 +1,4 @@
-"""Launches of kernels written in Helion. Kernels are compiled, and their arguments packed, at bind.
+"""Launches of kernels written in Helion. The bind compiles a kernel and packs its arguments.
 
 Helion's own call inspects every argument, looks up the configuration and computes the grid each time. Here the bind
 does so once, and a launch calls the compiled kernel directly, as in the triton backend.
@@ -32,8 +32,8 @@ def bound(
 ) -> Launch:
     """Compile a kernel for its arguments and return its launch.
 
-    tensors: the canonical ones, as the bind takes them. taken: the tensors that the kernel takes, from these and
-    workspaces. The integers, then the program's constants, follow them. Raises GridTooLargeError.
+    tensors: the canonical tensors, inputs first. taken: the kernel's tensor arguments, which are these or workspaces.
+    The integers, then the program's constants, follow ``taken``. Raises GridTooLargeError.
     """
     made = compiler.made(program)
     kernel, programs, args, options = made.launch_arguments(*taken, *integers, *program.constants)
@@ -62,10 +62,10 @@ def views_launch(
     blocks: tuple[int, ...], integers: Sequence[int] = (), *,
     taken: Sequence[torch.Tensor] = (), order: tuple[int, ...] = (1, 0),
 ) -> Launch:  # fmt: skip
-    """Return the launch of a kernel over tiles of rows. Tensors have the axes of these views, or one axis along a row.
+    """Return the launch of a kernel over tiles of rows. views: the canonical tensors, see ``rows_and_views``.
 
-    taken: the tensors that the kernel takes, if not just the views. order: axes of its grid, the fastest first; by
-    default inner, then outer.
+    taken: the kernel's tensor arguments, by default the views. One-axis tensors have n elements. order: the axes of the
+    grid, fastest-varying first; by default inner, then outer.
     """
     taken = taken or views
     examples, far = tiles.examples(*taken, one="n"), tiles.needs_int64(*taken)
@@ -77,7 +77,7 @@ def flat_launch(
     id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor, warps: int,
     integers: Sequence[int], constants: tuple[Any, ...], blocks: tuple[int, ...],
 ) -> Launch:  # fmt: skip
-    """Return a launch over x and out as one axis each: of elements, or of rows if out has one element per row."""
+    """Return the launch of a kernel that receives x and out as flat tensors. Each must be one piece of memory."""
     flat = tiles.flat(x, out)
     examples = Example(x.dtype, "all"), Example(out.dtype, "all" if out.ndim == 3 else "outer")
     program = Program(kernel, examples, len(integers), constants, blocks, (), warps, tiles.needs_int64(*flat))
@@ -89,9 +89,9 @@ def two_launches(
     left: Sequence[torch.dtype], constants: tuple[Any, ...], *, blocks: tuple[int, ...] = (),
     last: tuple[int, ...] = (), before: Sequence[int] = (), also: Sequence[int] = (),
 ) -> Launch:  # fmt: skip
-    """Return a sequence of two launches. The first reads ``reads`` tensors, and stores a number of each dtype in
-    ``left`` per part of a row. The second takes these numbers and all tensors. blocks: the tile's by default; last: the
-    second launch's, if different. before: integers ahead of the span; also: further ones of the second launch."""
+    """Return a sequence of two launches. The first reads ``reads`` tensors, and stores one number of each dtype in
+    ``left`` per part of a row. The second reads these numbers and all tensors. blocks: by default the tile's. last: the
+    second launch's, if different. before: integers before the span. also: the second launch's integers after it."""
     parts = [tiles.part_workspace(tensors[0], rows, plan, dtype) for dtype in left]
     examples, far, blocks = tiles.examples(*tensors), tiles.needs_int64(*tensors, *parts), blocks or tile.blocks()
     of_parts, integers = [Example(dtype, "outer parts inner") for dtype in left], (*before, plan.span)
@@ -112,7 +112,7 @@ def two_launches(
 
 
 def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
-    """Return the launch of a loaded kernel. The canonical tensors may be any of its arguments; some may be missing."""
+    """Return the launch of a loaded kernel. Its arguments may include canonical tensors in any order, or omit some."""
     call, fixed, together = jit.submission(compiled)
     device: int = tensors[0].get_device()
     stream = current_stream
@@ -142,7 +142,7 @@ def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], arg
 def _described(
     program: Program, made: TritonCode, kernel: Any, args: tuple[Any, ...], told: dict[str, Any], device: Device
 ) -> Compiled:
-    """Return the compiled kernel's description for a recording: its source as written, and the generated one below."""
+    """Return the compiled kernel's description for a recording. The generated source follows the Helion source."""
     found = jit.described(kernel, jit.compiled(args[0], kernel, args, told), args, told, device)
     kernel_source = written(program.kernel.fn)
     kernel_source["source"] += f"\n# What Helion makes of it:\n\n{made.source}"

@@ -17,10 +17,10 @@ THREAD_BYTES = 64
 
 
 def streaming_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
-    """Return the tile for a kernel that keeps a block of each of that many tensors in registers.
+    """Return the tile for a kernel that keeps a block of each of ``tensors`` tensors in registers.
 
-    Several short rows share a tile, as long as each SM has several programs. If rows are strided, a tile has a cache
-    line of neighbouring rows.
+    A tile has several short rows, but few enough that each SM has several programs. If rows are strided, a tile has a
+    cache line of neighbouring rows.
     """
     device, wide_bytes, bytes = device_of(x), rows.wide_bytes, TILE_BYTES // power_of_two(tensors)
     if rows.across:
@@ -32,15 +32,15 @@ def streaming_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 
 
 def reading_tile(x: torch.Tensor, rows: Rows) -> Tile:
-    """Return the tile for a kernel that reads once. Long rows have more elements per thread, for fewer reductions."""
+    """Return the tile for a kernel that reads x once. Blocks of long rows are doubled, for fewer reductions."""
     tile = streaming_tile(x, rows)
     return tile if rows.across or tile.cols >= rows.n else tile._replace(cols=2 * tile.cols)
 
 
 def try_whole_rows(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile | None:
-    """Return the tile for a kernel that keeps whole rows of that many tensors on chip, or None if they are too long.
+    """Return the tile for a kernel that keeps complete rows of ``tensors`` tensors on chip, or None if they don't fit.
 
-    More than 16 warps need four vectors per thread, since an SM may run only one such program.
+    It has more than 16 warps only if each thread has four vectors, because an SM may run only one such program.
     """
     if rows.n > longest(rows, tensors):
         return None
@@ -49,7 +49,7 @@ def try_whole_rows(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile |
 
 
 def tile_and_parts(x: torch.Tensor, rows: Rows) -> tuple[Tile, Cut]:
-    """Return (tile, parts) for a kernel whose programs take parts of rows or columns. Parts are whole blocks."""
+    """Return (tile, how rows are cut) for a kernel whose programs each read a part of a row. Parts are whole blocks."""
     tile = block(rows, TILE_BYTES // 2)
     blocks = cdiv(rows.n, tile.cols)
     span = cdiv(blocks, min(parts_of(rows, device_of(x)), max(1, blocks))) * tile.cols

@@ -1,6 +1,6 @@
-"""Tiles, chosen here for every kernel: block sizes along the axes (outer, n, inner), and views that kernels take.
+"""The tiles of all kernels: block sizes along the axes outer, n and inner, and the views that kernels receive.
 
-A kernel works the same on contiguous and on strided rows, since a view of three axes has strides of its own.
+The same kernel works on contiguous and on strided rows, because views have three axes with any strides.
 """
 
 from typing import NamedTuple
@@ -17,11 +17,11 @@ from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_with
 from kernelzoo.tables import knob, numbers, of
 
 FAR = 2**30
-"""The extent of a tensor, in elements, from which on offsets have 64 bits. It leaves room for a block past the end."""
+"""Tensors of at least this extent, in elements, have 64-bit offsets. It leaves room for a block past the end."""
 
 
 class Tile(NamedTuple):
-    """A program's block sizes along outer, n and inner, which are powers of two, and its warps."""
+    """A program's block sizes along outer, n (``cols``) and inner, all powers of two, and its number of warps."""
 
     outer: int
     cols: int
@@ -29,7 +29,7 @@ class Tile(NamedTuple):
     warps: int
 
     def blocks(self, loops: int = 1) -> tuple[int, ...]:
-        """Return the block sizes of a kernel that has one loop over outer and inner, and that many loops over n."""
+        """Return the block sizes of a kernel that has one loop over outer and inner, and ``loops`` loops over n."""
         return self.outer, self.inner, *[self.cols] * loops
 
     def count(self, rows: Rows) -> int:
@@ -39,12 +39,12 @@ class Tile(NamedTuple):
 
 
 def kernel_rows(rows: Rows) -> Rows | Columns:
-    """Return the rows as kernels see them: as columns, adjacent in memory along inner, if rows are strided."""
+    """Return the rows as kernels see them. Strided rows become columns, whose axis inner is contiguous."""
     return rows.columns or rows
 
 
 def rows_and_views(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> tuple[Rows, tuple[torch.Tensor, ...]]:
-    """Return the rows of x and out, and views of x, the tensors beside it and out. A view has the axes outer, n and
+    """Return the rows of x and out, and views of x, ``beside`` and out, in this order. A view has the axes outer, n and
     inner, or outer and inner if its tensor has one element per row. Nothing is copied."""
     rows, others = rows_with(x, out, *beside)
     axes = kernel_rows(rows)
@@ -61,29 +61,29 @@ def rows_and_views(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) ->
 
 
 def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Return views with one axis of tensors that are one piece of memory each. Nothing is copied."""
+    """Return one-axis views of tensors. Each tensor must be one piece of memory. Nothing is copied."""
     return tuple(x.as_strided((x.numel(),), (1,)) for x in tensors)
 
 
 def uneven(rows: Rows) -> bool:
-    """Whether rows without gaps have vectors that Triton doesn't see. They begin anywhere in a vector, or have half
-    precision and a length that 16 doesn't divide, the only divisor that Triton tests."""
+    """Whether rows without gaps have vectors that Triton doesn't detect. Either rows are unaligned, or they have half
+    precision and 16 doesn't divide their length. Triton tests only divisibility by 16."""
     pieces = rows.one_piece and rows.aligned and rows.n >= 4 * rows.whole_vector
     return rows.ragged or (pieces and rows.itemsize == 2 and rows.n % 16 > 0)
 
 
 def shift_of(rows: Rows) -> int:
-    """Return log2 of the elements of a vector."""
+    """Return log2 of the number of elements per vector."""
     return rows.whole_vector.bit_length() - 1
 
 
 def covering_length(rows: Rows) -> int:
-    """Return a power of two that is at least the elements in a row's whole vectors, wherever the row begins."""
+    """Return a power of two of elements that covers a row's whole vectors, however the row is aligned."""
     return power_of_two(rows.n // rows.whole_vector) * rows.whole_vector
 
 
 def needs_int64(*tensors: torch.Tensor) -> bool:
-    """Whether offsets in any of these need 64 bits. Sizes count too: expanded axes are long without an extent."""
+    """Whether any tensor's offsets need 64 bits. Sizes are checked too: expanded axes (stride 0) add no extent."""
     return any(
         max(*tensor.shape, sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)))
         >= FAR
@@ -92,13 +92,13 @@ def needs_int64(*tensors: torch.Tensor) -> bool:
 
 
 def examples(*tensors: torch.Tensor, one: str = "all") -> tuple[Example, ...]:
-    """Return the example tensors that kernels are compiled for. one: the axis of tensors with one axis."""
+    """Return the example tensors for which kernels are compiled. one: the axis name of one-axis tensors."""
     axes = {1: one, 2: "outer inner", 3: "outer n inner"}
     return tuple(Example(x.dtype, axes[x.ndim]) for x in tensors)
 
 
 def acc_dtype(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.dtype:
-    """Return the accumulator dtype of x, or of x and an output of another dtype."""
+    """Return the accumulator dtype of x, or the one for both x and an output of another dtype."""
     return wide_dtype(x.dtype if out is None else torch.promote_types(x.dtype, out.dtype))
 
 
@@ -115,9 +115,9 @@ class Numbers(held_rows.Numbers):
 
 
 def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, one_row: bool = False) -> Tile:
-    """Return the tile of whole rows that a program keeps in registers: one row, short rows in one warp, or a strip of
-    columns, a cache line wide if that fits. one_row: whether short rows have a program each. inputs: the tensors of n
-    elements per row that are kept. Raises UnsupportedProblemError."""
+    """Return a tile of complete rows that a program keeps in registers. It has one row, short rows in one warp, or a
+    strip of columns, a cache line wide if that fits. one_row: whether each short row has its own program. inputs: how
+    many tensors of n elements per row stay in registers. Raises UnsupportedProblemError."""
     check_fits(id, rows, inputs)
     cols = power_of_two(rows.n)
     if rows.columns is not None:
@@ -128,17 +128,17 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, one_row: bo
     if many > 1 and not one_row:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return side_by_side(rows, min(many, even), cols, 1)
-    fed = rows.n if uneven(rows) else cols  # elements that set the threads in half precision
+    fed = rows.n if uneven(rows) else cols  # in half precision, the number of threads depends on these elements
     return side_by_side(rows, 1, cols, device.warps(min(1024, row_threads(knobs, rows, fed) * inputs)))
 
 
 def _short_rows(knobs: Numbers, rows: Rows, inputs: int) -> int:
-    """Return the number of rows that one warp keeps in registers."""
+    """Return how many rows one warp keeps in registers."""
     return knobs.warp_bytes // rows.wide_bytes // inputs // power_of_two(rows.n)
 
 
 def takes_one_row(device: Device, rows: Rows) -> bool:
-    """Whether a program takes one row, and reads vectors: rows are ``uneven`` and not short."""
+    """Whether each program should read one row, in vectors: if rows are ``uneven`` and not short."""
     knobs = of(Numbers, device.index)
     return uneven(rows) and (rows.n >= knobs.ragged or _short_rows(knobs, rows, 1) < 2)
 
@@ -148,8 +148,8 @@ BLOCK_BYTES = 32768
 
 
 def block(rows: Rows, bytes: int) -> Tile:
-    """Return a tile of that many bytes in the accumulator dtype, for kernels that loop over blocks of rows. It is a
-    part of one row, or of a cache line of columns."""
+    """Return the tile of a kernel that loops over blocks of rows: a part of one row, or of a cache line of columns.
+    bytes: its size in the accumulator dtype."""
     elements, columns = bytes // rows.wide_bytes, rows.columns
     if columns is not None:
         width = line_of(columns)
@@ -160,16 +160,16 @@ def block(rows: Rows, bytes: int) -> Tile:
 
 
 def _warps(bytes: int, each: int) -> int:
-    """Return the warps for a block of that many bytes, with ``each`` bytes per thread."""
+    """Return the number of warps for a block of ``bytes`` bytes, with ``each`` bytes per thread: at most 8."""
     return max(1, min(8, bytes // (each * 32)))
 
 
 MOST_PARTS = 256
-"""The most programs per tile. Each of them reads what all of them have stored."""
+"""The most programs per tile. Each program reads the partial results of all of them."""
 
 
 def plan_parts(rows: Rows, tile: Tile, device: Device) -> Cut:
-    """Return how several programs share the rows of each tile. The span is in elements."""
+    """Return how the rows of each tile are split among several programs. The span is in elements."""
     elements = tile.outer * tile.inner * rows.n
     found = cut(cdiv(rows.n, tile.cols), tile.count(rows.as_planned), elements, device, MOST_PARTS)
     return found._replace(span=found.span * tile.cols)

@@ -10,7 +10,7 @@ from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 
 SHARED_VECTORS = 2048
-"""Vectors of a gradient's row above which several blocks share it, if rows are at most half as many as SMs."""
+"""The most vectors of a gradient's row for one block, if there are at most half as many rows as SMs."""
 
 
 @chooser("numba", "argmin", "auto")
@@ -20,14 +20,14 @@ SHARED_VECTORS = 2048
 @chooser("numba", "sum", "auto")
 @by_view()
 def rows_or_split(v: View) -> str:
-    """Several blocks share a row if rows are long and too few to fill the device. Else a block takes whole rows."""
+    """Several blocks share a row if rows are long and too few to fill the device. Otherwise a row has one block."""
     return "split" if takes_split(v, v.device) else "rows"
 
 
 @chooser("numba", "softmax_backward", "auto")
 @by_view()
 def softmax_backward(v: View) -> str:
-    """Return the fastest form for the problem, by the row's length and the number of rows."""
+    """Return the fastest form for the row's length and the number of rows."""
     if fits_one_block(v, fused.fused_tiling(v)):
         return "fused"
     held = not v.across and split_cluster.cluster_shape(v) is not None
@@ -37,19 +37,19 @@ def softmax_backward(v: View) -> str:
 @chooser("numba", "min_backward", "auto")
 @by_view()
 def min_backward(v: View) -> str:
-    """Return the fastest form for the problem, by the row's length and the number of rows."""
+    """Return the fastest form for the row's length and the number of rows."""
     if fits_one_block(v, min_fused.fused_tiling(v)):
         return "fused"
     return "split_grid" if leaves_idle(v, min_online.online_tiling(v)) else "online"
 
 
 def fits_one_block(v: View, tiling: Tiling | None) -> bool:
-    """Whether one block takes a row: a tiling keeps the row in registers, and long rows are not too few."""
+    """Whether to use one block per row: ``tiling`` keeps the row in registers, and rows are short or not too few."""
     few = 2 * v.planned <= v.device.multiprocessors and v.n // v.vec > SHARED_VECTORS
     return (v.across or not few) and tiling is not None
 
 
 def leaves_idle(v: View, tiling: Tiling) -> bool:
-    """Whether that tiling makes fewer blocks than there are SMs. For columns the limit is a quarter: several blocks
-    down single columns waste most of each vector, but leave fewer SMs idle."""
+    """Whether a tiling makes fewer blocks than there are SMs. For columns, the limit is a quarter of the SMs. The
+    alternative, several blocks per column, wastes most of each vector but leaves fewer SMs idle."""
     return (4 if v.across else 1) * cdiv(v.planned, tiling.rows) < v.device.multiprocessors

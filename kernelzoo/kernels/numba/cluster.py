@@ -1,9 +1,8 @@
-"""Thread-block clusters (sm_90 and later) as inline PTX, since Numba lacks them: blocks that run at once, and reach
-each other's shared memory.
+"""Thread-block clusters (sm_90 and later) as inline PTX, because Numba lacks them.
 
-A barrier (PTX's mbarrier, one 64-bit word) in the receiver's shared memory counts bytes that are sent. A launch uses
-each location and each barrier once, so that no block waits for space. No block may end before all that is sent to it
-has come.
+The blocks of a cluster run at the same time, and can write to each other's shared memory. A barrier (PTX's mbarrier,
+one 64-bit word) in the receiver's shared memory counts the bytes that arrive. A launch uses each location and each
+barrier only once, so that no sender waits for space. A block may end only after it has received all that is sent to it.
 """
 
 from functools import partial
@@ -16,7 +15,7 @@ from kernelzoo.kernels.numba.machine import I32, I64, asm, intrinsic_of, shared_
 
 
 def _barrier(builder: Any, code: str, *operands: Any) -> None:
-    """Emit a barrier that a warp's threads must reach at the same instruction: the compiler may not duplicate it."""
+    """Emit a barrier that the compiler may not duplicate: a warp's threads must reach it at the same instruction."""
     function = ir.FunctionType(ir.VoidType(), [I32] * len(operands))
     barrier = builder.asm(function, code, ",".join([*["r"] * len(operands), "~{memory}"]), list(operands), True)
     barrier.attributes.add("convergent")
@@ -37,19 +36,20 @@ def _arm(builder: Any, barrier: Any, count: Any, then: str = "") -> None:
 
 
 arm = intrinsic_of(lambda barrier, count: types.void(barrier, types.int64), _arm)
-"""Initialize ``barrier[0]``, which that many bytes sent to this block complete. Call it before ``cluster_arrive``."""
+"""``arm(barrier, count)``: let ``barrier[0]`` await ``count`` bytes to this block. Call it before
+``cluster_arrive``."""
 
 cluster_arrive = intrinsic_of(
     lambda barrier, count: types.void(barrier, types.int64),
     partial(_arm, then="barrier.cluster.arrive.relaxed.aligned;"),
 )
-"""Initialize ``barrier[0]``, which that many bytes sent to this block complete. Tell the cluster that it exists, and
-that this thread runs. The arrival is relaxed: a release would wait until all earlier writes are visible device-wide."""
+"""``cluster_arrive(barrier, count)``: do the same as ``arm``. Then tell the cluster that the barrier exists and that
+this thread runs. The arrival is relaxed, because a release would wait until earlier writes are visible device-wide."""
 
 cluster_wait = intrinsic_of(
     lambda: types.void(), lambda builder: _barrier(builder, "barrier.cluster.wait.acquire.aligned;")
 )
-"""Wait until every thread of the cluster has arrived. Its blocks' shared memory may then be sent to."""
+"""Wait until every thread of the cluster has arrived. ``send`` may then write to any of its blocks' shared memory."""
 
 
 def _send(builder: Any, array: Any, i: Any, values: Any, barrier: Any, rank: Any) -> None:
@@ -69,8 +69,8 @@ def _send(builder: Any, array: Any, i: Any, values: Any, barrier: Any, rank: Any
 send = intrinsic_of(
     lambda array, i, values, barrier, rank: types.void(array, types.int64, values, barrier, types.int64), _send
 )
-"""``send(array, i, values, barrier, rank)``: store one value or two to ``array[i : i + len(values)]`` in the shared
-memory of the cluster's block of that rank, whose barrier counts the bytes. Two must be aligned to their size."""
+"""``send(array, i, values, barrier, rank)``: store one or two values from ``array[i]`` on, in the shared memory of the
+cluster's block ``rank``. That block's barrier counts the bytes. Two values must be aligned to their size."""
 
 
 def _wait_for(builder: Any, barrier: Any) -> None:

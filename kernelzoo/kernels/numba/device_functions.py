@@ -20,5 +20,5 @@ def add(a, b):
 
 @cuda.jit(device=True, inline="always")
 def quotient(a, b):
-    """Return a // b of 32-bit numbers, since a GPU takes several times as long over 64-bit ones."""
+    """Return a // b, computed in 32 bits. A 64-bit division takes a GPU several times as long."""
     return types.int64(types.uint32(a) // types.uint32(b))

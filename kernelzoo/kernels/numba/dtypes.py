@@ -23,33 +23,33 @@ WIDE = {
 
 
 def torch_acc_dtype(dtype: str) -> torch.dtype:
-    """Return the accumulator type as torch's dtype, for workspaces."""
+    """Return the accumulator type of a dtype as a torch dtype, for workspaces."""
     found: torch.dtype = getattr(torch, str(WIDE[dtype]))
     return found
 
 
 def itemsize(dtype: str) -> int:
-    """Return the bytes of one element in memory."""
+    """Return the number of bytes per element in memory."""
     return int(STORAGE[dtype].bitwidth) // 8
 
 
 def is_packed(dtype: str, width: int) -> bool:
-    """Whether vectors of that width stay packed in registers, as in memory: halves, two to a word of 32 bits."""
+    """Whether vectors of ``width`` elements stay packed in registers: two halves per 32-bit word, as in memory."""
     return dtype in ("float16", "bfloat16") and width > 1
 
 
 def word_type(dtype: str, width: int) -> Any:
-    """Return the type of a register of such vectors: an element in the accumulator type, or two packed halves."""
+    """Return the type of a register of such a vector: a word of two packed halves, or the accumulator type."""
     return types.uint32 if is_packed(dtype, width) else WIDE[dtype]
 
 
 def number(dtype: str, value: float) -> Any:
-    """Return a number in the dtype's accumulator type: a plain 1 would turn float32 into float64."""
+    """Return a number in the dtype's accumulator type. A plain Python 1 would turn float32 into float64."""
     return np.dtype(str(WIDE[dtype])).type(value)
 
 
 def highest(dtype: str) -> Any:
-    """Return the identity of a minimum in the accumulator type: +inf, or the integer type's greatest."""
+    """Return the identity of a minimum in the accumulator type: +inf, or the largest integer."""
     wide = np.dtype(str(WIDE[dtype]))
     return wide.type(np.inf) if wide.kind == "f" else wide.type(np.iinfo(wide).max)
 

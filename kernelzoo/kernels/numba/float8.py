@@ -15,7 +15,7 @@ FLOAT, (ZERO, WHOLE, NORMAL) = WIDE["float32"], (number("float32", value) for va
 
 @cuda.jit(device=True, inline="always")
 def nearest_float8(v):
-    """Return the bits of the nearest float8_e4m3fn, ties to even, of a number below 464 in magnitude or a NaN."""
+    """Return the bits of the nearest float8_e4m3fn, ties to even. v must be below 464 in magnitude, or NaN."""
     if v != v:
         return types.int32(0x7F)
     _, exponent = math.frexp(v)
@@ -37,7 +37,7 @@ convert_pair = intrinsic_of(lambda low, high: types.int32(low, high), _pair)
 
 @cache
 def to_float8(size: int, hardware: bool) -> Any:
-    """Return ``convert(values, bits)``, which converts numbers to bits. hardware: by sm_89's instruction, in pairs."""
+    """Return ``convert(values, bits)`` for ``size`` numbers. hardware: convert pairs by sm_89's instruction."""
     SIZE = size
 
     @cuda.jit(device=True, inline="always")

@@ -17,13 +17,13 @@ from kernelzoo.layout import cdiv, power_of_two
 
 THREADS = 256
 LEAST_ELEMENTS = 4
-"""The least elements per lane of contiguous rows."""
+"""The minimum number of elements per lane of contiguous rows."""
 ENOUGH_LANES = 2**17
-"""Lanes that fill a large GPU."""
+"""The number of lanes that fill a large GPU."""
 
 
 def lanes_tiling(v: View) -> Tiling:
-    """Return a tiling of a block per row, a part of a warp per short row, or neighbouring rows together if strided."""
+    """Return a tiling of single elements: a block per row, part of a warp per short row, or a block of strided rows."""
     if v.across:
         rows = min(WARP, power_of_two(v.neighbours))
         return Tiling(min(THREADS // rows, max(WARP // rows, power_of_two(v.n))), rows, 1, 1, across=True)
@@ -32,9 +32,9 @@ def lanes_tiling(v: View) -> Tiling:
 
 
 def packs_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) -> Tiling:
-    """Return a tiling as ``lanes_tiling`` does, with vectors if all rows have whole ones. Short rows have fewer lanes.
+    """Return a tiling as ``lanes_tiling`` does, but with vectors if all rows are aligned. Short rows have fewer lanes.
 
-    A lane has up to ``tiles`` vectors and ``size`` elements at a time. Of single elements, it has up to ``2 * tiles``.
+    A lane loads up to ``tiles`` vectors and ``size`` elements at once, or ``2 * tiles`` single elements.
     """
     if v.across:
         tiling = lanes_tiling(v)
@@ -48,9 +48,9 @@ def packs_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) 
 
 
 def scan_tiling(v: View) -> Tiling:
-    """Return a tiling whose lanes take a vector at a time, then exchange sums. Few lanes per row suffice, or a warp.
+    """Return a tiling whose lanes scan a vector at a time, then exchange sums. If rows are many, each has fewer lanes.
 
-    An SM must fit 1536 threads, or 12 blocks: while some exchange sums, others read and write.
+    An SM must fit 1536 threads or 12 blocks, so that some read and write while others exchange sums.
     """
     if v.across:
         return lanes_tiling(v)
@@ -62,10 +62,10 @@ def scan_tiling(v: View) -> Tiling:
 
 
 def register_tiling(v: View) -> Tiling:
-    """Return a tiling that keeps contiguous rows of up to 16384 elements in registers, 8192 of float64, or else tiles.
+    """Return a tiling that keeps contiguous rows of up to 16384 elements (8192 in float64) in registers, or tiles rows.
 
-    A lane has 32 elements of long rows, and of packed halves if ``ENOUGH_LANES`` are left, else 16. An SM must fit two
-    blocks of packed halves, so that one reads while another writes.
+    A lane has 16 elements. It has 32 if rows exceed 8192 elements, or for packed halves 2048 and ``ENOUGH_LANES``
+    remain. An SM must fit two blocks of packed halves, so that one reads while the other writes.
     """
     many = is_packed(v.dtype, v.pack) and v.planned * v.n >= 32 * ENOUGH_LANES
     size = 32 if v.n > (2048 if many else 16 * 512) and v.itemsize < 8 else 16
@@ -77,11 +77,11 @@ def register_tiling(v: View) -> Tiling:
 
 @cache
 def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any, Any, Any]:
-    """Return ``load``, ``value`` and ``store`` of a lane's elements of a row.
+    """Return ``load``, ``value`` and ``store`` for a lane's elements of the row at the offset ``base``.
 
-    ``load(pointer, base, step, lane, lanes, start, n, words)`` reads those of the tile that begins at ``start``, as
-    stored in memory, and zeros from n on. ``value(words, j)`` returns one as a number. ``store(pointer, base, step,
-    lane, lanes, start, n, values)`` writes numbers. ``shared``: all rows read the same elements, which stay in caches.
+    ``load(pointer, base, step, lane, lanes, start, n, words)`` loads those of the tile at ``start``, as stored in
+    memory, and zeros from n on. ``value(words, j)`` returns one as a number. ``store(pointer, base, step, lane, lanes,
+    start, n, values)`` stores numbers. ``shared``: whether all rows load the same elements. L2 then keeps these longer.
     """
     _, load_tile, store_tile, _, _ = access(dtype, tiling, number(dtype, 0), keep_in_l2=shared)
     WORD, WORDS, PACKED = tiling.word(dtype), tiling.words(dtype), is_packed(dtype, tiling.vec)
@@ -122,7 +122,7 @@ def tiles_of(tiling: Tiling) -> Any:
 
 @cache
 def place_of(tiling: Tiling) -> Any:
-    """Return ``place(lane, lanes, start, j)``: the index in a row of a lane's j-th element of a tile from ``start``."""
+    """Return ``place(lane, lanes, start, j)``: the index in a row of a lane's element j of the tile at ``start``."""
     VEC = tiling.vec
 
     @cuda.jit(device=True, inline="always")
@@ -164,7 +164,7 @@ def round_function(dtype: str) -> Any:
 
 @cuda.jit(device=True, inline="always")
 def add_exactly(total, x):
-    """Return the running sum (total, rounding errors) plus x, after Knuth (TAOCP 2, 4.2.2). Integers have no errors."""
+    """Add x to the running sum (rounded, rounding errors), after Knuth (TAOCP 2, 4.2.2). Integers have no errors."""
     rounded, lost = total
     new = rounded + x
     back = new - rounded
@@ -173,7 +173,7 @@ def add_exactly(total, x):
 
 @cuda.jit(device=True, inline="always")
 def whole(total):
-    """Return a running sum plus its rounding errors, or only the sum if these are NaN, as for an infinite sum."""
+    """Return a running sum plus its rounding errors, or only the sum if the errors are NaN, as for an infinite sum."""
     rounded, lost = total
     return rounded + lost if lost == lost else rounded
 
@@ -181,7 +181,7 @@ def whole(total):
 @cache
 def lane_sum(dtype: str, tiling: Tiling) -> Any:
     """Return ``sum_over_lanes(total, scratch)``, which adds up the running sums of each row's lanes. Every lane gets
-    the result. ``scratch`` may be that of an earlier sum."""
+    the result. An earlier sum may have used the same ``scratch``, see ``block_reduce``."""
     _, _, block_sum = block_reduce(tiling, number(dtype, 0))
 
     @cuda.jit(device=True, inline="always")
@@ -194,7 +194,7 @@ def lane_sum(dtype: str, tiling: Tiling) -> Any:
 
 @cache
 def lane_means(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
-    """Return ``mean(total, n, scratch)``, ``lane_sum`` over n, and ``inverse_root(...)``, 1 / sqrt(mean + eps)."""
+    """Return ``mean`` and ``inverse_root``, which is 1 / sqrt(mean + eps). Their arguments are (total, n, scratch)."""
     kind, ONE, EPS, sum_over_lanes = WIDE[dtype], number(dtype, 1), number(dtype, eps), lane_sum(dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
@@ -210,8 +210,8 @@ def lane_means(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
 
 @cache
 def tile_sums(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
-    """Return ``add_tile(total, words)``, which adds a lane's elements of a tile, summed in a tree, to a running sum,
-    and ``add_products(total, a, b)``, which adds products of a lane's numbers likewise."""
+    """Return ``add_tile(total, words)`` and ``add_products(total, a, b)``. They add a lane's elements of a tile, or the
+    products of its numbers, in a tree. Then they add this sum to the running sum ``total``."""
     kind, SIZE, add_up = WIDE[out_dtype], tiling.size, tree_sum(tiling.size)
     _, value, _ = row_values(dtype, tiling)
 
@@ -234,9 +234,9 @@ def tile_sums(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
 
 @cache
 def lane_scan(dtype: str, tiling: Tiling) -> Any:
-    """Return ``scan(lane, r, own, sums, k)``: from a number per lane, (sum over a row's earlier lanes, sum over all).
-    Lanes of a warp use a butterfly, and warps are added in order. ``sums`` is shared memory, of which
-    ``tiling.scratch`` elements from k on are used. They may be overwritten after one more barrier."""
+    """Return ``scan(lane, r, own, sums, k)``: (sum of ``own`` over a row's earlier lanes, sum over all its lanes).
+    Lanes of a warp use a butterfly, and warps are added in order. ``sums`` is shared memory. ``tiling.scratch``
+    elements from k on are used, and may be overwritten after one more barrier."""
     ZERO, ROWS, APART = number(dtype, 0), tiling.rows, tiling.rows if tiling.across else 1
     NEAR = min(tiling.lanes, WARP // APART)  # lanes of a row that share a warp
     LEVELS, WARPS = NEAR.bit_length() - 1, tiling.lanes // NEAR

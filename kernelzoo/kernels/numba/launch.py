@@ -1,4 +1,4 @@
-"""Launches of kernels written in Numba, on torch's stream. They are planned, compiled and packed once, at bind.
+"""Launches of kernels written in Numba, on torch's stream. The bind plans, compiles and packs them once.
 
 Numba's own ``kernel[grid, block, stream](tensors)`` asks each tensor for its array interface at every call. Here a
 launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`. bench/test_submit.py measures both.
@@ -31,12 +31,12 @@ _STATIC = 2048
 
 
 def has_clusters(device: Device) -> bool:
-    """Whether blocks can reach each other's shared memory."""
+    """Whether the device has thread-block clusters: compute capability 9.0 or later."""
     return device.capability >= 90
 
 
 def shared_bytes(device: Device) -> int:
-    """Return the bytes of dynamic shared memory that a block can have beside what its kernel declares."""
+    """Return how many bytes of dynamic shared memory a block can have, in addition to ``_STATIC`` bytes."""
     return device.shared_per_block - _STATIC
 
 
@@ -44,14 +44,14 @@ def shared_bytes(device: Device) -> int:
 
 T = TypeVar("T")
 BindView = Callable[..., Launch]
-"""A function of canonical tensors, of the layout that it was made for, which returns a launch."""
+"""A function that takes canonical tensors of one layout, and returns a launch."""
 Plan = Callable[..., BindView]
-"""A form's decisions, from the view of a problem, its part of the launch table if any, and scalars by name."""
+"""A function that decides how a form launches, from a view, launch-table numbers if any, and named scalars."""
 KernelOf = Callable[[str, Tiling], Source]
 
 
 def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
-    """Make a form's bind from the decorated plan, which is called once for all problems of one layout."""
+    """Make a form's bind from the decorated plan. The plan is called once for all problems of one layout."""
 
     def decorate(plan: Plan) -> Bind:
         @wraps(plan)
@@ -64,7 +64,7 @@ def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
 
 
 def by_view(table: type[Any] | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """Make a chooser from the decorated function of a view, and a launch table if any. It is called once per layout."""
+    """Make a chooser from the decorated function of a view and ``table``'s numbers. It is called once per layout."""
 
     def decorate(decide: Callable[..., str]) -> Callable[..., str]:
         @wraps(decide)
@@ -77,7 +77,7 @@ def by_view(table: type[Any] | None = None) -> Callable[[Callable[..., str]], Ca
 
 
 def decide_once(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.Tensor, **scalars: Any) -> T:
-    """Return ``decide``'s decision for tensors, launch table and scalars, made once for all problems of one layout."""
+    """Call ``decide`` with the tensors' view, the table's numbers and the scalars. Decisions are cached per layout."""
     *inputs, out = tensors
     device = devices.of(out)
     index = device.index
@@ -99,7 +99,7 @@ def decide_once(decide: Callable[..., T], table: type[Any] | None, *tensors: tor
 
 
 MOST_DECISIONS = 4096
-"""The most decisions that are kept, of some hundred bytes each."""
+"""The most cached decisions, of some hundred bytes each."""
 _decisions: dict[tuple[object, ...], Any] = {}
 
 
@@ -108,27 +108,27 @@ _decisions: dict[tuple[object, ...], Any] = {}
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel on a device, or on what replaces it."""
+    """A kernel for a device: loaded, or only recorded."""
 
     source: Source
 
     def resident(self, threads: int) -> int:
-        """Return how many blocks of that many threads the device can run at once."""
+        """Return how many blocks of ``threads`` threads can be resident on the device at once."""
         raise NotImplementedError
 
     def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
-        """Return a launch of that shape that lacks only its tensors. The integers follow the pointers."""
+        """Return a function that takes tensors and returns a launch of that shape. The integers follow the pointers."""
         raise NotImplementedError
 
     def call(
         self, grid: int, *integers: int, threads: int = 0, shared: int = 0, cluster: int = 1, cooperative: bool = False
     ) -> BindView:
-        """Return a call over ``grid`` blocks that lacks only its tensors. ``threads``: per block, by default as
+        """Return a function of tensors that returns a launch of ``grid`` blocks. ``threads``: per block, by default as
         compiled. ``shared``: bytes of dynamic shared memory. ``cooperative``: whether blocks wait for each other."""
         return self.bound(Shape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
 
     def call_with_workspace(self, numbers: int, counters: int, *arguments: int, **how: Any) -> BindView:
-        """Return a call of a kernel that takes, before out, that many numbers and that many counters, set to 0."""
+        """Return a ``call`` of a kernel that takes, before out, that many numbers and that many counters, set to 0."""
         call = self.call(*arguments, **how)
         *_, number, counter, _ = (getattr(torch, str(kind), None) for kind in self.source.pointees)
 
@@ -150,11 +150,11 @@ class Loaded(Kernel):
     """The driver's handle."""
 
     def resident(self, threads: int) -> int:
-        """Return the device's SMs times the kernel's occupancy."""
+        """Return the number of SMs times the number of blocks that fit on an SM."""
         return driver.blocks_at_once(self.function, threads, 0, self.device)
 
     def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
-        """Tensors are passed by their address, and kept alive by the launch."""
+        """Pass tensors by address. The launch keeps them alive."""
         driver.allow(self.function, shape)
         pointers, inputs = len(self.source.pointees), self.source.inputs
         # The words are the addresses of inputs and output, then those of the workspace, then the integers.
@@ -172,13 +172,13 @@ class Loaded(Kernel):
 
 @dataclass(frozen=True)
 class Recorded(Kernel):
-    """A kernel that is not loaded, and whose launches are recorded."""
+    """A kernel that is not loaded. Its launches are recorded instead of run."""
 
     device: Device
     recording: Recording
 
     def resident(self, threads: int) -> int:
-        """Return the blocks by the compiled kernel's occupancy, or one block if nothing is compiled."""
+        """Return the number of resident blocks from the compiled kernel's occupancy, or 1 if nothing is compiled."""
         if not self.recording.compiles:
             return 1
         taken = inspected(self.source, capability_of(self.device))
@@ -208,23 +208,23 @@ def _loaded(source: Source, device: Device) -> Loaded:
 
 
 def check_grid(id: str, blocks: int) -> int:
-    """Return that number of blocks. Raises GridTooLargeError if a launch can't have so many."""
+    """Return ``blocks``. Raises GridTooLargeError if a launch can't have so many."""
     if blocks > driver.MAX_GRID_X:
         raise GridTooLargeError(id, blocks, driver.MAX_GRID_X)
     return blocks
 
 
 SPREAD_BLOCKS = 4
-"""Blocks per SM that must remain if a thread takes several rows."""
+"""How many blocks per SM must remain if a thread processes several rows."""
 
 
 def over_rows(
     id: str, kernel: KernelOf, tiling: Tiling | None, v: View, spread: bool = False, resident: bool = False
 ) -> BindView:
-    """Return a call of a kernel of that tiling, with as many blocks as cover the rows.
+    """Return a call of a kernel with that tiling, over as many blocks as cover the rows.
 
-    ``spread``: a thread takes fewer rows if there would be too few blocks. ``resident``: there are no more blocks than
-    the device runs at once. Raises UnsupportedProblemError if there is no tiling.
+    ``spread``: whether threads process fewer rows if blocks would be too few. ``resident``: whether to launch at most
+    as many blocks as can be resident at once. Raises UnsupportedProblemError if ``tiling`` is None.
     """
     if tiling is None:
         raise UnsupportedProblemError(id, f"rows of {v.n} elements are more than registers hold")

@@ -1,9 +1,9 @@
 """Intrinsics for what Numba lacks: 16-byte vectors, half precision, minima that keep NaN, and atomics.
 
-Each is a few instructions of the GPU. Pointers are raw addresses (``CPointer``), offsets count elements in 64 bits.
+Each compiles to a few GPU instructions. Pointers are raw addresses (``CPointer``). Offsets count elements in 64 bits.
 
-Half precision is moved as 16-bit integers and converted by single instructions. Numba has a bfloat16 of its own, but
-each of its operations is a call into a C++ shim, compiled with NVRTC and linked in at every compilation.
+Half precision is moved as 16-bit integers, and one instruction converts an element. Numba has a bfloat16 of its own,
+but each of its operations calls a C++ shim, which NVRTC compiles at every compilation.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ SUFFIXES = {I32: "b32", I64: "b64", F32: "f32", F64: "f64"}
 
 
 def intrinsic_of(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
-    """Return an intrinsic. ``typed`` returns its signature for Numba's types, ``build(builder, ...)`` its LLVM IR.
+    """Return an intrinsic. ``typed`` returns its signature for Numba types. ``build(builder, ...)`` emits its LLVM IR.
 
-    An array is passed to ``build`` as a pointer to its first element.
+    ``build`` receives an array as a pointer to its first element.
     """
 
     def of(*kinds: Any) -> Any:
@@ -53,10 +53,10 @@ def intrinsic_of(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
 def asm(
     builder: Any, result: Any, code: str, *operands: Any, effect: bool = False, memory: bool = False, tied: int = 0
 ) -> Any:
-    """Emit inline PTX that returns ``result``, one or several registers, or None.
+    """Emit inline PTX. ``result`` is the type that it returns: of one register, a struct of several, or None.
 
-    ``effect``: it does more than return. ``memory``: it also orders other accesses. The last ``tied`` operands share
-    the registers of the results.
+    ``effect``: whether it has side effects. ``memory``: whether it also orders other memory accesses. The last ``tied``
+    operands and the results share registers.
     """
     results = [] if result is None else getattr(result, "elements", [result])
     letters = [LETTERS[operand.type] for operand in operands[: len(operands) - tied]]
@@ -86,7 +86,7 @@ def _registers(builder: Any, row: Any, k: Any, count: int) -> list[Any]:
 
 
 def _widen(builder: Any, bits: Any, dtype: str) -> Any:
-    """Return a stored element, an integer of its size, in its accumulator type."""
+    """Convert the bits of a stored element, an integer, to the accumulator type."""
     if dtype == "bfloat16":
         return builder.bitcast(builder.shl(builder.zext(bits, I32), I32(16)), F32)
     if dtype == "float16":
@@ -99,7 +99,7 @@ def _widen(builder: Any, bits: Any, dtype: str) -> Any:
 
 
 def _narrow(builder: Any, value: Any, dtype: str) -> Any:
-    """Return a number as a stored element: the inverse of ``_widen``, rounded to nearest even."""
+    """Convert a number to the bits of a stored element, rounded to nearest even: the inverse of ``_widen``."""
     if dtype in ("float16", "bfloat16"):
         return asm(builder, I16, f"cvt.rn.{'f16' if dtype == 'float16' else 'bf16'}.f32 $0, $1;", value)
     stored = ir.IntType(STORAGE[dtype].bitwidth)
@@ -113,7 +113,7 @@ def _narrow(builder: Any, value: Any, dtype: str) -> Any:
 
 @cache
 def element_functions(dtype: str) -> tuple[Any, Any]:
-    """Return ``load(pointer, i)`` and ``store(pointer, i, value)`` of one element."""
+    """Return ``load(pointer, i)`` and ``store(pointer, i, value)``, which move one element as a number."""
     bits, wide = ir.IntType(STORAGE[dtype].bitwidth), WIDE[dtype]
 
     def load(builder: Any, pointer: Any, i: Any) -> Any:
@@ -128,8 +128,8 @@ def element_functions(dtype: str) -> tuple[Any, Any]:
 
 @cache
 def guarded_load(dtype: str) -> Any:
-    """Return ``load_if(pointer, i, inside, otherwise)``: element i if ``inside``, else ``otherwise``. It has no branch:
-    in one, a thread would wait for the element at once, and not where it is used."""
+    """Return ``load_if(pointer, i, inside, otherwise)``: element i if ``inside``, else ``otherwise``. It has no branch,
+    because after a branch a thread would wait for the element immediately, not at its first use."""
     width, wide = STORAGE[dtype].bitwidth, WIDE[dtype]
     register = ir.IntType(max(width, 16))
     code = f"{{ .reg .pred inside; setp.ne.b32 inside, $2, 0; @inside ld.global.b{width} $0, [$1]; }}"
@@ -146,12 +146,12 @@ def guarded_load(dtype: str) -> Any:
 
 @cache
 def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tuple[Any, Any]:
-    """Return ``load_vector(pointer, i, row, k, inside)`` and ``store_vector(...)``. They move ``width`` elements in one
-    instruction between memory at i, aligned to the vector's size, and registers from ``row[k]`` on, if ``inside``.
+    """Return ``load_vector(pointer, i, row, k, inside)`` and ``store_vector(...)``, which do nothing unless ``inside``.
 
-    Packed halves (:func:`is_packed`) are words of two elements. Others are widened, one element per word. Whole vectors
-    of 16 bytes bypass the L1 cache when read, and are the first to leave the L2 cache when written. With
-    ``keep_in_l2``, what is read stays there longer than what is written, which then leaves for memory steadily.
+    They move ``width`` elements in one instruction, between aligned memory at i and registers from ``row[k]`` on.
+    Packed halves (:func:`is_packed`) take a register per two elements. Others are widened, one element per register.
+    Loads of 16 bytes bypass the L1 cache, and stores of 16 bytes are evicted first from the L2 cache. If
+    ``keep_in_l2``, loads are evicted last instead, and stores have no hint, so that they leave L2 steadily.
     """
     bits, packed = STORAGE[dtype].bitwidth, is_packed(dtype, width)
     # In words of 32 bits, since the compiler would split a vector of eight 16-bit elements into two of 8 bytes.
@@ -198,7 +198,7 @@ def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tup
 
 
 def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any, keep_in_l2: bool) -> None:
-    """Load 16 bytes from an address into registers, which keep their values if not ``inside``. It has no branch."""
+    """Load 16 bytes into registers, without a branch. If not ``inside``, the registers keep their values."""
     kind, count = targets[0].type.pointee, len(targets)
     names = ", ".join(f"${j}" for j in range(count))
     how, policy, hint = "L1::no_allocate", "", ""
@@ -228,9 +228,9 @@ def _store_whole(builder: Any, address: Any, values: list[Any], inside: Any, kee
 
 @cache
 def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
-    """Return four functions. ``copy_vector(pointer, i, shared, j)`` starts to copy 16 bytes from global memory.
-    ``wait_copies()`` waits for all copies of this thread. ``load_shared(shared, j, row, k)`` loads 16 bytes from
-    element j on to registers from ``row[k]`` on. ``store_shared(shared, j, value)`` stores one element."""
+    """Return four functions. ``copy_vector(pointer, i, shared, j)`` starts to copy 16 bytes from global to shared
+    memory. ``wait_copies()`` waits for all copies of this thread. ``load_shared(shared, j, row, k)`` loads 16 bytes
+    from ``shared[j]`` on into registers from ``row[k]`` on. ``store_shared(shared, j, value)`` stores one element."""
     bits, wide = ir.IntType(STORAGE[dtype].bitwidth), WIDE[dtype]
 
     def copy_vector(builder: Any, pointer: Any, i: Any, shared: Any, j: Any) -> None:
@@ -262,11 +262,10 @@ def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
 
 @cache
 def packed_functions(dtype: str, *, nan_stays: bool = False) -> tuple[Any, Any, Any, Any, Any]:
-    """Return ``low(word)``, ``high(word)``, ``pack(low, high)``, ``packed_max(a, b)``, ``packed_min(a, b)`` of packed
-    halves.
+    """Return ``low(word)``, ``high(word)``, ``pack(low, high)``, ``packed_max(a, b)`` and ``packed_min(a, b)``.
 
-    ``low`` and ``high`` widen to float32, and ``pack`` rounds to nearest even. The maximum drops a NaN unless
-    ``nan_stays``, and the minimum keeps it.
+    A word packs two halves. ``low`` and ``high`` widen one to float32. ``pack`` rounds two numbers to nearest even. The
+    maximum ignores a NaN unless ``nan_stays``. The minimum is NaN if an element is.
     """
     kind = "f16x2" if dtype == "float16" else "bf16x2"
 
@@ -295,13 +294,13 @@ def packed_functions(dtype: str, *, nan_stays: bool = False) -> tuple[Any, Any, 
 opaque = intrinsic_of(
     lambda value: value(value), lambda builder, value: asm(builder, value.type, "", value, effect=True, tied=1)
 )
-"""Return the same value, hidden from the compiler. Else it would keep widened values from one pass over packed halves
-to the next, and run out of registers. It would also divide anew for each element that gets a quotient."""
+"""Return the same value, but hide its origin from the compiler. Otherwise widened halves would stay in registers until
+the next pass, and registers would run out. A quotient would also be recomputed for each element that uses it."""
 
 maximum = intrinsic_of(
     lambda a, b: a(a, a), lambda builder, a, b: asm(builder, a.type, f"max.{SUFFIXES[a.type]} $0, $1, $2;", a, b)
 )
-"""The larger of two floats. A NaN is dropped, as softmax may: it comes back through the exponential."""
+"""The larger of two floats. It ignores a NaN. Softmax allows this, because the exponential of a NaN is NaN."""
 
 nan_maximum = intrinsic_of(
     lambda a, b: a(a, a), lambda builder, a, b: asm(builder, F32, "max.NaN.f32 $0, $1, $2;", a, b)
@@ -329,8 +328,8 @@ def _exponential(builder: Any, x: Any) -> Any:
 
 
 exponential = intrinsic_of(lambda x: x(x), _exponential)
-"""e^x. In float32 it is 2^(x log2 e) by the hardware's approximation, to two units in the last place, with subnormals
-flushed. In float64 it is libdevice's. NaN stays NaN, -inf gives 0. Numba's fastmath would exclude both."""
+"""e^x. In float32 it is the hardware's 2^(x log2 e), within two units in the last place, and subnormals become 0. In
+float64 it is libdevice's. NaN stays NaN, and -inf gives 0. Numba's fastmath would guarantee neither."""
 
 
 # --- Numbers and counters that blocks share --------------------------------------------------------------------------
@@ -370,8 +369,8 @@ def _arrive(builder: Any, counters: Any, i: Any, last: Any) -> Any:
 
 
 arrive = intrinsic_of(lambda counters, i, last: types.int64(counters, types.int64, types.int64), _arrive)
-"""``arrive(counters, i, last)``: count one more arrival and return how many came before. After ``last`` the count
-restarts at 0. What this thread wrote before is visible to later arrivals (acquire and release, device-wide)."""
+"""``arrive(counters, i, last)``: increment a counter and return its old value. If that is ``last``, set the counter to
+0. This thread's earlier writes are visible to threads that arrive later (acquire and release, device-wide)."""
 
 
 def _counter_function(code: str) -> Any:
@@ -382,6 +381,6 @@ def _counter_function(code: str) -> Any:
 
 
 count_up = _counter_function("atom.acq_rel.gpu.global.add.u64 $0, [$1], 1;")
-"""``count_up(counters, i)``: count an arrival in 64 bits, and return how many came before. Ordered as ``arrive`` is."""
+"""``count_up(counters, i)``: increment a 64-bit counter and return its old value. Memory order: as for ``arrive``."""
 load_counter = _counter_function("ld.acquire.gpu.global.u64 $0, [$1];")
-"""``load_counter(counters, i)``: return the count. What was written before those arrivals may be read afterwards."""
+"""``load_counter(counters, i)``: return a counter. Writes from before the counted arrivals are then visible."""

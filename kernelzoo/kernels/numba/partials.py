@@ -1,4 +1,4 @@
-"""Sums over all rows: each group of lanes stores its own, and a second launch adds these up."""
+"""Sums over all rows: each group of lanes stores partial sums, and a second launch adds these up."""
 
 from functools import cache
 from typing import Any
@@ -18,16 +18,16 @@ from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv, power_of_two
 
 SM_THREADS, MOST_LANES = 1024, 512
-"""Threads per SM of blocks that take rows in turn, and the most lanes per row."""
+"""Threads per SM for kernels whose blocks stride over rows, and the most lanes per row."""
 BYTES_HELD, SUMS_HELD, MOST_SUMS = 64, 32, 2**26
-"""The most bytes of each input in a thread's registers, sums in its registers, and sums of all groups in memory."""
+"""The most bytes of an input in a thread's registers, sums in its registers, and partial sums in memory."""
 COLUMNS = Tiling(THREADS // WARP, WARP, 1, 1, across=True)
-"""The tiling of the second launch: a block adds up a warp of neighbouring sums."""
+"""The tiling of the second launch: a block adds up 32 neighbouring columns of partial sums."""
 
 
 def turns_tiling(v: View, sums: int) -> Tiling:
-    """Return a tiling that keeps a contiguous row, and that many sums per element, in registers; else single
-    elements."""
+    """Return a tiling that keeps a contiguous row, and ``sums`` sums per element, in registers. If they don't fit,
+    return a tiling of single elements."""
     tiles = power_of_two(cdiv(v.n, MOST_LANES * v.pack))
     held, size = tiles * v.pack * v.itemsize <= BYTES_HELD, tiles * v.pack * cdiv(v.itemsize, 4)
     if v.pack > 1 and held and sums * size <= SUMS_HELD:
@@ -38,8 +38,8 @@ def turns_tiling(v: View, sums: int) -> Tiling:
 
 @cache
 def rows_in_turn(tiling: Tiling) -> Any:
-    """Return ``find(rows)``: (this thread's lane, lanes of its row, its group of lanes, the rows that the group takes).
-    All groups of a block take equally many rows, so that threads stay together. The last row may not exist."""
+    """Return ``find(rows)``: (this thread's lane, lanes per row, index of its group of lanes, the rows of the group).
+    All groups of a block loop over equally many rows, so that threads stay together. The last row may not exist."""
     mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
@@ -53,11 +53,11 @@ def rows_in_turn(tiling: Tiling) -> Any:
 
 @cache
 def sums_over_rows(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, Any]:
-    """Return ``begin``, ``add`` and ``flush`` of ``count`` sums over the rows that a group of lanes takes in turn.
+    """Return ``begin``, ``add`` and ``flush`` for ``count`` sums per element, over the rows of a group of lanes.
 
     Sums are in registers if the tiling keeps rows there, else in memory. ``places, sums = begin(partials, mine, lane,
-    lanes, n)`` sets them to 0. ``add(partials, places, k, n, sums, j, terms)`` adds terms of a lane's j-th element,
-    element k of its row of n. ``flush(partials, places, lane, lanes, n, sums)`` writes the sums in registers to memory.
+    lanes, n)`` sets them to 0. ``add(partials, places, k, n, sums, j, terms)`` adds to each sum of element k, which is
+    the lane's element j. ``flush(partials, places, lane, lanes, n, sums)`` stores sums from registers.
     """
     kind, ZERO, SIZE, HELD, COUNT, ROWS = WIDE[dtype], number(dtype, 0), tiling.size, tiling.held, count, tiling.rows
     ALL = count * tiling.size
@@ -97,8 +97,8 @@ def sums_over_rows(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, An
 
 @cache
 def three_loads(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
-    """Return ``read(x, grad, weight, at, start, n, words, grads, weights)`` twice: it loads a lane's elements of a tile
-    as ``row_values`` does. The second one does nothing if the tiling keeps rows in registers.
+    """Return ``read(x, grad, weight, at, start, n, words, grads, weights)`` for a first and for a second pass. It loads
+    a lane's elements of a tile, as ``row_values`` does. If registers keep rows, the second one does nothing.
 
     ``at``: the offsets of the rows of x and grad, each followed by its step; the weight's step; lane; lanes.
     """
@@ -119,9 +119,9 @@ def three_loads(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
 
 
 def call_in_turns(kernel: KernelOf, v: View, sums: int = 1) -> BindView:
-    """Return a call of a kernel whose blocks take rows in turn, and of kernels that add up each block's sums.
+    """Return a call of a kernel whose blocks stride over rows, and of kernels that add up the blocks' sums.
 
-    The last ``sums`` outputs, of one axis, are sums over all rows. The kernel takes partial sums in their place.
+    The last ``sums`` tensors are one-axis outputs: sums over all rows. The kernel gets partial sums instead.
     """
     tiling = turns_tiling(v, sums)
     blocks = min(cdiv(v.total, tiling.rows), v.device.multiprocessors * SM_THREADS // tiling.threads)

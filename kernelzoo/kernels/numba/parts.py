@@ -1,4 +1,4 @@
-"""Several blocks per row: a first launch stores numbers of each part, and a second combines those of a row."""
+"""Several blocks per row: a first launch stores partial results, and a second launch combines those of each row."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,7 +18,7 @@ from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv
 
 LINE = 128
-"""Elements: parts begin on a cache line in every dtype."""
+"""A number of elements that is at least a cache line in every dtype. Each part begins at a multiple of it."""
 
 MERGE_TILING = Tiling(WARP, 4, 4, 1)
 """The tiling of the second launch: a warp per row."""
@@ -28,22 +28,22 @@ class Cut(NamedTuple):
     """How rows are cut into parts."""
 
     tiling: Tiling
-    """The tiling of a block's part."""
+    """The tiling of a part."""
     parts: int
     span: int
-    """Elements of a part. The last part has the rest."""
+    """Elements per part. The last part may have fewer."""
 
 
 def cut(v: View, tiling_of: Callable[[View], Tiling] = packs_tiling) -> Cut:
-    """Return as many parts as fill the device, tiled as rows of their own would be."""
+    """Return a cut into as many parts as fill the device. ``tiling_of`` tiles a part like a row of that length."""
     span = cdiv(max(1, v.n), parts_of(v, v.device) * LINE) * LINE
     return Cut(tiling_of(replace(v, n=span)), cdiv(max(1, v.n), span), span)
 
 
 @cache
 def own_part(tiling: Tiling) -> Any:
-    """Return ``find(rows, n, parts, span)``: (this thread's lane, lanes of its row, the row, the part, its start, its
-    end). The end is 0 if the row doesn't exist."""
+    """Return ``find(rows, n, parts, span)``: this thread's (lane, lanes per row, row, part, start and end of the part).
+    The end is 0 if the row doesn't exist."""
     mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
@@ -61,7 +61,7 @@ def parts_call(
     id: str, cut: Cut, first: Source, second: Source, v: View, *, each: int = 1, again: bool = False
 ) -> BindView:
     """Return a call of two kernels in sequence. Both take the inputs (the first only x), ``each`` numbers per part, and
-    out. The first has a block per part. The second has ``MERGE_TILING``, or with ``again`` as many blocks."""
+    out. The first has a block per part. The second has ``MERGE_TILING``, or if ``again`` the first one's blocks."""
     blocks = check_grid(id, cdiv(v.total, cut.tiling.rows) * cut.parts)
     threads = cut.tiling.lanes_for(cut.span) * cut.tiling.rows
     leave = prepare(first, v.device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)

@@ -1,9 +1,9 @@
-"""Loads and stores of a thread's share of rows in registers, and reductions over threads.
+"""Loads and stores of a thread's elements of rows, in registers, and reductions over threads.
 
-A row that begins or ends off a 16-byte boundary is still read in whole aligned vectors. The few elements before the
-first and after the last, its *edges*, are one more scalar of the first ``2 * vec`` lanes.
+A row that begins or ends off a 16-byte boundary is still read in aligned vectors. Its *edges* are the few elements
+before the first vector and after the last. Each of the first ``2 * vec`` lanes reads at most one edge element.
 
-Everything is unrolled at compile time: a local array whose every index is then a constant lives in registers.
+Loops are unrolled at compile time: all indices of local arrays are then constants, and the arrays live in registers.
 """
 
 from functools import cache, lru_cache
@@ -23,7 +23,7 @@ FAR = 2**30  # elements: more than any block reads at once
 
 @cache
 def thread_mapping(tiling: Tiling) -> Any:
-    """Return ``mapping()``: (this thread's lane, lanes of its row, the row's index among those of the block)."""
+    """Return ``mapping()``: (this thread's lane, lanes per row, index of its row within the block)."""
     ROWS, LANES = tiling.rows, tiling.lanes
     LANE_STEP, GROUP_STEP = (tiling.rows, 1) if tiling.across else (1, tiling.lanes)
 
@@ -41,8 +41,8 @@ def thread_mapping(tiling: Tiling) -> Any:
 
 @cache
 def own_row(tiling: Tiling) -> Any:
-    """Return ``find(rows, n)``: (this thread's lane, lanes of its row, the row, its length). The length is 0 if the row
-    doesn't exist: its threads still take part in reductions, which need whole warps."""
+    """Return ``find(rows, n)``: this thread's (lane, lanes per row, row, row length). The length is 0 if the row
+    doesn't exist. Its threads still take part in reductions, because these need complete warps."""
     mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
@@ -58,13 +58,13 @@ def own_row(tiling: Tiling) -> Any:
 def access(
     dtype: str, tiling: Tiling, identity: Any, *, early: bool = False, keep_in_l2: bool = False
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """Return ``bounds``, ``load_tile``, ``store_tile``, ``load_edge`` and ``store_edge`` of a thread's share of a row.
+    """Return ``bounds``, ``load_tile``, ``store_tile``, ``load_edge`` and ``store_edge`` for a thread's part of a row.
 
-    ``bounds(phase, n)`` returns the part [head, end) of a row that whole aligned vectors cover, if the row begins
-    ``phase`` elements past some 16-byte boundary. ``load_tile(pointer, base, stride, lane, lanes, head, end, row, k)``
-    fills the words of ``row`` from k on with the thread's share of the tile from ``head`` on, and the identity past
-    ``end``. ``store_tile`` is its inverse. ``load_edge(pointer, base, lane, head, end, n)`` returns this lane's edge
-    element, or the identity. With ``early``, later loads don't wait for it. ``keep_in_l2``: see ``vector_functions``.
+    ``bounds(phase, n)`` returns the range [head, end) that aligned vectors cover, if the row begins ``phase`` elements
+    past a 16-byte boundary. ``load_tile(pointer, base, stride, lane, lanes, head, end, row, k)`` loads the thread's
+    part of the tile at ``head`` to ``row[k]`` on. Past ``end`` it sets the identity. ``store_tile`` is its inverse.
+    ``load_edge(pointer, base, lane, head, end, n)`` returns this lane's edge element, or the identity. If ``early``,
+    later loads don't wait for it. ``keep_in_l2``: see ``vector_functions``.
     """
     load, store = machine.element_functions(dtype)
     load_if = machine.guarded_load(dtype)
@@ -86,7 +86,7 @@ def access(
         # (this thread's first element, elements from it to the end, step to its next vector); 32 bits save registers.
         first = head + lane * VEC
         left = min(end - first, FAR)
-        if ACROSS:  # a missing row beside an existing one ends at 0: 2^31 elements back, or more
+        if ACROSS:  # a row that doesn't exist ends at 0, which may be 2^31 elements back
             left = max(left, -FAR)
         return first, types.int32(left), types.int32(lanes * VEC)
 
@@ -131,12 +131,11 @@ def access(
 
 @cache
 def row_access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
-    """Return ``load_row`` and ``store_row`` of a thread's share of a row that is in its block's registers, with edges.
+    """Return ``load_row`` and ``store_row`` for a row that its lanes keep in registers, edges included.
 
-    ``edge = load_row(pointer, base, stride, phase, lane, lanes, n, row, k)`` fills the words of ``row`` from k on, and
-    returns this lane's edge element. The row begins ``phase`` elements past some 16-byte boundary. ``store_row(pointer,
-    base, stride, phase, lane, lanes, n, row, k, edge)`` is the inverse. The L2 cache keeps what is read longer than
-    what is written.
+    ``edge = load_row(pointer, base, stride, phase, lane, lanes, n, row, k)`` loads into registers from ``row[k]`` on,
+    and returns this lane's edge element. ``phase``: see ``access``. ``store_row(pointer, base, stride, phase, lane,
+    lanes, n, row, k, edge)`` is the inverse. The L2 cache keeps loaded data longer than stored data.
     """
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, identity, keep_in_l2=True)
 
@@ -180,17 +179,16 @@ def row_coords(r, inner):
 
 @cuda.jit(device=True, inline="always")
 def row_start(at, place):
-    """Return the offset of the row with those indices in a tensor."""
+    """Return the offset of a row in a tensor. place: the row's indices along the outer and the inner axis."""
     outer, index = place
     return outer * at.outer + index * at.inner
 
 
 @lru_cache(maxsize=None, typed=True)
 def warp_reduce(combine: Any, reach: int = WARP, low: int = 1) -> Any:
-    """Return ``reduce(value)`` over lanes of a warp that are ``low`` apart, within ``reach`` lanes. Each gets the
-    result.
+    """Return ``reduce(value)``, which combines every ``low``-th lane of each ``reach`` lanes of a warp.
 
-    A butterfly adds the same two numbers on both sides, so that all lanes have the same bits.
+    Each lane gets the result. A butterfly combines the same two numbers in both lanes, so that all get the same bits.
     """
     STEPS, FIRST = (reach // low).bit_length() - 1, reach // 2
 
@@ -208,11 +206,11 @@ warp_sum, warp_max = warp_reduce(add), warp_reduce(maximum)
 
 @lru_cache(maxsize=None, typed=True)
 def block_reduce(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
-    """Return ``block_max``, ``block_min`` and ``block_sum`` of one value per thread, over the lanes of each row.
+    """Return ``block_max``, ``block_min`` and ``block_sum``, which reduce one value per thread over each row's lanes.
 
-    ``reduce(value, scratch)`` returns the result to every lane, with the same bits: warps are merged in a fixed order.
-    ``scratch`` is shared memory of ``tiling.scratch`` elements. Its next use must follow a barrier. ``identity`` is
-    that of the maximum or the minimum. In an exact tiling, the maximum keeps a NaN, and sums are of 64-bit integers.
+    ``reduce(value, scratch)`` returns the same bits to every lane, because warps are merged in a fixed order.
+    ``scratch`` is shared memory of ``tiling.scratch`` elements. A barrier must precede its next use. ``identity``: that
+    of the maximum or the minimum. In an exact tiling, the maximum keeps a NaN, and sums have 64-bit integers.
     """
     zero = np.int64(0) if tiling.exact else type(identity)(0)
     pairs = ((machine.nan_maximum if tiling.exact else maximum, identity), (minimum, identity), (add, zero))
@@ -264,7 +262,7 @@ def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
 
 @cuda.jit(device=True, inline="always")
 def wait_for_blocks(counters, r, blocks):
-    """Count this block at a counter that is never reset, and wait until all ``blocks`` have arrived. For one thread."""
+    """Increment ``counters[r]``, which is never reset, and wait until all ``blocks`` have. For one thread per block."""
     complete = (machine.count_up(counters, r) // blocks + 1) * blocks
     while machine.load_counter(counters, r) < complete:
         pass

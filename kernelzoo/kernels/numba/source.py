@@ -1,6 +1,6 @@
 """Compile kernels written in Numba to PTX and machine code. No GPU is needed.
 
-Numba's own kernels take a tensor as seven arguments. Here they take raw pointers and 64-bit integers.
+Numba passes a tensor as seven arguments. Here kernels take raw pointers and 64-bit integers.
 """
 
 import inspect
@@ -26,33 +26,33 @@ from kernelzoo.kernels.shared.shown import written
 from kernelzoo.launch import Compiled
 
 compiling = threading.RLock()
-"""A lock. Numba's compiler takes one thread at a time, and reads tables that functions of kernels enter."""
+"""A lock. Numba's compiler isn't thread-safe, and reads tables to which definitions of functions add."""
 
 
 class At(NamedTuple):
-    """The layout of a tensor's rows: steps in elements from row to row, on either axis, and within a row."""
+    """A tensor's strides in elements: between rows along the outer and inner axis, and within a row (``step``)."""
 
     outer: int
     step: int
     inner: int
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity: the caches of kernels make one of each
+@dataclass(frozen=True, eq=False)  # compared by identity, because ``kernel`` caches each one
 class Source:
     """A kernel before compilation. Its arguments are pointers, then 64-bit integers. An argument whose name ends in
-    ``_at`` is three of these, as one ``At``."""
+    ``_at`` stands for three integers, as an ``At``."""
 
     function: Callable[..., None]
     pointees: tuple[Any, ...]
-    """What the pointers point at: elements of a dtype, or numbers of one of Numba's types."""
+    """The types to which the pointers point: names of dtypes, or Numba types."""
     threads: int
-    """Threads per block, at most."""
+    """The most threads per block."""
     blocks: int = 1
-    """Blocks that an SM must fit, which limits the registers of a thread."""
+    """How many blocks must fit on an SM. This limits the registers of a thread."""
     inputs: int = 1
-    """The number of pointers to inputs, which come first. The last is the output's. Between them are workspaces."""
+    """The number of input pointers, which come first. Workspaces follow. The output's pointer is the last."""
     constants: tuple[object, ...] = ()
-    """The arguments of ``kernel``. With its qualified name, they identify the kernel."""
+    """The arguments of the decorated function, see ``kernel``. With its qualified name, they identify the kernel."""
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
@@ -69,13 +69,13 @@ class Source:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """A key that differs from that of every other kernel of this package."""
+        """A key that is unique to this kernel within this package."""
         made_with = (self.constants, self.arguments, self.threads, self.blocks)
         return (self.function.__module__, self.function.__qualname__), made_with
 
 
 def kernel(make: Callable[..., Source]) -> Callable[..., Source]:
-    """Make a kernel once for each set of arguments of the decorated function, and store these as its constants."""
+    """Cache the decorated function, which makes a kernel. Its arguments become the kernel's constants."""
 
     @cache
     @wraps(make)
@@ -93,8 +93,8 @@ def capability_of(device: Device) -> tuple[int, int]:
 def to_ptx(source: Source, capability: tuple[int, int]) -> str:
     """Return PTX of the kernel for a compute capability.
 
-    From 9.0 on it begins by waiting for all earlier work on its stream, as a launch may be prepared while the previous
-    one ends. No kernel lets the next launch begin early: that would help only two launches of ours in a row.
+    From 9.0 on, the kernel first waits for all earlier work on its stream, because a launch may begin before the
+    previous one ends. No kernel lets the next launch begin early. That would help only two launches of ours in a row.
     """
     bounds, signature = (source.threads, source.blocks), types.void(*source.arguments)
     how = {"device": False, "abi": "numba", "cc": capability, "output": "ptx", "launch_bounds": bounds}
@@ -107,7 +107,7 @@ def to_ptx(source: Source, capability: tuple[int, int]) -> str:
 
 
 def to_cubin(ptx: str, capability: tuple[int, int]) -> bytes:
-    """Return machine code of that PTX, from the toolkit's assembler and not the driver's."""
+    """Assemble PTX to machine code, by the toolkit's assembler instead of the driver's."""
     major, minor = capability
     return bytes(Program(ptx, "ptx", ProgramOptions(arch=f"sm_{major}{minor}")).compile("cubin").code)
 
@@ -120,10 +120,10 @@ def entry(ptx: str) -> str:
 
 
 def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
-    """Return the kernel's name and machine code for a compute capability, from the disk cache if it is there.
+    """Return the kernel's name and machine code for a compute capability, from the disk cache if possible.
 
-    Numba's own cache leaves out what closures hold, and a kernel here is all closure. So the key has all that machine
-    code depends on: this package's text, the kernel's constants, and the compilers' versions.
+    Numba's own cache ignores the variables of a kernel's closure, on which all kernels here depend. So the key has all
+    that machine code depends on: this package's text, the kernel's constants, and the compilers' versions.
     """
 
     def make() -> bytes:
@@ -136,7 +136,7 @@ def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
 
 @cache
 def _compiler() -> str:
-    """Return what machine code depends on besides the kernel: this package's text and its compilers' versions."""
+    """Return a text for cache keys that stands for this package's source and its compilers' versions."""
     packages = {name: version(name) for name in ("numba", "numba-cuda", "llvmlite", "cuda-core", "numpy")}
     text = code_cache.text_of(Path(__file__).parent)
     return repr((text, packages, platform.python_version(), NVVM().get_version()))
@@ -144,7 +144,7 @@ def _compiler() -> str:
 
 @cache
 def inspected(source: Source, capability: tuple[int, int]) -> Compiled:
-    """Return the kernel as recordings show it. It is compiled anew, since the disk cache has no PTX."""
+    """Return the kernel's description for a recording. It is compiled again, because the disk cache has no PTX."""
     constants = inspect.getclosurevars(source.function).nonlocals.items()
     # Constants have names in capitals. All else that the source closes over are functions and types.
     named = {name: value for name, value in constants if name.isupper()}
@@ -155,7 +155,7 @@ def inspected(source: Source, capability: tuple[int, int]) -> Compiled:
 def described(
     function: Callable[..., None], ptx: str, capability: tuple[int, int], constants: dict[str, Any]
 ) -> Compiled:
-    """Assemble the function's PTX, and return the kernel as recordings show it."""
+    """Assemble a function's PTX, and return the kernel's description for a recording."""
     symbol, binary = entry(ptx), to_cubin(ptx, capability)
     return Compiled(
         name=function.__name__,

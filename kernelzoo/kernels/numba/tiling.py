@@ -1,9 +1,9 @@
 """The layout of a problem's rows, and the tilings by which blocks of threads cover them.
 
-A *row* is the n elements to be reduced. ``Tiling`` cuts a block into ``rows`` groups of ``lanes`` threads, one group
-per row, and gives each thread ``tiles`` vectors of ``vec`` elements at a time. Neighbouring threads take neighbouring
-elements of one row, or, with ``across``, the same element of neighbouring rows. The latter makes loads contiguous if
-the reduced axis is not the innermost one.
+A *row* is the n elements that are reduced. A ``Tiling`` divides a block into ``rows`` groups of ``lanes`` threads, one
+group per row. Each thread reads ``tiles`` vectors of ``vec`` elements at a time. Neighbouring threads read neighbouring
+vectors of one row or, if ``across``, the same element of neighbouring rows. The latter makes loads contiguous if the
+reduced axis is not the innermost one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class View(Rows):
     device: Device
 
     vec: int
-    """Elements that can be moved at once along a row, a power of two."""
+    """How many elements along a row can be moved at once, a power of two."""
     edges: bool
     """Whether some row begins or ends off a boundary of ``vec`` elements."""
     pack: int = 1
-    """Elements of the widest vector that is contiguous and aligned along every row of every tensor, a power of two."""
+    """Elements of the widest vector that is contiguous and aligned in every row of every tensor, a power of two."""
     companions: tuple[Strides, ...] = ()  # strides of the tensors between x and out
     phases: tuple[int, int] = (0, 0)  # actual phases of x and out, if ``single`` sets others
-    exact: bool = False  # exponentials are added exactly, see softmax/exact.py
+    exact: bool = False  # whether exponentials are added exactly, see softmax/exact.py
 
     @property
     def offsets(self) -> tuple[int, ...]:
@@ -59,7 +59,7 @@ class View(Rows):
 
 
 def view(device: Device, x: torch.Tensor, *companions: torch.Tensor, out: torch.Tensor) -> View:
-    """Return the view of canonical ``(x, out)`` and the tensors between them, with the widest vectors each allows."""
+    """Return the view of canonical x, companions and out, with the widest vectors that they allow."""
     rows, strides = rows_with(x, out, *companions)
     others = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim == 3]
     vec = 1
@@ -74,7 +74,7 @@ def view(device: Device, x: torch.Tensor, *companions: torch.Tensor, out: torch.
 
 
 def _pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
-    """Return ``View.pack`` for x, for out if it has rows, and for others with rows."""
+    """Return ``View.pack``, for x, the tensors ``along``, and out if it has n elements per row."""
     if rows.n == 1 or not rows.contiguous or any(other.n != 1 for other in along):
         return 1
     starts = [rows.x_outer, rows.x_inner, rows.x_phase]
@@ -87,20 +87,20 @@ def _pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
 
 
 def columns_of(rows: Rows) -> Columns | None:
-    """Return the problem by columns, or None if neighbouring rows are not adjacent in memory without a gap."""
+    """Return the problem by columns, or None if neighbouring rows are not adjacent in memory."""
     c = rows.columns
     return c if c is not None and c.side_by_side else None
 
 
 def vector_columns(rows: Rows) -> Columns | None:
-    """Return the problem by columns if whole aligned vectors cover them, else None."""
+    """Return the problem by columns if aligned vectors exactly cover them, else None."""
     c = columns_of(rows)
     return c if c is not None and c.vector > 1 else None
 
 
 def column_offsets(c: Columns) -> tuple[int, ...]:
-    """Return the integers that a kernel by columns takes after its pointers: groups of rows, rows of a group, elements
-    of a row. Then, for x and out, the steps between groups, and between a row's elements, or single-element rows."""
+    """Return a column kernel's integers: groups of rows, rows per group, elements per row. Then the strides of groups
+    and elements, for x and for out. If out has one element per row, it has the rows' stride instead."""
     return c.outer, c.inner, c.n, c.x_outer, c.x_n, c.out_outer, c.out_n or c.out_inner
 
 
@@ -111,18 +111,18 @@ class Tiling:
     lanes: int
     """Threads per row."""
     rows: int
-    """Rows side by side in a block: 1 if lanes exceed a warp, and at most a warp if ``across``."""
+    """Rows side by side in a block. If ``across`` and lanes > 1, at most a warp. Otherwise 1 if lanes exceed a warp."""
     tiles: int
-    """Vectors of ``vec`` elements that a thread reads of a row at once: this many loads are in flight."""
+    """How many vectors of ``vec`` elements of a row a thread loads at once."""
     vec: int
-    edges: bool = False  # rows may begin or end off a vector's boundary
-    across: bool = False  # neighbouring threads belong to neighbouring rows
-    stack: int = 1  # rows that a thread takes one above the other, with all loads in flight at once
-    flexible: bool = False  # each launch sets the threads per row, at most ``lanes``
-    held: bool = False  # lanes read a row at once, and keep it in registers
-    blocks: int = 1  # blocks that an SM must fit
-    exact: bool = False  # exponentials are added as whole numbers
-    unsigned: bool = False  # thread numbers are unsigned, whose division takes one instruction
+    edges: bool = False  # whether rows may begin or end off a vector's boundary
+    across: bool = False  # whether neighbouring threads belong to neighbouring rows
+    stack: int = 1  # rows per thread, all of which it loads at once
+    flexible: bool = False  # whether each launch sets the threads per row, at most ``lanes``
+    held: bool = False  # whether lanes read a row at once, and keep it in registers
+    blocks: int = 1  # how many blocks must fit on an SM
+    exact: bool = False  # whether exponentials are added as integers
+    unsigned: bool = False  # whether thread numbers are unsigned, for faster division
 
     @property
     def threads(self) -> int:
@@ -138,7 +138,7 @@ class Tiling:
         return word_type(dtype, self.vec)
 
     def words(self, dtype: str) -> int:
-        """Return the number of registers that those elements take."""
+        """Return the number of registers for ``size`` elements."""
         return self.size // 2 if is_packed(dtype, self.vec) else self.size
 
     @property
@@ -147,14 +147,14 @@ class Tiling:
         return max(self.threads // WARP, 1) * (self.rows if self.across else 1)
 
     def spread_over(self, rows: int, blocks: int) -> Tiling:
-        """Return the tiling with fewer rows per thread, if it would not make that many blocks."""
+        """Return a tiling with fewer rows per thread if there would be fewer than ``blocks`` blocks."""
         stack = self.stack
         while stack > 1 and rows < self.rows * stack * blocks:
             stack //= 2
         return replace(self, stack=stack)
 
     def lanes_for(self, n: int) -> int:
-        """Return the threads for a row of n elements. A flexible tiling has whole warps, which take the edges too."""
+        """Return the threads for a row of n elements. A flexible tiling has complete warps, which also read edges."""
         return min(self.lanes, cdiv(max(1, n // self.vec), self.tiles * WARP) * WARP) if self.flexible else self.lanes
 
 
@@ -164,14 +164,14 @@ def flexible_tiling(v: View, lanes: int, tiles: int) -> Tiling:
 
 
 def across_tiling(v: View, threads: int, tiles: int) -> Tiling:
-    """Return a tiling of strided rows, with up to a warp of neighbours per block."""
+    """Return a tiling of strided rows, with up to 32 neighbouring rows per block."""
     rows = min(WARP, power_of_two(v.neighbours))
     return Tiling(threads // rows, rows, tiles, 1, across=True)
 
 
 def column_tiling(v: View, size: int) -> Tiling | None:
-    """Return a tiling of up to 512 threads that keep strided rows in registers, or None if they don't fit. Neighbouring
-    rows fill a warp, or at least 32 bytes if rows are long."""
+    """Return a tiling of up to 512 threads that keep strided rows in registers, or None if they don't fit. A block has
+    up to 32 neighbouring rows. If rows are long, it has fewer, but at least 32 bytes of them."""
     size = size * 4 // max(v.itemsize, 4)
     rows = min(WARP, power_of_two(v.neighbours))
     while rows * v.itemsize > 32 and cdiv(v.n, 512 // rows) > size:
@@ -182,8 +182,8 @@ def column_tiling(v: View, size: int) -> Tiling | None:
 
 
 def streaming_tiling(v: View, size: int, tiles: int) -> Tiling:
-    """Return a tiling of up to 512 threads per row of any length, each with ``tiles`` vectors in flight, or ``size``
-    elements of narrower ones. Strided rows have half as many, since each load has an address of its own."""
+    """Return a tiling of up to 512 threads per row of any length. A thread loads ``tiles`` vectors at once, or ``size``
+    elements in narrower vectors. Strided rows have half as many, because each element has its own address."""
     if v.across:
         rows = min(WARP, power_of_two(v.neighbours))
         return across_tiling(v, 512, min(size // 2, power_of_two(cdiv(v.n * rows, 512))))
@@ -191,21 +191,21 @@ def streaming_tiling(v: View, size: int, tiles: int) -> Tiling:
 
 
 def warp_lanes(v: View, *, deep: bool = False) -> tuple[int, int, int]:
-    """Return ``(vec, lanes, tiles)`` of a row that a warp takes. A row of up to 64 vectors has half a warp, as fewer
-    lanes shuffle less. ``deep``: a lane has at least four vectors."""
+    """Return ``(vec, lanes, tiles)`` for a row that a warp processes. A row of up to 64 vectors has half a warp,
+    because fewer lanes need fewer shuffles. ``deep``: whether a lane has at least four vectors."""
     vec = 1 if v.edges and v.n < 4 * v.vec else v.vec  # too short for aligned vectors: single elements
     vectors = max(1, v.n // vec)
     lanes = min(power_of_two(vectors), 16 if vectors <= 64 and vec > 1 else WARP)
     if deep and vec > 1:
         lanes = min(power_of_two(cdiv(vectors, 4)), WARP)
     if v.edges and vec > 1:
-        lanes = max(lanes, min(2 * vec, WARP))  # an edge element each
+        lanes = max(lanes, min(2 * vec, WARP))  # one lane per edge element
     return vec, lanes, power_of_two(cdiv(vectors, lanes))
 
 
 def short_tiling(v: View, inputs: int = 1) -> Tiling | None:
-    """Return a tiling of a warp or a part of one per row, in blocks of 128 threads, or None for longer rows. A thread
-    has about four vectors in flight, of all inputs and its rows together, up to eight if a warp's row needs them."""
+    """Return a tiling of up to a warp per row, in blocks of 128 threads, or None for longer rows. A thread loads about
+    four vectors at once, of all inputs and rows together. It loads up to eight if a row needs them."""
     size = 16 // inputs * 4 // max(v.itemsize, 4)
     if v.across:  # one thread per row: a warp's threads already read neighbours in memory
         stack = max(1, size // inputs // power_of_two(v.n))
@@ -223,14 +223,14 @@ def short_tiling(v: View, inputs: int = 1) -> Tiling | None:
 
 
 def most_tiles(v: View) -> int:
-    """Return the most vectors of each input per thread of a gradient: eight, or as many bytes in narrower ones. Single
-    elements, which need an address each, are half as many."""
+    """Return the most vectors per thread of each input of a gradient: eight, or as many bytes in narrower vectors.
+    Single elements are half as many, because each has its own address."""
     return 8 if v.whole else max(1, (16 if v.vec == 1 else 32) // v.vec // (2 if v.itemsize == 8 else 1))
 
 
 def whole_row_tiling(v: View, *blocks: tuple[int, int]) -> Tiling | None:
-    """Return a tiling of a gradient that keeps a row in a block's registers, or None for a longer one. ``blocks``:
-    pairs of threads and the divisor of ``most_tiles``, ascending."""
+    """Return a tiling for a gradient that keeps a row in a block's registers, or None for a longer row. ``blocks``:
+    pairs of (threads, divisor of ``most_tiles``) to try in turn."""
     if v.across:
         return column_tiling(v, 8)
     shapes = [(64, 1), (64, 2), *((threads, max(1, most_tiles(v) // part)) for threads, part in blocks)]

@@ -25,7 +25,7 @@ from kernelzoo.operations import dtype_name
 
 
 def _type(value: Any) -> Any:
-    """Return Numba's type of an argument. A tensor has that of an array of its layout."""
+    """Return the Numba type of an argument. A tensor has the type of an array with its layout."""
     if not isinstance(value, torch.Tensor):
         return typeof(value, Purpose.argument)
     return types.Array(from_dtype(np.dtype(dtype_name(value.dtype))), value.ndim, "C" if value.is_contiguous() else "A")

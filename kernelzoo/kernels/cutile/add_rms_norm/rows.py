@@ -14,7 +14,7 @@ def add_rms_norm_kernel(
     x, residual, weight, out, total, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: whether a tile has whole rows, which are read once."""
+    """HELD: whether a tile contains complete rows. Each row is then read only once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
@@ -50,7 +50,7 @@ def add_rms_norm_kernel(
 
 @register("cutile", "add_rms_norm", "rows")
 def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> Launch:
-    """A row that fits on chip is read once. The sums of a longer row are read again, from cache, to be scaled."""
+    """A row that fits on chip is read once. For a longer row, a second pass reads the stored sums and scales them."""
     id, tensors = "cutile/add_rms_norm/rows", (x, residual, weight, out, total)
     rows, others = rows_with(x, out, residual, total)
     held, tile, fit = tiles.whole_row_or_block(id, device_of(x), rows, 2)

@@ -10,19 +10,19 @@ from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
 
 PAST = 2**63 - 1
-"""An index past all others. The element there is never the first of equal ones."""
+"""An index above all others, so that a padding element never wins against an equal element."""
 
 
 def lesser(a, i, b, j):
-    """Return (the lesser of two elements, its index). NaN is less than all others; of equals the first is taken."""
+    """Return (smaller element, its index). NaN counts as the smallest. Among equal elements, the smaller index wins."""
     equal = (a == b) | ((a != a) & (b != b))
     less = (a < b) | ((a != a) & (b == b)) | (equal & (i < j))
     return ct.where(less, a, b), ct.where(less, i, j)
 
 
 def find_least(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE):
-    """Return (least element, its index) of each row in a range of blocks. Each lane keeps the block of its least
-    element. Lanes of contiguous rows have whole vectors, and the element is then looked for in the vector found."""
+    """Return (least element, its index) of each row, over the blocks [begin, end). Each lane records its least
+    element's block. In contiguous rows, a lane reads FOLD elements per block, and searches them at the end."""
     least = ct.full(dev.lane_shape(SHAPE, AXIS, FOLD), IDENTITY, x.dtype)
     blocks = ct.zeros(least.shape, ct.int32) + begin
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
@@ -34,7 +34,7 @@ def find_least(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE):
                 tile = load_padded(x, group, strip, i, IDENTITY, FLOAT, not FLOAT, AXIS, SHAPE)
             if AXIS == 2:
                 tile = ct.min(ct.reshape(tile, (*least.shape, FOLD)), 3, propagate_nan=True)
-            lower = ~(tile >= least) & (least == least)  # NaN is less than all; the first of equals stays
+            lower = ~(tile >= least) & (least == least)  # NaN is the least; of equal elements, the first wins
             least, blocks = ct.where(lower, tile, least), ct.where(lower, i, blocks)
     places = ct.astype(blocks, ct.int64) * least.shape[AXIS] + dev.element_indices(0, AXIS, least.shape)
     least, places = ct.reduce((least, places), AXIS, lesser, (IDENTITY, PAST))
@@ -61,7 +61,7 @@ def argmin_kernel(
 
 @register("cutile", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each lane keeps its least element and the number of its block. Lanes are compared after the loop."""
+    """Each lane records its least element and that element's block number. Lanes are compared after the loop."""
     id, rows = "cutile/argmin/rows", rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, floats = tiles.make_views(rows, tile, (x, out)), x.dtype.is_floating_point

@@ -28,7 +28,7 @@ def merge_kernel(
     least, places, out, IDENTITY: ct.Constant, FLOAT: ct.Constant[bool],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """A tile has all parts of its rows, padded to a power of two."""
+    """A tile contains the results of all parts of its rows, padded to a power of two."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), least, AXIS, SHAPE)
     low = load_padded(least, group, strip, 0, IDENTITY, FLOAT, not FLOAT, AXIS, SHAPE)

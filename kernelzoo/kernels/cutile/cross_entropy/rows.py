@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 
 def loss_of(x, labels, group, strip, top, total, IGNORE_INDEX, AXIS, SHAPE):
-    """Return the losses of rows whose states are (top, total). A row with +inf has the total +inf and the loss NaN."""
+    """Return the rows' losses, from their (max, sum) states. A row with +inf has an infinite sum and the loss NaN."""
     label = dev.load_per_row(labels, group, strip, AXIS, SHAPE)
     inside = (label >= 0) & (label < x.shape[AXIS])
     picked = dev.gather_elements(x, group, strip, label, inside, float("nan"), AXIS, SHAPE)

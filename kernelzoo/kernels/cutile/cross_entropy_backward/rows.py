@@ -22,7 +22,7 @@ def backward_kernel(
     factor = dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE)
     factor = ct.where((label >= 0) & (label < x.shape[AXIS]), factor, float("nan"))
     top, total = row_state(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
-    inverse = 1 / total + (total - total)  # NaN if the row has +inf, and so an infinite total
+    inverse = 1 / total + (total - total)  # NaN if the row has +inf, because total is infinite then
     for i in range(ct.num_tiles(x, AXIS, SHAPE)):
         place = dev.block_index(group, strip, i, AXIS)
         share = exponential(dev.load_tile(x, place, -float("inf"), AXIS, SHAPE) - top) * inverse

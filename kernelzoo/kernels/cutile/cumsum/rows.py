@@ -10,13 +10,13 @@ from kernelzoo.registry import register
 
 
 def combine_sums(before, total, next_before, next_total):
-    """Return (sum before the last vector of two adjacent runs, sum of both runs). A difference could be inf - inf."""
+    """Combine two runs of vectors: (sum of all but the last, sum of all). Subtraction could give inf - inf."""
     return total + next_before, total + next_total
 
 
 def scan(tile, total, dtype, FOLD, AXIS):
-    """Return (running sums of a block that start from ``total``, total plus the block's sum). In contiguous rows each
-    vector is scanned, and earlier vectors' sums are added. The reshape, which changes layouts, follows the rounding."""
+    """Return (``total`` plus the block's running sums, ``total`` plus the block's sum). In contiguous rows, each vector
+    of FOLD elements is scanned, then earlier vectors' sums are added. Sums are rounded before the costly reshape."""
     if AXIS == 1:
         return ct.astype(total + ct.cumsum(tile, 1), dtype), total + ct.sum(tile, 1, keepdims=True)
     strip = tile.shape[:2]
@@ -28,7 +28,7 @@ def scan(tile, total, dtype, FOLD, AXIS):
 
 
 def write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """Write the running sums of a range of blocks of a tile's rows. total: the sums of all elements before."""
+    """Write the running sums of the blocks [begin, end). total: each row's sum of all earlier elements."""
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):

@@ -16,7 +16,7 @@ def scan_kernel(
     x, sums, out, parts, span, PARTS: ct.Constant[int],
     FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """PARTS: a power of two that holds all parts of a row."""
+    """PARTS: the number of parts per row, rounded up to a power of two."""
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     every = dev.reduced_shape(SHAPE, AXIS, PARTS)

@@ -15,7 +15,7 @@ def layer_norm_kernel(
     x, weight, bias, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: whether a tile has whole rows, which are read once."""
+    """HELD: whether a tile contains complete rows. Each row is then read only once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
@@ -37,7 +37,7 @@ def layer_norm_kernel(
         lost = squares
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):
-                # Elements past a row's end are loaded as its mean, at distance 0.
+                # Elements past a row's end are replaced by its mean, so that their distance is 0.
                 away = dev.load_block(x, dev.block_index(group, strip, i, AXIS), mean, AXIS, SHAPE, WHOLE) - mean
                 squares, lost = dev.accumulate(squares, lost, dev.lane_sums(away * away, AXIS, FOLD), x)
         scale = dev.inverse_root(dev.row_mean(squares, lost, x, AXIS), EPS)
@@ -52,7 +52,7 @@ def layer_norm_kernel(
 
 @register("cutile", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean comes before squared distances from it. A row that doesn't fit on chip is read three times."""
+    """The mean comes first, then squared distances from it. A row that doesn't fit on chip is read three times."""
     id, tensors, rows = "cutile/layer_norm/rows", (x, weight, bias, out), rows_of(x, out)
     held, tile, fit = tiles.whole_row_or_block(id, device_of(x), rows, 2)
     source, target = tiles.make_views(rows, tile, (x, out))

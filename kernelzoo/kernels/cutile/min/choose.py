@@ -9,10 +9,10 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 SHORT_COLUMNS = 512
-"""Columns of at most so many elements have one program, however few strips there are."""
+"""The most elements of a column that is never split among several programs, even if strips are few."""
 
 UNROLLED = 2048
-"""Loops over blocks of at most so many two-byte elements are unrolled 27 times."""
+"""The largest block, in two-byte elements, over which tileiras unrolls a loop 27 times."""
 
 
 @launch_table("cutile", "min")
@@ -29,7 +29,7 @@ class Knobs(tiles.Numbers):
 
 @chooser("cutile", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Each program takes rows if there are enough of them to fill the device. Otherwise programs take parts of rows."""
+    """Each program reduces complete rows if these fill the device. Otherwise, programs reduce parts of rows."""
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
@@ -41,8 +41,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     tile = row_tile(device, rows, at_once=True)
     one_block = tile.shape[:2] == (1, 1) and tile.block >= rows.n and rows.itemsize == 2
     if one_block and (is_ragged(rows, x) or tile.block <= UNROLLED):
-        # Ragged rows that are reduced at once go through shared memory. Loops over short blocks are unrolled too far.
+        # Reducing a ragged row's block uses shared memory. Loops over short blocks are unrolled too far.
         return "rows_deferred"
-    # A block of one-byte elements that is reduced at once doesn't fit in registers.
+    # For one-byte elements, a reduction in the loop doesn't fit in registers.
     many = rows.total >= knobs.deferred * device.multiprocessors and rows.itemsize > 1
     return "rows" if tile.block >= rows.n or many else "rows_deferred"

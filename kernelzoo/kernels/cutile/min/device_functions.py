@@ -11,12 +11,12 @@ def lower(a, b):
 
 
 def row_min(x, AXIS):
-    """Return the minimum along an axis, which stays; NaN if there is one."""
+    """Return the minimum along AXIS, which remains with size 1. It is NaN if an element is."""
     return ct.min(x, AXIS, keepdims=True, propagate_nan=True)
 
 
 def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
-    """Load a block of a tile's rows. Past their end, floats are infinity; integers are IDENTITY if MASKED, else 0."""
+    """Load a block. Past the end of rows, floats are +inf. Integers are IDENTITY if MASKED, else 0."""
     padding = ct.PaddingMode.POS_INF if FLOAT else ct.PaddingMode.ZERO
     tile = ct.load(x, dev.block_index(group, strip, block, AXIS), SHAPE, padding_mode=padding, allow_tma=False)
     if MASKED:
@@ -25,6 +25,6 @@ def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
 
 
 def min_of_ends(x, number, n, IDENTITY, PACK):
-    """Return the minimum of a row's elements outside its whole vectors, wherever the row begins in a vector."""
+    """Return the minimum of a row's elements outside its whole vectors. number: the row's index."""
     _, _, ends = dev.row_ends(x, number * n, n, IDENTITY, x.dtype, PACK)
     return row_min(ends, 2)

@@ -30,7 +30,7 @@ def rows_kernel(
 
 @register("cutile", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each program takes rows. Every block of a row is reduced to a scalar before it is combined."""
+    """Each program reduces complete rows. Every block of a row is reduced to a scalar before it is merged."""
     id, x, out = "cutile/min/rows", plain(x), plain(out)
     rows = rows_of(x, out)
     pack, tile = tiles.ragged(rows, row_tile(device_of(x), rows, at_once=True), x)

@@ -30,7 +30,7 @@ def rows_deferred_kernel(
 
 @register("cutile", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each program takes rows or a strip of columns. The running minimum stays a tile, which is reduced at the end."""
+    """Each program reduces rows or a strip of columns. The running minimum is a tile, reduced after the loop."""
     id, x, out = "cutile/min/rows_deferred", plain(x), plain(out)
     rows = rows_of(x, out)
     pack, tile = tiles.ragged(rows, block_tile(device_of(x), rows), x)

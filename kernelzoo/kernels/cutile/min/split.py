@@ -17,7 +17,7 @@ def split_kernel(
     IDENTITY: ct.Constant, FLOAT: ct.Constant[bool], MASKED: ct.Constant[bool],
     PACK: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """Each program takes span blocks of a tile's rows. PARTS: a power of two that holds all programs' minima."""
+    """Each program reads span blocks of a tile's rows. PARTS: minima per row, rounded up to a power of two."""
     ct.grid_dependency_control_wait()
     number = ct.bid(0) // parts
     part = ct.bid(0) % parts
@@ -31,8 +31,8 @@ def split_kernel(
         if part == 0:
             least = lower(least, min_of_ends(x, group, n, IDENTITY, PACK))
     ct.store(partials, dev.block_index(group, strip, part, AXIS), least, allow_tma=False)
-    # The arrival's release makes this program's minima visible to the device. The last program to arrive acquires those
-    # of all others.
+    # The arrival's release makes this program's minima visible to the device. The last program to arrive acquires the
+    # minima of all others.
     order, scope = ct.MemoryOrder.ACQ_REL, ct.MemoryScope.DEVICE
     if ct.atomic_add(arrivals, number, 1, memory_order=order, memory_scope=scope) == parts - 1:
         every = dev.reduced_shape(SHAPE, AXIS, PARTS)
@@ -43,9 +43,9 @@ def split_kernel(
 
 @register("cutile", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Several programs share a row or a strip of columns. The last to arrive reduces their minima: one launch.
+    """Several programs share a row or a strip of columns. The last to finish reduces their minima: one launch.
 
-    The launch resets its counts of arrivals to zero, and so may be repeated.
+    That program also resets its arrival counter to 0, so that the launch may be repeated.
     """
     id, x, out = "cutile/min/split", plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)

@@ -8,10 +8,10 @@ from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
 TILE_ELEMENTS = 8192
-"""The most elements of a tile, which limits tiles of one-byte elements."""
+"""The most elements of a tile. By default, it limits only tiles of one-byte elements."""
 
 SHORT_ELEMENTS = 2048
-"""The most elements of a tile of short rows of two bytes per element."""
+"""The most elements of a tile of short rows, for two-byte elements."""
 
 
 @numbers
@@ -26,7 +26,7 @@ class Numbers:
 
 
 def row_tile(device: Device, rows: Rows, *, at_once: bool = False) -> Tile:
-    """Return a tile of several short rows, or a block of one row. at_once: whether each block is reduced at once."""
+    """Return a tile of several short rows, or a block of one row. at_once: whether blocks are reduced in the loop."""
     knobs, cols = of(Numbers, device.index), power_of_two(rows.n)
     many = min(knobs.tile_bytes // rows.itemsize, SHORT_ELEMENTS if rows.itemsize == 2 else TILE_ELEMENTS) // cols
     if many > 1:
@@ -36,7 +36,7 @@ def row_tile(device: Device, rows: Rows, *, at_once: bool = False) -> Tile:
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
-    """Return ``row_tile`` for a running minimum that stays a block, or a block of neighbouring columns."""
+    """Return the tile of an elementwise running minimum: ``row_tile``, or a block of neighbouring columns."""
     return block(rows, 16384) if rows.across else row_tile(device, rows)
 
 

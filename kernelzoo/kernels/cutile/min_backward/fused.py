@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 def shares_of(grad, count, DTYPE):
-    """Return the gradients of each of count equal minima, and of other elements: grad * 0, or NaN if count is 0."""
+    """Return the gradient of each of count equal minima, and that of other elements: grad * 0, NaN if count is 0."""
     rest = ct.where(count > 0, grad * 0.0, float("nan"))
     return ct.astype(grad / ct.astype(count, grad.dtype), DTYPE), ct.astype(rest, DTYPE)
 

@@ -11,8 +11,8 @@ from kernelzoo.registry import register
 
 
 def count_equal(x, least, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """Return how many elements of a range of blocks of a tile's rows equal their minima. Each lane counts in 32 bits.
-    These counts are added up once, after the loop, in 64 bits."""
+    """Return how many elements of each row equal its minimum ``least``, in the blocks [begin, end). Each lane counts in
+    32 bits. After the loop, the lanes' counts are added up in 64 bits."""
     counts = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.int32)
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
@@ -25,11 +25,11 @@ def count_equal(x, least, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 
 def write_blocks(x, out, least, each, rest, group, strip, begin, end, AXIS, SHAPE):
-    """Write the results of a range of blocks of a tile's rows: each where an element is the minimum, else rest."""
+    """Write the gradients of the blocks [begin, end): ``each`` where an element equals ``least``, else ``rest``."""
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
-            # The loop's own index: see ``write_blocks`` of softmax/online.py.
+            # The index is the loop's variable: see ``write_blocks`` of softmax/online.py.
             place = dev.block_index(group, strip, i, AXIS)
             result = ct.where(dev.load_block(x, place, float("nan"), AXIS, SHAPE, WHOLE) == least, each, rest)
             ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
@@ -47,7 +47,7 @@ def online_kernel(x, y, grad, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int
 
 @register("cutile", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks keeps a running count in each lane. A second pass reads again and writes."""
+    """One pass over blocks counts the minima, in each lane. A second pass reads again and writes."""
     tensors = (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)

@@ -30,7 +30,7 @@ def partials_kernel(
 def write_kernel(
     x, y, grad, out, counts, parts, span, PARTS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
 ):
-    """PARTS: a power of two that holds the counts of all programs."""
+    """PARTS: the number of counts per row, rounded up to a power of two."""
     ct.grid_dependency_control_wait()
     group, strip, _, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     left = dev.load_zeros(counts, dev.block_index(group, strip, 0, AXIS), dev.reduced_shape(SHAPE, AXIS, PARTS))

@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 
 def float8_bits(value, HARDWARE):
-    """Return a value's bits in float8_e4m3fn: nearest, ties to even. cuTile has the type from capability 9.0 on."""
+    """Return the bits of the nearest float8_e4m3fn, ties to even. HARDWARE: use cuTile's dtype (9.0 or later)."""
     if HARDWARE:
         return ct.bitcast(ct.astype(value, ct.float8_e4m3fn), ct.uint8)
     bits = ct.bitcast(value, ct.int32)
@@ -24,7 +24,7 @@ def float8_bits(value, HARDWARE):
 
 
 def magnitudes(tile):
-    """Return the bits without the sign, which compare as absolute values do, with NaN as the largest."""
+    """Return the bits without the sign. They are ordered as absolute values are, and NaN is the largest."""
     return ct.bitcast(tile, ct.int32) & 0x7FFFFFFF
 
 
@@ -39,7 +39,7 @@ def quantize_kernel(
     x, values, scale, HARDWARE: ct.Constant[bool], HELD: ct.Constant[bool],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: whether a tile has whole rows, which are read once."""
+    """HELD: whether a tile contains complete rows. Each row is then read only once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:

@@ -14,7 +14,7 @@ def rms_norm_kernel(
     x, weight, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
     AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: whether a tile has whole rows, which are read once."""
+    """HELD: whether a tile contains complete rows. Each row is then read only once."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:

@@ -24,7 +24,7 @@ class Knobs(tiles.Numbers):
 
 @chooser("cutile", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """A program keeps a row on chip if it fits. Longer rows are read twice: by one program if many, else by several."""
+    """A row stays on chip if it fits. A longer row is read twice, by one program or, if rows are few, by several."""
     rows, device = rows_of(x, out), device_of(x)
     knobs, longest = of(Knobs, device.index), longest_row(rows, 1)
     if rows.across:

@@ -16,7 +16,7 @@ def tile_kernel(
     x, out, n, EXACT: ct.Constant[bool], PACK: ct.Constant[int], FOLD: ct.Constant[int], AXIS: ct.Constant[int],
     SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """A tile has whole rows, padded with -inf to a power of two."""
+    """A tile contains complete rows, padded with -inf to a power of two."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     place = dev.block_index(0 if PACK else group, strip, 0, AXIS)
@@ -28,7 +28,7 @@ def tile_kernel(
     top = zero_if_empty(top)
     tile = exponential(tile - top)
     terms = tile
-    if EXACT:  # the same bits wherever vectors begin
+    if EXACT:  # bits must not depend on alignment
         terms = exact_sum(tile, ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.float64), AXIS, FOLD)
     total = ct.sum(terms, AXIS, keepdims=True)
     if PACK:

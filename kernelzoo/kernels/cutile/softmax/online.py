@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 
 def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """Return each lane's (max, sum) state of a range of blocks of a tile's rows."""
+    """Return each lane's (max, sum) state over the blocks [begin, end)."""
     top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
     lost = total
@@ -28,11 +28,11 @@ def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 
 def write_blocks(x, out, top, inverse, group, strip, begin, end, AXIS, SHAPE):
-    """Write the results of a range of blocks of a tile's rows, from their maxima and 1 / sums."""
+    """Write the results of the blocks [begin, end). top: the rows' maxima. inverse: 1 / the rows' sums."""
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
-            # A store waits for earlier ones at a barrier, unless its index is the loop's own.
+            # A store waits for earlier stores at a barrier, unless its index is the loop's variable.
             place = dev.block_index(group, strip, i, AXIS)
             result = exponential(dev.load_block(x, place, -float("inf"), AXIS, SHAPE, WHOLE) - top) * inverse
             ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)

@@ -14,8 +14,8 @@ from kernelzoo.registry import register
 
 
 def program_part(group, part, n, span, PACK, EXACT, SHAPE):
-    """Return (first element, length, first block, whether it has ends) of a program's part of a row. EXACT parts begin
-    at the same elements wherever vectors begin, and all have ends. Else only the first part has the row's ends."""
+    """Return (first element, length, first block, whether it has ends) of a program's part of a row. EXACT parts are
+    cut at the same elements whatever the alignment, and all have ends. Otherwise only part 0 has ends."""
     if EXACT and PACK:
         cut = part * span * SHAPE[2]
         return group * n + cut, min(n - cut, span * SHAPE[2]), 0 * part, part >= 0
@@ -23,7 +23,7 @@ def program_part(group, part, n, span, PACK, EXACT, SHAPE):
 
 
 def exact_state(x, top, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """Return (maximum, at least top; sum) of a range of blocks of a row. The exponentials add up without rounding."""
+    """Return (max, exact sum) of a row's blocks [begin, end). The maximum is at least ``top``."""
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
@@ -42,7 +42,7 @@ def partials_kernel(
     x, tops, totals, n, parts, span, EXACT: ct.Constant[bool],
     PACK: ct.Constant[int], FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """Each program stores one (max, sum) state per row of span blocks of a tile's rows. The first has the ends too."""
+    """Each program stores one (max, sum) state per row, of span blocks. Ends: see ``program_part``."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
@@ -79,7 +79,7 @@ def write_kernel(
     EXACT: ct.Constant[bool], PARTS: ct.Constant[int], PACK: ct.Constant[int], AXIS: ct.Constant[int],
     SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """Each program merges all states of its rows, PARTS at most, in the same order, so that all get the same bits."""
+    """Each program merges its rows' states, at most PARTS per row, in the same order, so that all get the same bits."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
@@ -105,7 +105,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows = "cutile/softmax/split_two_launches", rows_of(x, out)
     tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
     plan = tiles.plan_parts(rows, tile, device_of(x))
-    # The last part has room for both of its ends.
+    # Each EXACT part has two ends, so that the last part needs at least 16 elements.
     exact = rows.single and rows.itemsize == 2 and tile.block >= 2048 and rows.n % (plan.span * tile.block) >= 16
     rows = rows.by_vectors if exact else rows
     pack, tile = tiles.ragged(rows, tile, x)

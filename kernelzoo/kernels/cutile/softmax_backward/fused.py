@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 def load_both(grad, y, place, AXIS, SHAPE):
-    """Load a tile of each input in the accumulator dtype, 0 past the ends of rows, in one branch: see ``load_sum``."""
+    """Load a tile of each input in the accumulator dtype, with 0 past the end of rows. One branch: see ``load_sum``."""
     if dev.is_whole(grad, place, SHAPE):
         return dev.load_whole(grad, place, SHAPE), dev.load_whole(y, place, SHAPE)
     return dev.load_masked(grad, place, 0.0, AXIS, SHAPE), dev.load_masked(y, place, 0.0, AXIS, SHAPE)

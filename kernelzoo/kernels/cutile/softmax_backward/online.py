@@ -9,11 +9,11 @@ from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 FIT = 3
-"""Programs on an SM: 80 registers per thread, for blocks of two inputs."""
+"""How many programs must fit on an SM. A thread then has 80 registers, for blocks of two inputs."""
 
 
 def product_sums(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """Return the sums of grad * y over a range of blocks of a tile's rows. Each lane adds up its own products."""
+    """Return each row's sum of grad * y over the blocks [begin, end). Each lane first adds up its own products."""
     running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(grad))
     lost = running
     ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
@@ -28,11 +28,11 @@ def product_sums(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 
 def write_blocks(grad, y, out, total, group, strip, begin, end, AXIS, SHAPE):
-    """Write the results of a range of blocks of a tile's rows, whose sums of products are ``total``."""
+    """Write the results of the blocks [begin, end). total: each row's sum of grad * y."""
     ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
-            # The loop's own index: see ``write_blocks`` of softmax/online.py.
+            # The index is the loop's variable: see ``write_blocks`` of softmax/online.py.
             place = dev.block_index(group, strip, i, AXIS)
             grads = dev.load_block(grad, place, 0.0, AXIS, SHAPE, WHOLE)
             weights = dev.load_block(y, place, 0.0, AXIS, SHAPE, WHOLE)

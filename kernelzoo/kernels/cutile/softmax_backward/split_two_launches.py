@@ -27,7 +27,7 @@ def partials_kernel(
 def write_kernel(
     grad, y, out, sums, parts, span, PARTS: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]
 ):
-    """Each program adds up all sums of its rows, PARTS at most, in the same order, so that all get the same bits."""
+    """Each program adds up its rows' sums, at most PARTS per row, in the same order, so that all get the same bits."""
     ct.grid_dependency_control_wait()
     group, strip, _, begin, end = dev.part_coords(grad, parts, span, AXIS, SHAPE)
     every = dev.reduced_shape(SHAPE, AXIS, PARTS)

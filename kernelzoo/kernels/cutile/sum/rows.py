@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 
 
 def sum_of(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
-    """Return the sums of a range of blocks of a tile's rows. Lanes sum whole vectors with compensation for rounding."""
+    """Return each row's sum over the blocks [begin, end). Each lane sums its elements, and compensates rounding."""
     total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
     lost = total
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
@@ -31,7 +31,7 @@ def sum_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct
 
 @register("cutile", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each lane adds up its elements with compensation for rounding. Lanes are added in a tree after the loop."""
+    """Each lane sums its elements, and compensates for rounding. Lanes are added in a tree after the loop."""
     id, x = "cutile/sum/rows", plain(x)
     rows = rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)

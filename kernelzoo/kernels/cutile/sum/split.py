@@ -20,7 +20,7 @@ def parts_kernel(x, sums, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant
 
 @ct.kernel
 def merge_kernel(sums, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
-    """A tile has all parts of its rows, padded to a power of two."""
+    """A tile contains the sums of all parts of its rows, padded to a power of two."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), sums, AXIS, SHAPE)
     every = dev.load_zeros(sums, dev.block_index(group, strip, 0, AXIS), SHAPE)

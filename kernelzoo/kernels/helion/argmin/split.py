@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def parts_kernel(x, lows, places, span, highest: hl.constexpr, acc_dtype: torch.dtype):
-    """Each program reads span elements of each of a tile's rows. highest: a value that no element is above."""
+    """Each program reads span elements of each row of a tile. highest: a value that no element exceeds."""
     outer, n, inner = x.size()
     parts = lows.size(1)
     block = hl.register_block_size(n)
@@ -21,10 +21,10 @@ def parts_kernel(x, lows, places, span, highest: hl.constexpr, acc_dtype: torch.
         place = hl.zeros([o, block, i], dtype=torch.int32)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n), block_size=block):
             tile = torch.where((c.index < n)[None, :, None], x[o, c, i].to(acc_dtype), highest)
-            lower = ~(tile >= least) & (least == least)  # NaN is less than all; the first of equals stays
+            lower = ~(tile >= least) & (least == least)  # NaN is the least; of equal elements, the first wins
             step = c.begin - part.begin * span
             least, place = torch.where(lower, tile, least), torch.where(lower, step, place)
-        low = torch.amin(least, dim=1)  # NaN if any lane has one; then only lanes with NaN are found
+        low = torch.amin(least, dim=1)  # if a lane has NaN, this is NaN, and only such lanes are found
         found = (least == low[:, None, :]) | (least != least)
         lane = place.to(torch.int64) + (hl.arange(block)[None, :, None] + part.begin * span)
         lows[o, part.begin, i] = low

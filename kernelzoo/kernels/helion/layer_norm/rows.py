@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def held_kernel(x, weight, bias, out, eps: hl.constexpr, acc_dtype: torch.dtype):
-    """Helion leaves elements past a row's end out of sums."""
+    """Sums need no mask, because Helion excludes elements past a row's end."""
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         tile = x[o, :, i].to(acc_dtype)
@@ -43,7 +43,7 @@ def layer_norm_kernel(x, weight, bias, out, eps: hl.constexpr, acc_dtype: torch.
 
 @register("helion", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
-    """The mean comes before squared distances from it. A row that doesn't fit on chip is read three times."""
+    """The mean comes first, then squared distances from it. A row that doesn't fit on chip is read three times."""
     id, (rows, (x_view, out_view)) = "helion/layer_norm/rows", tiles.rows_and_views(x, out)
     views, kinds = (x_view, weight, bias, out_view), (eps, tiles.acc_dtype(x))
     if tile := try_whole_rows(id, x, rows, 2):

@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 def zero_if_infinite(top):
-    """Return what to subtract from a row: its maximum, or 0 if that is infinite, so that no difference is inf - inf."""
+    """Return the number to subtract from a row: its maximum, or 0 if that is infinite, to avoid inf - inf."""
     return torch.where(torch.abs(top) == float("inf"), 0.0, top)
 
 

@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def states_kernel(x, tops, totals, span, acc_dtype: torch.dtype):
-    """Store the (max, sum) states of span elements of each of a tile's rows. With a +inf the sum is +inf."""
+    """Store the (max, sum) states of span elements of each row of a tile. If an element is +inf, so is the sum."""
     outer, n, inner = x.size()
     parts = tops.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
@@ -29,8 +29,8 @@ def states_kernel(x, tops, totals, span, acc_dtype: torch.dtype):
 
 
 def merge_states(tops, totals):
-    """Return (max, sum) states of rows from those of their parts, along axis 1. The sum is of exp(x - max), or of
-    exp(x) if max is infinite. A part with +inf has the sum +inf, and so has its row."""
+    """Merge the (max, sum) states of each row's parts, along axis 1. The sum is of exp(x - max), or of exp(x) if max is
+    infinite. If a part contains +inf, the part's sum and the row's sum are +inf."""
     top = torch.amax(tops, dim=1, keepdim=True)
     own = torch.where(
         (totals == float("inf")) | (tops == float("-inf")), 0.0, zero_if_infinite(tops) - zero_if_infinite(top)

@@ -8,7 +8,7 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 SHORT_COLUMNS = 512
-"""Columns of at most so many elements have one program, however few strips there are."""
+"""The most elements of a column that is never split among several programs, even if strips are few."""
 
 
 @launch_table("helion", "min")
@@ -22,7 +22,7 @@ class Knobs(tiles.Numbers):
 
 @chooser("helion", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Each program takes rows if there are enough of them to fill the device. Otherwise programs take parts of rows."""
+    """Each program reduces complete rows if these fill the device. Otherwise, programs reduce parts of rows."""
     rows, device = rows_of(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:

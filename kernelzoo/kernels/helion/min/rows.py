@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def rows_kernel(x, out, highest: hl.constexpr, acc_dtype: torch.dtype):
-    """highest: a value that no element is above."""
+    """highest: a value that no element exceeds."""
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         least = hl.full([o, i], highest, dtype=acc_dtype)
@@ -25,7 +25,7 @@ def rows_kernel(x, out, highest: hl.constexpr, acc_dtype: torch.dtype):
 
 @helion.kernel(static_shapes=False)
 def ragged_rows_kernel(x, out, n, whole, highest: hl.constexpr, acc_dtype: torch.dtype, shift: hl.constexpr):
-    """As ``rows_kernel``, for rows that begin anywhere in a vector. whole: a length that covers all whole vectors."""
+    """Do the same as ``rows_kernel`` for unaligned rows. whole: a length that covers a row's whole vectors."""
     rows = out.size(0)
     for o in hl.tile(rows):
         row = o.index[:, None]
@@ -41,7 +41,7 @@ def ragged_rows_kernel(x, out, n, whole, highest: hl.constexpr, acc_dtype: torch
 
 @register("helion", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each program takes rows. Every block of a row is reduced to a scalar before it is combined."""
+    """Each program reduces complete rows. Every block of a row is reduced to a scalar before it is merged."""
     id, x, out = "helion/min/rows", plain(x), plain(out)
     rows, views = tiles.rows_and_views(x, out)
     tile = row_tile(device_of(x), rows)

@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def deferred_kernel(x, out, highest: hl.constexpr, acc_dtype: torch.dtype):
-    """highest: a value that no element is above. Helion masks elements past a row's end only in reductions. Elsewhere
+    """highest: a value that no element exceeds. Helion masks elements past a row's end only in reductions. Elsewhere
     the kernel must mask them itself."""
     outer, n, inner = x.size()
     block = hl.register_block_size(n)
@@ -28,7 +28,7 @@ def deferred_kernel(x, out, highest: hl.constexpr, acc_dtype: torch.dtype):
 
 @helion.kernel(static_shapes=False)
 def ragged_deferred_kernel(x, out, n, whole, highest: hl.constexpr, acc_dtype: torch.dtype, shift: hl.constexpr):
-    """As ``deferred_kernel``, for rows that begin anywhere in a vector. whole: a length that covers whole vectors."""
+    """Do the same as ``deferred_kernel`` for unaligned rows. whole: a length that covers a row's whole vectors."""
     rows = out.size(0)
     block = hl.register_block_size(whole)
     for o in hl.tile(rows):
@@ -45,7 +45,7 @@ def ragged_deferred_kernel(x, out, n, whole, highest: hl.constexpr, acc_dtype: t
 
 @register("helion", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Each program takes rows or a strip of columns. The running minimum stays a tile, which is reduced at the end."""
+    """Each program reduces rows or a strip of columns. The running minimum is a tile, reduced after the loop."""
     id, x, out = "helion/min/rows_deferred", plain(x), plain(out)
     rows, views = tiles.rows_and_views(x, out)
     tile = block_tile(device_of(x), rows)

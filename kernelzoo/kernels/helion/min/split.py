@@ -1,4 +1,4 @@
-"""Two launches. To do it in one, a program needs a barrier before it counts its arrival, and Helion has none."""
+"""Two launches. In a single launch, a program would need a barrier before its arrival counts. Helion has none."""
 
 import helion
 import helion.language as hl
@@ -18,7 +18,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def parts_kernel(x, partials, span, highest: hl.constexpr, acc_dtype: torch.dtype):
-    """Each program reads span elements of each of a tile's rows. highest: a value that no element is above."""
+    """Each program reads span elements of each row of a tile. highest: a value that no element exceeds."""
     outer, n, inner = x.size()
     parts = partials.size(1)
     block = hl.register_block_size(n)
@@ -32,7 +32,7 @@ def parts_kernel(x, partials, span, highest: hl.constexpr, acc_dtype: torch.dtyp
 
 @helion.kernel(static_shapes=False)
 def ragged_parts_kernel(x, partials, n, span, highest: hl.constexpr, acc_dtype: torch.dtype, shift: hl.constexpr):
-    """Each program reads span elements of a row's whole vectors, and its ends, which all parts may read alike."""
+    """Each program reads span elements of a row's whole vectors, and the row's ends. Repeats don't change a minimum."""
     rows, parts, _ = partials.size()
     block = hl.register_block_size(span)
     for o, part in hl.tile([rows, parts], block_size=[None, 1]):

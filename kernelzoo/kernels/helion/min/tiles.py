@@ -25,7 +25,7 @@ class Numbers:
 
 
 def row_tile(device: Device, rows: Rows) -> Tile:
-    """Return a tile of short rows for one warp, or a block of one row: 64 bytes per thread, more if one warp."""
+    """Return a tile of several short rows for one warp, or a block of one row, with 64 bytes per thread or more."""
     knobs, cols = of(Numbers, device.index), power_of_two(rows.n)
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
@@ -36,10 +36,10 @@ def row_tile(device: Device, rows: Rows) -> Tile:
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
-    """Return ``row_tile``, or a block of neighbouring columns: 16 elements per thread."""
+    """Return ``row_tile``, or for strided rows a block of neighbouring columns with 16 elements per thread."""
     return block(rows, 16384) if rows.across else row_tile(device, rows)
 
 
 def kernel_constants(rows: Rows, x: torch.Tensor) -> tuple[Any, ...]:
-    """Return the highest value, the dtype of comparisons and, if rows are uneven, log2 of a vector's length."""
+    """Return the highest value, the dtype of comparisons and, if rows are ``uneven``, log2 of elements per vector."""
     return identity(x.dtype), tiles.acc_dtype(x), *([tiles.shift_of(rows)] if tiles.uneven(rows) else [])

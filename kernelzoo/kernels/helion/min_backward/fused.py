@@ -10,8 +10,8 @@ from kernelzoo.registry import register
 
 
 def shares_of(grad, count, acc_dtype: torch.dtype):
-    """Return the gradients of each of count equal minima, and of other elements: grad * 0, or NaN if count is 0. The
-    quotient is rounded from float64, once per row, since float32 division on a device is not to nearest."""
+    """Return the gradient of each of count equal minima, and that of other elements: grad * 0, NaN if count is 0. The
+    division is in float64, once per row, because float32 division on a GPU doesn't round to nearest."""
     slope, equals = grad.to(torch.float64), count.to(torch.float64)
     return (slope / equals).to(acc_dtype), torch.where(equals > 0, slope * 0.0, float("nan")).to(acc_dtype)
 

@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def online_kernel(x, y, grad, out, acc_dtype: torch.dtype):
-    """Blocks are counted in 32 bits, rows in 64."""
+    """Minima are counted in 32 bits within a block, and in 64 bits within a row."""
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         least = y[o, i].to(acc_dtype)
@@ -26,7 +26,7 @@ def online_kernel(x, y, grad, out, acc_dtype: torch.dtype):
 
 @register("helion", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
-    """One pass over blocks keeps a running count of each row. A second pass reads again and writes."""
+    """One pass over blocks counts each row's minima. A second pass reads again and writes."""
     rows, views = tiles.rows_and_views(x, out, y, grad)
     tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
     return views_launch("helion/min_backward/online", online_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2))

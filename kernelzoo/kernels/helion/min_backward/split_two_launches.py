@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def counts_kernel(x, y, counts, span, acc_dtype: torch.dtype):
-    """Store how many of span elements of each row equal the minimum. Blocks are counted in 32 bits, rows in 64."""
+    """Store how many of each row's span elements equal its minimum. Blocks are counted in 32 bits, rows in 64."""
     outer, n, inner = x.size()
     parts = counts.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
@@ -25,7 +25,7 @@ def counts_kernel(x, y, counts, span, acc_dtype: torch.dtype):
 
 @helion.kernel(static_shapes=False)
 def write_kernel(x, y, grad, counts, out, span, acc_dtype: torch.dtype):
-    """Every program adds up all counts of its rows."""
+    """Each program adds up the counts of all parts of its rows."""
     outer, n, inner = x.size()
     parts = counts.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):

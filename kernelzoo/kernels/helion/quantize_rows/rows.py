@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 
 def scale_and_inverse(top, most: hl.constexpr, least: hl.constexpr):
-    """Return (scale, 1 / scale) of rows, correctly rounded, so that ties stay ties. Plain float32 division is not."""
+    """Return the rows' (scale, 1 / scale), correctly rounded, so that ties stay ties. Float32 division isn't."""
     by = torch.where(top < least, 1.0, hl.inline_triton("tl.div_rn({0}, {1})", (top, most), top))
     return by, hl.inline_triton("tl.div_rn(1.0, {0})", (by,), by)
 

@@ -17,7 +17,7 @@ class Knobs(tiles.Numbers):
 
 @chooser("helion", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """A program keeps a row on chip if it fits. Longer rows are read twice: by one program if many, else by several."""
+    """A row stays on chip if it fits. A longer row is read twice, by one program or, if rows are few, by several."""
     rows, device = rows_of(x, out), device_of(x)
     if rows.n <= longest(rows, 1):
         return "fused"

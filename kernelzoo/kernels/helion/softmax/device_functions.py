@@ -15,12 +15,12 @@ def exponential(x):
 
 
 def zero_if_empty(top):
-    """Return what to subtract from a row: its maximum, or 0 if all of it is -inf. No difference is then -inf - -inf."""
+    """Return the number to subtract from a row: its maximum, or 0 if that is -inf, to avoid -inf - -inf."""
     return torch.where(top == float("-inf"), 0.0, top)
 
 
 def update_state(top, total, lost, tile, subtract=zero_if_empty):
-    """Return rows' (max, sum, rounding errors of the sum) after one more block, which is reduced along axis 1."""
+    """Add a block, along axis 1, to the rows' states (max, sum, rounding errors). subtract: see ``zero_if_empty``."""
     higher = torch.maximum(top, torch.amax(tile, dim=1))
     shift = subtract(higher)
     scale, terms = exponential(top - shift), exponential(tile - shift.unsqueeze(1)).sum(1)

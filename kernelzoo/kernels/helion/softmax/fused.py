@@ -11,12 +11,12 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 RAGGED_BYTES = 65536
-"""The most bytes of rows for ``ragged_tile_kernel``. Offsets of longer ones, or of float64, don't fit in registers."""
+"""The most bytes of a row for ``ragged_tile_kernel``. Offsets in longer rows, or in float64, don't fit in registers."""
 
 
 @helion.kernel(static_shapes=False)
 def tile_kernel(x, out, acc_dtype: torch.dtype):
-    """Helion leaves elements past a row's end out of maxima and sums."""
+    """Maxima and sums need no mask, because Helion excludes elements past a row's end."""
     outer, _, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         tile = x[o, :, i].to(acc_dtype)
@@ -28,8 +28,8 @@ def tile_kernel(x, out, acc_dtype: torch.dtype):
 
 @helion.kernel(static_shapes=False)
 def ragged_tile_kernel(x, out, n, rows, acc_dtype: torch.dtype, shift: hl.constexpr, whole: hl.constexpr):
-    """As ``tile_kernel``, for rows that begin anywhere in a vector: whole vectors, and single elements at the ends.
-    ``[:, None]`` replaces ``keepdim``: Helion would reshape, and in Triton 3.6 every thread would hold all elements."""
+    """Do the same as ``tile_kernel`` for unaligned rows: read whole vectors, and single elements at the ends.
+    ``keepdim`` isn't used, because Helion would reshape. In Triton 3.6 every thread would then hold all elements."""
     for o in hl.tile(rows):
         row = o.index[:, None]
         first, stop = inside_of(row, n, shift)

@@ -12,7 +12,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 LONG = 16384
-"""The length of contiguous rows from which on blocks, and the number of threads, are doubled."""
+"""The least length of contiguous rows for which blocks, and the number of threads, are doubled."""
 
 
 @helion.kernel(static_shapes=False)
@@ -33,7 +33,7 @@ def online_kernel(x, out, acc_dtype: torch.dtype):
 
 @helion.kernel(static_shapes=False)
 def ragged_online_kernel(x, out, n, longest, rows, acc_dtype: torch.dtype, shift: hl.constexpr):
-    """As ``online_kernel``, for rows that begin anywhere in a vector. longest: a length that covers whole vectors."""
+    """Do the same as ``online_kernel`` for unaligned rows. longest: a length that covers a row's whole vectors."""
     for o in hl.tile(rows):
         row = o.index[:, None]
         first, stop = inside_of(row, n, shift)

@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def pairs_kernel(x, tops, totals, span, acc_dtype: torch.dtype):
-    """Store the (max, sum) states of span elements of each of a tile's rows."""
+    """Store the (max, sum) states of span elements of each row of a tile."""
     outer, n, inner = x.size()
     parts = tops.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
@@ -29,7 +29,7 @@ def pairs_kernel(x, tops, totals, span, acc_dtype: torch.dtype):
 
 @helion.kernel(static_shapes=False)
 def merge_kernel(x, tops, totals, out, span, acc_dtype: torch.dtype):
-    """Each program merges all states of its rows, in the same order, so that all get the same bits."""
+    """Each program merges the states of its rows' parts in the same order, so that all get the same bits."""
     outer, n, inner = x.size()
     parts = tops.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
@@ -45,7 +45,7 @@ def merge_kernel(x, tops, totals, out, span, acc_dtype: torch.dtype):
 
 @helion.kernel(static_shapes=False)
 def ragged_pairs_kernel(x, tops, totals, n, span, acc_dtype: torch.dtype, shift: hl.constexpr):
-    """Store the state of span elements of a row's whole vectors. The first part of a row includes its ends."""
+    """Store the (max, sum) state of span elements of a row's whole vectors. Part 0 also includes the row's ends."""
     rows, parts, _ = tops.size()
     for o, part in hl.tile([rows, parts], block_size=[None, 1]):
         row = o.index[:, None]

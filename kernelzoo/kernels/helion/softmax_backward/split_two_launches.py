@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def sums_kernel(grad, y, sums, span, acc_dtype: torch.dtype):
-    """Store the sums of grad * y over span elements of each of a tile's rows."""
+    """Store the sums of grad * y over span elements of each row of a tile."""
     outer, n, inner = grad.size()
     parts = sums.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
@@ -25,7 +25,7 @@ def sums_kernel(grad, y, sums, span, acc_dtype: torch.dtype):
 
 @helion.kernel(static_shapes=False)
 def write_kernel(grad, y, sums, out, span, acc_dtype: torch.dtype):
-    """Each program adds up all sums of its rows, in the same order, so that all get the same bits."""
+    """Each program adds up the sums of its rows' parts in the same order, so that all get the same bits."""
     outer, n, inner = grad.size()
     parts = sums.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):

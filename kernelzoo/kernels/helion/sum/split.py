@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 @helion.kernel(static_shapes=False)
 def parts_kernel(x, sums, span, acc_dtype: torch.dtype):
-    """Store the sums of span elements of each of a tile's rows."""
+    """Store the sums of span elements of each row of a tile."""
     outer, n, inner = x.size()
     parts = sums.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):

@@ -59,5 +59,5 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "add_rms_norm", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """Sums are written, and their squares added up in each lane. A row that doesn't fit in registers is added again."""
+    """One pass writes sums and adds up their squares. A row that doesn't fit in registers is read and added again."""
     return over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), register_tiling(v), v)

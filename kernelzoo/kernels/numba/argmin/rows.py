@@ -15,13 +15,14 @@ from kernelzoo.registry import register
 
 @cuda.jit(device=True, inline="always")
 def equally_low(a, b):
-    """Whether two elements are equally low. A NaN, which is not equal to itself, is as low as another NaN."""
+    """Whether two elements are equal, or both NaN."""
     return a == b or (a != a and b != b)
 
 
 @cache
 def row_argmin(dtype: str, tiling: Tiling) -> Any:
-    """Return ``first_least(x, source, step, lane, lanes, start, n, values, places)``: the least element's index."""
+    """Return ``first_least(x, source, step, lane, lanes, start, n, values, places)``: the index of the least element of
+    a row's [start, n). The row begins at ``source``. ``values`` and ``places``: shared memory for reductions."""
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
     (_, value, _), (_, load_tile, _, _, _) = row_values(dtype, tiling), access(dtype, tiling, HIGHEST)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
@@ -41,7 +42,7 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
         lowest = block_min(least, values)
         if equally_low(least, lowest):
             load_tile(x, source, step, lane, lanes, tile, n, words, 0)
-            for j in range(SIZE - 1, -1, -1):  # backwards to the first; elements past the end are later
+            for j in range(SIZE - 1, -1, -1):  # backwards, so that the first wins; elements past the end come later
                 if equally_low(value(words, j), lowest):
                     place = place_in(lane, lanes, tile, j)
         return block_first(place, places)
@@ -70,5 +71,5 @@ def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "argmin", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """Each lane keeps its least element and the tile that had it. The index is looked up in that tile at the end."""
+    """Each lane records its least element and that element's tile. At the end, lanes search this tile for the index."""
     return over_rows("numba/argmin/rows", argmin_kernel, packs_tiling(v), v)

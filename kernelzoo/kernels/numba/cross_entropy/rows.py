@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 
 @cache
 def row_loss(dtype: str, ignore_index: int) -> Any:
-    """Return ``loss_of(x, source, step, labels, i, n, top, total)``: the loss of a row with label i and that state."""
+    """Return ``loss_of(x, source, step, labels, i, n, top, total)``: a row's loss, from ``labels[i]`` and its state."""
     ZERO, NAN, IGNORED = number(dtype, 0), number(dtype, np.nan), ignore_index
     (load, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
 

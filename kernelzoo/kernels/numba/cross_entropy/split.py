@@ -28,7 +28,7 @@ def together_kernel(dtype: str, ignore_index: int) -> Source:
 @register("numba", "cross_entropy", "split")
 @planned()
 def split(v: View, ignore_index: int) -> BindView:
-    """Several blocks share a row, as for its logsumexp. The second launch also reads the label's logit."""
+    """Several blocks share a row, and store states (max, sum). A second launch merges them, and reads the logit."""
     parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, ignore_index)
     return parts_call("numba/cross_entropy/split", parts, first, second, v, each=2)

@@ -12,8 +12,8 @@ from kernelzoo.registry import register
 
 @cache
 def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
-    """Return ``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``, which
-    writes the sums of a row's elements from ``start`` to n, plus ``before``. All threads of a block must call it, with
+    """Return ``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``. It
+    writes the running sums of a row's elements [start, n), plus ``before``. All threads of a block must call it with
     the same ``end``. ``sums`` is shared memory of twice ``tiling.scratch`` elements."""
     kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_values(dtype, tiling), row_values(out_dtype, tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
@@ -31,7 +31,7 @@ def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
                 values[j] = values[j - 1] + kind(value(words, j))
             load(x, source, x_step, lane, lanes, first + lanes * SIZE, n, words)  # the next tile, before the barrier
             earlier, total = scan(lane, r, values[SIZE - 1], sums, half)
-            half = SCRATCH - half  # in turns, so that a tile needs only one barrier
+            half = SCRATCH - half  # halves alternate, so that a tile needs only one barrier
             earlier += before
             for j in range(SIZE):
                 values[j] += earlier
@@ -58,6 +58,6 @@ def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @register("numba", "cumsum", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """Tiles of a row are scanned in order: each lane's elements in order, lanes in a tree, warps and tiles in order."""
+    """The order of additions is fixed: a lane's elements in order, lanes in a tree, then warps and tiles in order."""
     kernel = partial(cumsum_kernel, out_dtype=v.out_dtype)
     return over_rows("numba/cumsum/rows", kernel, scan_tiling(v), v)

@@ -32,7 +32,7 @@ def scan_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @register("numba", "cumsum", "split")
 @planned()
 def split(v: View) -> BindView:
-    """Several blocks share a row, and store sums of parts. In a second launch, each adds up earlier ones, and scans."""
+    """Several blocks share a row, and store sums. In a second launch, each block adds up earlier sums, and scans."""
     parts = cut(v, scan_tiling)
     first, second = (kernel(v.dtype, parts.tiling, v.out_dtype) for kernel in (parts_kernel, scan_kernel))
     return parts_call("numba/cumsum/split", parts, first, second, v, again=True)

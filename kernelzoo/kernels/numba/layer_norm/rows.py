@@ -57,5 +57,5 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "layer_norm", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """The mean comes before squared distances from it. A row that doesn't fit in registers is read three times."""
+    """The mean comes first, then squared distances from it. Rows that don't fit in registers are read three times."""
     return over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), register_tiling(v), v)

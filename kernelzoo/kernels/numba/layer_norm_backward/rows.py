@@ -62,5 +62,5 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "layer_norm_backward", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """Blocks take rows in turn, in registers if they fit, and keep sums. Two more launches add these up."""
+    """Blocks stride over rows, in registers if they fit, and keep partial sums. Two more launches add these up."""
     return call_in_turns(partial(backward_kernel, eps=eps), v, sums=2)

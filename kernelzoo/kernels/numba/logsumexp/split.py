@@ -46,7 +46,7 @@ def together_kernel(dtype: str, out_dtype: str) -> Source:
 @register("numba", "logsumexp", "split")
 @planned()
 def split(v: View) -> BindView:
-    """Several blocks share a row, and store the state of each part. A second launch merges these."""
+    """Several blocks share a row, and store the (max, sum) state of each part. A second launch merges these."""
     parts = cut(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
     return parts_call("numba/logsumexp/split", parts, first, second, v, each=2)

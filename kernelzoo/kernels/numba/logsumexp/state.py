@@ -17,11 +17,11 @@ from kernelzoo.kernels.numba.tiling import Tiling
 
 @cache
 def row_state(dtype: str, tiling: Tiling) -> Any:
-    """Return ``state(x, source, step, lane, lanes, start, n, maxima, sums)``: (max, sum of exp(x - max)) of a row from
-    ``start`` to n.
+    """Return ``state(x, source, step, lane, lanes, start, n, maxima, sums)``: a row's (max, sum) over elements [start,
+    n).
 
-    The maximum is clamped to finite numbers, so that no difference is of two infinities. A row of only -inf has the sum
-    0, one with +inf the sum inf. A NaN is in the sum.
+    The sum is of exp(x - max). The maximum is clamped to finite numbers, so that no difference is inf - inf. A row of
+    only -inf has the sum 0. A +inf makes the sum infinite, and a NaN makes it NaN.
     """
     TOP = float(np.finfo(str(WIDE[dtype])).max)
     ZERO, HIGHEST, LOWEST = (number(dtype, value) for value in (0, TOP, -TOP))
@@ -48,7 +48,7 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
 
 @cache
 def state_merge(dtype: str) -> Any:
-    """Return ``merge(states, first, parts, lane)``: a row's state from its parts', by a warp. A state is a pair."""
+    """Return ``merge(states, first, parts, lane)``: a warp merges ``parts`` states from pair ``first`` on into one."""
     wide, ZERO, LOWEST = str(WIDE[dtype]), number(dtype, 0), number(dtype, float(np.finfo(str(WIDE[dtype])).min))
     load, _ = machine.element_functions(wide)
 

@@ -14,7 +14,7 @@ BATCH = 1024
 
 @kernel
 def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
-    """As atomic_eager, but the minima of the whole slab stay in shared memory, and are sent together at the end."""
+    """Do the same as atomic_eager, but collect the slab's minima in shared memory, and write them at the end."""
     kind, atomic_min = WIDE[dtype], machine.atomic_min
     mapping, chunk_min, ROWS, SCRATCH = slab_functions(dtype, tiling)
 
@@ -47,5 +47,5 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "min", "atomic_batched")
 @planned(Numbers)
 def atomic_batched(v: View, numbers: Numbers) -> BindView:
-    """Several blocks share each row. The minima of all their rows are sent in one batch of atomics at the end."""
+    """Several blocks share each row. At the end, each block writes the minima of all its rows by a batch of atomics."""
     return atomic_call("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, numbers)

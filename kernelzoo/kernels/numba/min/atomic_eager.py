@@ -11,9 +11,9 @@ from kernelzoo.registry import register
 
 @kernel
 def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
-    """Block p takes ``span`` columns of ``slab`` rows, and sends the minima of each tile of rows by atomics at once.
+    """Each block reduces ``span`` columns of ``slab`` rows. It writes each tile's minima by atomics immediately.
 
-    ``tiling.rows`` is BLOCK_M, ``span`` BLOCK_N, and a tile of all lanes the SUB_BLOCK_N that is on chip at once.
+    The triton kernel's BLOCK_M is ``tiling.rows``, and its BLOCK_N is ``span``. Its SUB_BLOCK_N is a tile of all lanes.
     """
     kind, atomic_min = WIDE[dtype], machine.atomic_min
     mapping, chunk_min, ROWS, SCRATCH = slab_functions(dtype, tiling)
@@ -39,5 +39,5 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "min", "atomic_eager")
 @planned(Numbers)
 def atomic_eager(v: View, numbers: Numbers) -> BindView:
-    """Several blocks share each row. The minima of each tile of rows are sent by atomics at once."""
+    """Several blocks share each row. Each block writes the minima of a tile of rows by atomics immediately."""
     return atomic_call("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, numbers)

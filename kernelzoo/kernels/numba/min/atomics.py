@@ -1,7 +1,7 @@
-"""Several blocks per row that combine their minima by atomics: the code that both forms share.
+"""Several blocks per row, which combine their minima by atomics: the code that both atomic forms share.
 
-The results are filled with the identity first. Narrow dtypes, which have no atomics, use a 32-bit workspace, and are
-converted later.
+The results are first filled with the identity. Dtypes below 32 bits have no atomics. Their minima go to a 32-bit
+workspace, and are converted at the end.
 """
 
 from dataclasses import replace
@@ -28,10 +28,10 @@ class Numbers:
 
 @cache
 def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
-    """Return ``mapping`` (see ``thread_mapping``), ``chunk_min``, rows side by side, and elements of ``scratch``.
+    """Return ``mapping`` (see ``thread_mapping``), ``chunk_min``, rows per tile, and elements of ``scratch``.
 
-    ``chunk_min(...)`` returns the minimum of part ``chunk`` of a row, of ``span`` elements, over all of the row's
-    lanes. The first part includes the edges. ``scratch`` is that of ``block_reduce``.
+    ``chunk_min(...)`` returns the minimum of a row's part ``chunk``, of ``span`` elements, to all of the row's lanes.
+    Part 0 includes the row's edges. ``scratch``: see ``block_reduce``.
     """
     HIGHEST = highest(dtype)
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
@@ -58,13 +58,13 @@ def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
 
 
 def atomic_call(id: str, kernel: Any, slab_limit: int, v: View, numbers: Numbers) -> BindView:
-    """Return a call that fills, reduces and, if narrow, converts from 32 bits. Slabs have up to ``slab_limit`` rows."""
+    """Return a call that fills results, reduces, and converts narrow dtypes. slab_limit: the most rows per block."""
     # Eight rows, a warp each, or a warp of strided rows, with as many vectors per thread as in rows_tiling.
     tiling = across_tiling(v, 256, 8) if v.across else Tiling(32, 8, vectors_in_flight(v.dtype, v.vec), v.vec, v.edges)
     tile = tiling.lanes * tiling.size
     tiles = cdiv(v.n, tile)
-    # All SMs get equally many blocks of 256 threads: they are full, and so is the last wave. The reduced axis is cut
-    # first, into parts of whole tiles, and then the rows.
+    # All SMs get equally many blocks of 256 threads, so that the last wave is full. The reduced axis is cut first, into
+    # parts of complete tiles, and then the rows.
     wanted = numbers.atomic_blocks * v.device.multiprocessors
     groups = cdiv(v.total, tiling.rows)
     chunks = min(tiles, max(1, wanted // min(groups, wanted), v.device.multiprocessors))

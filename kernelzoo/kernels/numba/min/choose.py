@@ -19,20 +19,20 @@ class Knobs(row_tiles.Numbers, split_arrival.Numbers, atomics.Numbers):
 
 @chooser("numba", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
-    """A block, or a part of one, takes each row. Columns are read in vectors across them."""
+    """A block, or a part of one, reduces each row. Adjacent columns are read in vectors across them."""
     return decide_once(one_block, Knobs, x, out)
 
 
 @chooser("numba", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks share each row. The last to arrive reduces the minima of all."""
+    """Several blocks share each row. The last block to finish reduces the minima of all."""
     return "split_arrival"
 
 
 @chooser("numba", "min", "auto")
 @by_view(Knobs)
 def auto(v: View, knobs: Knobs) -> str:
-    """Blocks take whole rows. Several blocks share a row if rows are too few to fill the device and long enough."""
+    """Several blocks share a row if rows are long and too few to fill the device. Otherwise a row has one block."""
     cut = columns.cut(v, v.device.multiprocessors) if v.n >= knobs.columns_long else None
     if cut is not None and 100 * cut[0].outer * cut[1].across >= knobs.columns_percent * v.device.multiprocessors:
         return "columns"
@@ -46,6 +46,6 @@ def auto(v: View, knobs: Knobs) -> str:
 
 
 def one_block(v: View, knobs: Knobs) -> str:
-    """Return the form in which one block, or a part of one, takes a row."""
+    """Return the form for rows that one block, or a part of one, reduces."""
     across = v.n >= knobs.columns_long and columns.cut(v, v.device.multiprocessors) is not None
     return "columns" if across else "rows_deferred_block"

@@ -17,18 +17,18 @@ from kernelzoo.registry import register
 MOST_THREADS = 512
 """The most threads of a block."""
 AT_ONCE = 8
-"""The least vectors per thread. Shorter columns have fewer threads."""
+"""The minimum number of vectors per thread. Short columns have fewer threads."""
 MOST_WIDE = 256
 """The most rows of a strip."""
 
 
 @kernel
 def columns_kernel(dtype: str, tiles: int) -> Source:
-    """Each thread goes down ``tiles`` whole aligned vectors at a time, wherever the rows begin.
+    """Each thread reads ``tiles`` aligned vectors at a time down the columns, whatever the rows' alignment.
 
-    A block takes a strip of ``wide`` neighbouring rows. A group has ``across`` strips. ``lanes`` threads read the
-    vectors that cover one element of each row. A thread's next vectors are ``depths`` elements on: after this period
-    rows begin at the same places in vectors, so that each lane of the vectors stays with one row.
+    A block reduces one strip of ``wide`` neighbouring rows. A group of rows has ``across`` strips. ``lanes`` threads
+    read the vectors that cover one element of each row. A thread's next vectors are ``depths`` elements further down.
+    There the rows have the same alignment, so that each element of a thread's vectors always belongs to the same row.
     """
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
@@ -60,7 +60,7 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
         live = min(wide, neighbours - column)
         source = group * x_group + column
         every = (groups - 1) * x_group + (n - 1) * x_step + neighbours
-        head, tail = -phase & LOW_BITS, every - (phase + every & LOW_BITS)  # between them, x is whole vectors
+        head, tail = -phase & LOW_BITS, every - (phase + every & LOW_BITS)  # aligned vectors cover x from head to tail
         begins = lane * VEC - (phase + source + depth * x_step & LOW_BITS)
         i = depth
         end = n if depth < depths and begins < live else types.int64(0)
@@ -89,7 +89,7 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
                 places[k * PITCH + t] = least[k]
         cuda.syncthreads()
 
-        # Each row's places are reduced by as many threads as there are for it, then their results by one.
+        # All of a row's threads (sharers) reduce its elements in ``places``. Then one thread reduces their results.
         sharers, sharer = quotient(threads, wide), quotient(t, wide)
         row = t - sharer * wide
         value = HIGHEST
@@ -99,7 +99,7 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
                 j = row + (phase + source + depth * x_step & LOW_BITS)
                 value = minimum(value, places[(j & LOW_BITS) * PITCH + depth * lanes + (j >> SHIFT)])
                 depth += sharers
-            if sharer == 0:  # elements in no whole vector
+            if sharer == 0:  # elements outside the vectors
                 if source + row < head:
                     value = minimum(value, load(x, source + row))
                 if source + row + (n - 1) * x_step >= tail:
@@ -119,7 +119,7 @@ class Strips:
     """How ``columns_kernel`` cuts columns into strips."""
 
     across: int
-    """Strips of a group of rows."""
+    """The number of strips per group of rows."""
     lanes: int
     wide: int
     depths: int
@@ -130,11 +130,11 @@ class Strips:
 
 
 def strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
-    """Return strips of up to ``lanes`` vectors, for up to that many threads; None if vectors don't cover the rows."""
+    """Return columns and strips of up to ``lanes`` vectors and ``threads`` threads; None if vectors don't fit."""
     c, vec = columns_of(v), v.whole_vector
     if c is None or not vec <= c.inner <= c.x_n or (c.outer > 1 and c.x_outer < c.inner):
         return None
-    extra = vec - 1 if c.vector == 1 else 0  # elements of neighbours beside the rows of a strip
+    extra = vec - 1 if c.vector == 1 else 0  # elements of other rows in a strip's first and last vectors
     period = vec // gcd(vec, c.x_n)
     most = min(lanes, MOST_WIDE // vec, threads // period) * vec - extra
     across = cdiv(c.inner, most)
@@ -147,8 +147,8 @@ def strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
 
 
 def cut(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
-    """Return columns and their strips, of 128 bytes, or wider if those make more blocks than run at once. A block has
-    twice the threads if an SM gets only one, and half the width if two thirds of the SMs would still be idle."""
+    """Return columns and strips of 128 bytes, or wider ones to avoid more than two blocks per SM. If an SM has one
+    block at most, blocks have twice the threads. If two thirds of the SMs would idle, strips have 64 bytes."""
     found = None
     for lanes in (8, 16, 32, 64):
         found = strips(v, lanes, MOST_THREADS // 2)
@@ -164,7 +164,7 @@ def cut(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
 @register("numba", "min", "columns")
 @planned()
 def columns(v: View) -> BindView:
-    """Each block takes a strip of neighbouring columns, and reads it from top to bottom."""
+    """Each block reduces a strip of neighbouring columns, which it reads from top to bottom."""
     id, found = "numba/min/columns", cut(v, v.device.multiprocessors)
     if found is None:
         raise UnsupportedProblemError(id, "these are no columns side by side that are as wide as a vector")

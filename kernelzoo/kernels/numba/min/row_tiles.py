@@ -1,7 +1,7 @@
-"""Tilings of the rows of a minimum, and the reduction of what a thread has read of one.
+"""Tilings for the minimum, and the reduction of a thread's elements of a row.
 
-A NaN must win: kernels take ``minimum`` and ``atomic_min`` of :mod:`kernelzoo.kernels.numba.machine`. Half precision is
-compared in float32 and the narrow integers in int32, which is exact.
+A NaN must win: kernels use ``minimum`` and ``atomic_min`` of :mod:`kernelzoo.kernels.numba.machine`. Half precision is
+compared in float32, and narrow integers in int32. Both are exact.
 """
 
 from functools import cache
@@ -19,7 +19,7 @@ from kernelzoo.tables import knob, numbers
 
 @numbers
 class Numbers:
-    # An H200 has 132 SMs. Of up to 132 rows each SM has one at most, which takes all threads that it can get.
+    # An H200 has 132 SMs. With up to 132 rows, an SM has one row at most, which should have many threads.
     few_rows: int = knob(132, among=(16, 32, 64, 132, 264), unit="rows", why="up to which a long row has 512 threads")
     wide_vectors: int = knob(
         320, among=(160, 320, 640), unit="vectors", why="for each in flight, up to which a row has 512 threads as well"
@@ -28,13 +28,13 @@ class Numbers:
 
 
 def vectors_in_flight(dtype: str, vec: int) -> int:
-    """Return how many vectors a thread has in flight: eight, or fewer of narrow integers, which are widened at once."""
+    """Return how many vectors a thread loads at once: eight, or fewer of narrow integers, which are widened on load."""
     return 8 if vec == 1 or itemsize(dtype) >= 4 or dtype in ("float16", "bfloat16") else 32 // vec
 
 
 def rows_tiling(v: View, numbers: Numbers) -> Tiling:
-    """Return a tiling of a warp or half of one per row, with several rows per thread, in blocks of 128 threads. A
-    longer row has a block of up to 256 threads, or 512 if that saves a second batch of loads or rows are few."""
+    """Return a tiling of up to a warp per row and several rows per thread, in blocks of 128 threads. A longer row has a
+    block of up to 256 threads. It has 512 if rows are few, or to save a second batch of loads."""
     if v.across:
         if v.n <= 32:
             return Tiling(1, 256, v.n, 1, across=True, stack=max(1, 16 // power_of_two(v.n)))
@@ -51,9 +51,9 @@ def rows_tiling(v: View, numbers: Numbers) -> Tiling:
 
 @cache
 def thread_reduce(dtype: str, tiling: Tiling) -> Any:
-    """Return ``thread_min(row, k, value)``: the least of a value and a thread's elements of a row, from ``row[k]`` on.
+    """Return ``thread_min(row, k, value)``: the minimum of a value and of a thread's registers from ``row[k]`` on.
 
-    Packed halves are compared in pairs, and widened once only one word of them is left.
+    Packed halves are compared two at a time. Only the last word is widened.
     """
     PACKED, WORDS = is_packed(dtype, tiling.vec), tiling.words(dtype)
     low, high, _, _, packed_min = machine.packed_functions(dtype)

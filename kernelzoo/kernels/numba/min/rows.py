@@ -29,10 +29,10 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
         head, end = bounds(phase + source, length)
         smallest = block_min(load_edge(x, source, lane, head, end, length), scratch)
         first = types.int64(0)
-        while first < n:  # equally often in all threads of the block, since all of them reduce
+        while first < n:  # as often in all threads of the block, because all take part in reductions
             load_tile(x, source, x_at.step, lane, lanes, head + first, end, tile, 0)
             value = thread_min(tile, 0, HIGHEST)
-            cuda.syncthreads()  # the last reduction's scratch has been read
+            cuda.syncthreads()  # until the last reduction's scratch has been read
             smallest = minimum(smallest, block_min(value, scratch))
             first += lanes * SIZE
         if lane == 0 and r < rows:
@@ -44,6 +44,6 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "min", "rows")
 @planned(Numbers)
 def rows(v: View, numbers: Numbers) -> BindView:
-    """A group of threads takes each row. Each tile is reduced to a scalar before it is combined: the simple form."""
+    """A group of threads reduces each row. Each tile is reduced to a scalar before it is merged: the simple form."""
     tiling = replace(rows_tiling(v, numbers), stack=1)
     return over_rows("numba/min/rows", rows_kernel, tiling, v)

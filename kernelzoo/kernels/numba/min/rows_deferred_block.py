@@ -58,5 +58,5 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "min", "rows_deferred_block")
 @planned(Numbers)
 def rows_deferred_block(v: View, numbers: Numbers) -> BindView:
-    """A group of threads takes each row. Each lane keeps a minimum, and lanes are reduced once, after the loop."""
+    """A group of threads reduces each row. Each lane keeps a minimum. After the loop, lanes are reduced once."""
     return over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, numbers), v)

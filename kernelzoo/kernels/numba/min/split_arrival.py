@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
 
 LINE = 128
-"""Elements: chunks begin on a cache line in every dtype."""
+"""A number of elements that is at least a cache line in every dtype. Each chunk begins at a multiple of it."""
 
 
 @numbers
@@ -23,7 +23,7 @@ class Numbers:
 
 @kernel
 def split_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A counter per row, or group of rows, tells which block arrives last. That block resets it for the next launch."""
+    """A counter per group of rows tells which block arrives last. That block resets it for the next launch."""
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST, early=True)
     _, store = machine.element_functions(dtype)
@@ -76,7 +76,8 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tuple[int, int]:
-    """Return ``(chunks, span)``: one wave of blocks, each with at least a batch of loads; if strided, four per SM."""
+    """Return ``(chunks, span)``: chunks per row and elements per chunk. An SM has up to ``split_blocks`` blocks, or
+    four if rows are strided. A block has at least a batch of loads."""
     blocks = (4 if tiling.across else numbers.split_blocks) * processors
     groups = cdiv(v.total, tiling.rows)
     tile = tiling.lanes * tiling.size

@@ -1,6 +1,6 @@
-"""A thread's work on its part of a row: it counts the row's minima, and writes each one's share of the gradient.
+"""A thread's arithmetic on its elements of a row: count the row's minima, and compute the gradient.
 
-Elements that are not read are NaN, which equals nothing. Counts are 64-bit integers, exact for any row.
+Elements that are not read are NaN, so that they equal nothing. Counts are 64-bit integers, exact for any row.
 """
 
 from functools import cache
@@ -17,8 +17,8 @@ from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
 
 @cache
 def shares(dtype: str) -> Any:
-    """Return ``shares_of(slope, count)``: the gradients of each of count minima, and of other elements. The latter is
-    0, or NaN if the row's gradient is infinite or it has no minimum."""
+    """Return ``shares_of(slope, count)``: the gradient of each of a row's count minima, and that of other elements. The
+    latter is 0, or NaN if the row's gradient ``slope`` is infinite or NaN, or if count is 0."""
     kind, ZERO, NAN = WIDE[dtype], number(dtype, 0), number(dtype, np.nan)
 
     @cuda.jit(device=True, inline="always")
@@ -30,8 +30,8 @@ def shares(dtype: str) -> Any:
 
 @cache
 def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
-    """Return ``matches(row, k, least)``, which counts elements of ``words`` registers from ``row[k]`` on that equal
-    ``least``, and ``finish(row, k, least, share, rest)``, which replaces these by ``share`` and others by ``rest``."""
+    """Return ``matches(row, k, least)`` and ``finish(row, k, least, share, rest)``, for ``words`` registers of ``row``.
+    The first counts elements that equal ``least``. The second replaces them by ``share``, and others by ``rest``."""
     PACKED = is_packed(dtype, vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 

@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 
 @kernel
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
-    """As softmax's multi_row_tile, with up to a block per row."""
+    """Process rows as softmax's multi_row_tile does, but with up to a block per row."""
     kind, NAN = WIDE[dtype], number(dtype, np.nan)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN, keep_in_l2=True)
@@ -64,8 +64,8 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def fused_tiling(v: View) -> Tiling | None:
-    """Return a tiling of a warp or a part of one per short row, and a block per longer one. A thread has four vectors,
-    or eight of a row that would need more than 512 threads, so that an SM runs two blocks."""
+    """Return a tiling of up to a warp per short row, and of a block per longer row. A thread has four vectors. It has
+    eight if a row would otherwise need more than 512 threads, so that an SM runs two blocks."""
     short = short_tiling(v) if v.across or v.n // v.vec <= 6 * WARP else None
     return short or whole_row_tiling(v, (512, 2), (512, 1), (1024, 2))
 
@@ -73,5 +73,5 @@ def fused_tiling(v: View) -> Tiling | None:
 @register("numba", "min_backward", "fused")
 @planned()
 def fused(v: View) -> BindView:
-    """One block takes each row. A warp or a part of one takes a short row, with several rows per thread."""
+    """One block processes each row. A short row has a warp or less, and a thread processes several short rows."""
     return over_rows("numba/min_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

@@ -61,5 +61,5 @@ def online_tiling(v: View) -> Tiling:
 @register("numba", "min_backward", "online")
 @planned()
 def online(v: View) -> BindView:
-    """One block takes a row of any length. One pass keeps a running count of its minima, and a second pass writes."""
+    """One block processes a row of any length. One pass counts the row's minima, and a second pass writes."""
     return over_rows("numba/min_backward/online", online_kernel, online_tiling(v), v)

@@ -13,16 +13,16 @@ from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
 THREADS = 512
-"""Threads of a block, with 128 registers each."""
+"""Threads per block. Each has up to 128 registers."""
 LINE = 8
-"""Vectors of a cache line. A block's share begins on a line if the row does."""
+"""Vectors per cache line. The block's elements begin on a cache line if the row does."""
 
 
 @kernel
 def grid_kernel(dtype: str, tiling: Tiling) -> Source:
-    """``chunks`` blocks with ``share`` elements each share a row. They store their counts, wait for each other at a
-    counter that is never reset, and all add up the same counts. Each keeps the first batch of its share in registers.
-    The rest is read a second time, ideally from the L2 cache."""
+    """``chunks`` blocks share a row, with ``share_of_row`` elements each. They store their counts, and wait for each
+    other at a counter that is never reset. Then each block adds up the same counts. A block keeps its first batch of
+    elements in registers. It reads the others a second time, ideally from the L2 cache."""
     NAN, SIZE, SCRATCH = number(dtype, np.nan), tiling.size, tiling.scratch
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN)
@@ -89,7 +89,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
-    """Return ``(chunks, share)``. All SMs share few rows. Groups of SMs that just fit a row take more rows in turn."""
+    """Return ``(chunks, share)``. If rows are few, all SMs share them. If not, groups of SMs loop over rows."""
     chunks = processors // v.planned if v.planned <= processors else cdiv(v.vectors, THREADS * tiling.tiles)
     chunks = max(1, min(chunks, processors, v.vectors // THREADS))
     share = cdiv(cdiv(v.vectors, chunks), LINE) * LINE
@@ -99,8 +99,8 @@ def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
 @register("numba", "min_backward", "split_grid")
 @planned()
 def split_grid(v: View) -> BindView:
-    """All blocks of the device share the current rows, and keep them on chip while they wait for each other."""
-    # Vectors in registers, beside a batch of as many. Single elements, with an address each, are half as many.
+    """The device's resident blocks share the current rows, and keep them on chip while they wait for each other."""
+    # Vectors in registers, besides a batch of as many. Single elements are half as many: each has an address.
     tiles = 4 if v.whole else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
     tiling = flexible_tiling(v, THREADS, tiles)
     chunks, share = grid_shape(v, tiling, v.device.multiprocessors)

@@ -56,6 +56,6 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
 @register("numba", "quantize_rows", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """Each lane finds its largest magnitude, then converts. A row that doesn't fit in registers is read again."""
+    """Lanes find the row's largest magnitude, then convert. A row that doesn't fit in registers is read again."""
     kernel = partial(quantize_kernel, hardware=v.device.capability >= 89)
     return over_rows("numba/quantize_rows/rows", kernel, register_tiling(v), v)

@@ -47,5 +47,5 @@ def rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "rms_norm", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """Squares are added up in each lane, then a row is written. Rows that don't fit in registers are read again."""
+    """Lanes add up squares, then the row is scaled and written. Rows that don't fit in registers are read again."""
     return over_rows("numba/rms_norm/rows", partial(rms_norm_kernel, eps=eps), register_tiling(v), v)

@@ -55,5 +55,5 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @register("numba", "rms_norm_backward", "rows")
 @planned()
 def rows(v: View, eps: float) -> BindView:
-    """Blocks take rows in turn, in registers if they fit, and keep sums for the weight, which others add up."""
+    """Blocks stride over rows, in registers if they fit, and keep partial sums. A second launch adds these up."""
     return call_in_turns(partial(backward_kernel, eps=eps), v)

@@ -1,8 +1,8 @@
-"""A thread's work on its part of a row: the maximum, the sum of exponentials, and the results.
+"""A thread's arithmetic on its elements of a row: the maximum, the sum of exponentials, and the results.
 
 Half precision is computed in float32. Sums are merged in a fixed order, so that the same input gives the same bits. A
-NaN or +inf makes the sum of exponentials NaN, and so the row. If a part's maximum is -inf, 0 is subtracted instead, as
--inf - -inf would be NaN. A row of only -inf becomes 0 * (1 / 0) = NaN, as it must.
+NaN or +inf makes the sum of exponentials NaN, and so the row. If a part's maximum is -inf, 0 is subtracted instead,
+because -inf - -inf is NaN. A row of only -inf becomes 0 * (1 / 0) = NaN, as it must.
 """
 
 from functools import cache
@@ -20,7 +20,7 @@ from kernelzoo.kernels.numba.softmax.exact import sum_functions
 
 @cache
 def constants(dtype: str) -> tuple[Any, Any, Any, Any]:
-    """Return ``kind, ZERO, ONE, LOWEST``: the accumulator type of a softmax of the dtype, and numbers of that type."""
+    """Return ``kind, ZERO, ONE, LOWEST``: the accumulator type of a dtype, and 0, 1 and -inf in that type."""
     return WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, -np.inf)
 
 
@@ -28,9 +28,8 @@ def constants(dtype: str) -> tuple[Any, Any, Any, Any]:
 def state_functions(dtype: str) -> tuple[Any, Any, Any]:
     """Return ``finite``, ``grow`` and ``warp_merge`` of (max, sum) states.
 
-    ``finite(m)`` is what to subtract for a maximum m: m, or 0 if m is -inf. ``grow(m, s, more)`` rescales s, a sum of
-    exp(x - m), to a larger maximum ``more``. ``warp_merge(m, s)`` merges a warp's states, with the same bits in each
-    lane.
+    ``finite(m)`` is the number to subtract: m, or 0 if m is -inf. ``grow(m, s, more)`` rescales the sum s from the
+    maximum m to a larger maximum ``more``. ``warp_merge(m, s)`` merges a warp's states. All lanes get the same bits.
     """
     _, ZERO, _, LOWEST = constants(dtype)
 
@@ -53,15 +52,14 @@ def state_functions(dtype: str) -> tuple[Any, Any, Any]:
 
 @cache
 def arithmetic(dtype: str, vec: int, words: int, exact: bool = False) -> tuple[Any, Any, Any, Any, Any]:
-    """Return ``finite``, ``thread_max``, ``thread_sum``, ``normalize`` and ``rescale`` of ``words`` registers of a row.
+    """Return ``finite``, ``thread_max``, ``thread_sum``, ``normalize`` and ``rescale`` for ``words`` registers.
 
-    ``finite`` is that of ``state_functions``. ``thread_max(row, k)`` is the maximum of ``row[k : k + words]``; it drops
-    a NaN, unless ``exact``. ``thread_sum(row, k, shift)`` is the sum of exp(element - shift); if ``exact``, of such
-    terms as in exact.py. ``normalize(row, k, shift, scale)`` replaces the elements by results. In a dtype as wide as
-    its arithmetic, ``thread_sum`` has replaced them by exponentials, which are only multiplied by ``scale``. Packed
-    halves have no room for unrounded exponentials: exp(element - shift) is computed again, with any shift.
-    ``rescale(own, shift, scale)`` is the scale to normalize with if the row's maximum is ``shift``, and ``thread_sum``
-    took ``finite(own)``. It is 0 for a part of only -inf, which so stays 0 with any shift.
+    ``finite``: see ``state_functions``. ``thread_max(row, k)`` is the maximum of ``row[k : k + words]``. It ignores a
+    NaN unless ``exact``. ``thread_sum(row, k, shift)`` is the sum of exp(element - shift), as integers of exact.py if
+    ``exact``. Unless halves are packed, it replaces elements by exponentials. Packed halves would round these.
+    ``normalize(row, k, shift, scale)`` replaces exponentials by results. For packed halves it computes exponentials
+    again. ``rescale(own, shift, scale)`` is the scale for ``normalize`` if ``thread_sum`` subtracted ``finite(own)``,
+    and the row's maximum is ``shift``. For exponentials of a part of only -inf, it is 0.
     """
     finite, _, _ = state_functions(dtype)
     kind, of_two, term, _ = sum_functions(dtype, exact)

@@ -11,14 +11,14 @@ from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
 SHORT_ACROSS = 96
-"""The longest column, in elements, that a block takes as strided rows in registers, at any width."""
+"""The longest column, in elements, for which the form fused is preferred to columns."""
 FEW_ACROSS, FEW_ACROSS_ROWS = 16, 384
-"""The longest strided row, in elements, that one thread takes. In half precision, rows per SM from which it does."""
+"""The most elements of a strided row for one thread. In half precision, this also needs that many rows per SM."""
 
 
 @launch_table("numba", "softmax")
 class Knobs(fused.Numbers, split_cluster.Numbers):
-    # From 192 vectors on, a block of two warps does better than a warp, but for its edges.
+    # From 192 vectors on, a block of two warps is faster than a warp, unless rows have edges.
     warp_vectors: int = knob(
         192, among=(64, 128, 192, 256), unit="vectors", why="of the longest row without edges that one warp takes"
     )
@@ -36,24 +36,24 @@ class Knobs(fused.Numbers, split_cluster.Numbers):
 
 @chooser("numba", "softmax", "multi_row")
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
-    """A warp, or a part of one, keeps each short row in registers. A block takes several rows."""
+    """A warp, or a part of one, keeps each short row in registers. A block processes several rows."""
     return "multi_row_tile"
 
 
 @chooser("numba", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks share a row, which stays on chip: a cluster, or the grid for longer rows and other devices."""
+    """Several blocks share a row and keep it on chip: a cluster, or the grid for longer rows or without clusters."""
     return decide_once(by_several_blocks, Knobs, x, out)
 
 
 @chooser("numba", "softmax", "auto")
 @by_view(Knobs)
 def auto(v: View, knobs: Knobs) -> str:
-    """Return the fastest form for the problem, by the row's length and the number of rows."""
+    """Return the fastest form for the row's length and the number of rows."""
     v = exact_view(v)
     if v.across:
         return by_columns(v, knobs)
-    # In float64 a block does better than a warp as soon as a lane has more than four vectors.
+    # In float64, a block is faster than a warp if a lane would have more than four vectors.
     longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
     short = (v.edges and v.dtype != "float64") or v.n <= longest * v.vec
     if short and short_tiling(v) is not None:
@@ -72,8 +72,8 @@ def auto(v: View, knobs: Knobs) -> str:
 
 
 def by_several_blocks(v: View, knobs: Knobs) -> str:
-    """Return the form for rows that several blocks share. It is split_grid if a cluster has no room for a row, or its
-    large blocks would leave SMs idle. Short rows avoid it, as the grid's exchange through memory costs more."""
+    """Return the form for rows that several blocks share. split_grid is for rows that fit in no cluster, and for long
+    rows whose large blocks would leave SMs idle. Its exchange through memory costs too much for short rows."""
     v = exact_view(v)
     if fits_columns(v):
         return "columns"
@@ -94,12 +94,12 @@ def by_columns(v: View, knobs: Knobs) -> str:
         return "columns"
     if fused.fused_tiling(v, knobs) is not None:
         return "fused"
-    # The grid goes down single columns: it wastes most of each vector, but leaves no SM idle.
+    # split_grid reads single columns. It wastes most of each vector, but leaves no SM idle.
     idle = 4 * cdiv(v.total, online.online_tiling(v).rows) < v.device.multiprocessors
     return "split_grid" if idle else "online"
 
 
 def fits_columns(v: View) -> bool:
-    """Whether these are columns that fit in the registers of a cluster's blocks."""
+    """Whether rows are columns that fit in the registers of a cluster's blocks."""
     c = vector_columns(v)
     return c is not None and columns.block_shape(c, v.device) is not None

@@ -18,15 +18,15 @@ ID = "numba/softmax/columns"
 COLUMN_WARPS = 16
 """The most warps of a block."""
 TEAM = 8
-"""Lanes that merge the pairs of a row together. A warp has whole teams."""
+"""The number of lanes that together merge the pairs of a row. It divides a warp."""
 
 
 @kernel
 def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
-    """``lanes`` threads side by side have a vector of neighbouring rows each. The block's other threads go on below.
+    """Each of ``lanes`` threads reads a vector: one element of VEC adjacent rows. Other threads read further down.
 
-    Each thread has ``tiles`` vectors one below the other, and the (max, sum) pair of each row in them. Pairs are merged
-    in warp, block and cluster, in a fixed order. A cluster's are in ``pairs``, whose bytes ``barrier`` counts.
+    Each thread has ``tiles`` vectors, and a (max, sum) pair for each row in them. Pairs are merged over a warp, a block
+    and a cluster, in a fixed order. A cluster's blocks send theirs to ``pairs``, whose bytes ``barrier`` counts.
     """
     kind, ZERO, ONE, LOWEST = constants(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
@@ -160,9 +160,9 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
 
 
 def block_shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
-    """Return ``(lanes, tiles, blocks, threads)``, or None if a cluster has no room for a column. A block has 64 bytes
-    of neighbouring rows, or a sector of 32 of longer ones. A thread has eight vectors, or four in float64, whose
-    exponential takes registers. Blocks have 256 threads if these suffice, so that an SM runs three."""
+    """Return ``(lanes, tiles, blocks, threads)``, or None if a column fits in no cluster. A block is 64 bytes wide, or
+    a sector of 32 bytes for longer columns. A thread has eight vectors, or four in float64, whose exponential needs
+    registers. Blocks have 256 threads if these suffice, so that an SM runs three."""
     tiles = 4 if c.dtype == "float64" else 8
     for lanes, most_threads in ((4, 256), (4, 512), (2, 512)):
         blocks = cdiv(c.n, most_threads // lanes * tiles)
@@ -176,7 +176,7 @@ def block_shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
 @register("numba", "softmax", "columns")
 @planned()
 def columns(v: View) -> BindView:
-    """A block, or the blocks of a cluster, keep whole columns in registers."""
+    """One block, or the blocks of a cluster, keep complete columns in registers."""
     c = vector_columns(v)
     found = None if c is None else block_shape(c, v.device)
     if c is None or found is None:

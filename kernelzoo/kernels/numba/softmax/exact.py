@@ -1,7 +1,7 @@
 """Exact sums of exponentials, for batch-invariant rows that begin anywhere in a vector.
 
-Exponentials of x - max are at most 1, and add up exactly as whole numbers of 2^-42. So such rows are computed as in any
-other call: no bit depends on where they begin, or on how many lanes and blocks share one.
+exp(x - max) is at most 1. As integer multiples of 2^-42, exponentials add up exactly. No bit then depends on a row's
+alignment, lanes or blocks. So such rows are computed as in any other call.
 """
 
 import math
@@ -19,7 +19,7 @@ from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.tiling import View
 
 CLUSTER_HOLDS, BLOCK_HOLDS = 2**16, 2**14
-"""Elements of a row, of any alignment, that fit in the registers of the largest cluster and of the largest block."""
+"""The most elements of an unaligned row in the registers of the largest cluster, and of the largest block."""
 
 units = machine.intrinsic_of(
     lambda x: types.int64(x),
@@ -27,11 +27,11 @@ units = machine.intrinsic_of(
         builder, machine.I64, "cvt.rni.s64.f32 $0, $1;", builder.fmul(x, machine.F32(2**42))
     ),
 )
-"""A float32 number as a whole number of 2^-42. Up to 2^20 of these that are at most 1 add up exactly, in any order."""
+"""A float32 number as an integer multiple of 2^-42. Up to 2^20 numbers of at most 1 add up exactly, in any order."""
 
 
 def exact_view(v: View) -> View:
-    """Return the view in which a row is added exactly, if it can be: that of a call that is not batch-invariant."""
+    """Return the view of a call that is not batch-invariant, for an exact sum. If v needs or allows none, return v."""
     if not v.single or v.dtype == "float64" or v.n > (CLUSTER_HOLDS if v.device.cluster_blocks >= 16 else BLOCK_HOLDS):
         return v
     x_phase, out_phase = v.phases
@@ -42,8 +42,8 @@ def exact_view(v: View) -> View:
 
 @cache
 def sum_functions(dtype: str, exact: bool) -> tuple[Any, Any, Any, Any]:
-    """Return ``kind, larger, term, total``: the type of a sum of exponentials, the maximum of two elements, what an
-    exponential adds, and ``total(s, top)``, the sum as a float: NaN if the row's maximum ``top`` is not finite."""
+    """Return ``kind, larger, term, total``: a sum's type, the maximum of two elements, and an exponential as a term.
+    ``total(s, top)`` is the sum as a float. If exact, it is NaN if the row's maximum ``top`` is not finite."""
 
     @cuda.jit(device=True, inline="always")
     def keep_term(e):

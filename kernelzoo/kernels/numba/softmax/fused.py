@@ -55,9 +55,9 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def thread_tiles(v: View, threads: int, numbers: Numbers) -> int | None:
-    """Return the vectors for each of up to ``threads`` threads, or None if the row is too long for that.
+    """Return how many vectors each of up to ``threads`` threads has, or None if the row is too long.
 
-    Eight pay off sooner for packed halves, for rows with edges and in float64. Vectors below 16 bytes may be more.
+    Eight pay off sooner for packed halves, for rows with edges and in float64. Of narrower vectors, there may be 16.
     """
     if v.dtype == "float64" and v.vec > 1 and v.vectors <= threads * 8:
         return 4 if v.vectors <= 256 else 8
@@ -71,7 +71,7 @@ def thread_tiles(v: View, threads: int, numbers: Numbers) -> int | None:
 
 
 def block_tiling(v: View, threads: int, size: int, numbers: Numbers) -> Tiling | None:
-    """Return a tiling that keeps a row in the registers of up to that many threads, or None if it is too long."""
+    """Return a tiling that keeps a row in the registers of up to ``threads`` threads, or None if it is too long."""
     if v.across:
         return column_tiling(v, size)
     tiles = thread_tiles(v, threads, numbers)
@@ -79,7 +79,7 @@ def block_tiling(v: View, threads: int, size: int, numbers: Numbers) -> Tiling |
 
 
 def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
-    """Return a tiling of four 16-byte vectors per thread, which fills an SM: fewer if rows are short, eight if long."""
+    """Return a tiling of a block per row. A thread has four vectors, fewer if rows are short, eight if long."""
     return block_tiling(v, 1024, 16, numbers)
 
 

@@ -12,8 +12,8 @@ from kernelzoo.registry import register
 
 @kernel
 def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A block takes ``rows * stack`` consecutive rows: ``rows`` groups of lanes side by side, each with ``stack`` rows
-    in its threads' registers. All rows are read before the first is reduced. Shared memory is not used."""
+    """A block processes ``rows * stack`` consecutive rows, in ``rows`` groups of lanes. Each group keeps ``stack`` rows
+    in registers, and reads all of them before it reduces the first. Shared memory is not used."""
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
@@ -54,6 +54,6 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "softmax", "multi_row_tile")
 @planned()
 def multi_row_tile(v: View) -> BindView:
-    """A warp, or the part of one that the row fills, takes each short row. A thread takes several rows."""
+    """A warp, or the part of one that the row fills, processes each short row. A thread processes several rows."""
     v = exact_view(v)
     return over_rows("numba/softmax/multi_row_tile", multi_row_tile_kernel, short_tiling(v), v, spread=True)

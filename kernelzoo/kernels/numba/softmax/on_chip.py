@@ -14,21 +14,21 @@ from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv
 
 HELD = 8
-"""Vectors in registers of a thread of a block of 512, beside a batch of as many more."""
+"""Vectors in registers of a thread, in a block of 512. Another batch of as many fits too."""
 MOST_WARPS = 32
 """The most warps of a block."""
 
 
 @cache
 def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[Any, Any, Any, Any]:
-    """Return ``copy_share``, ``online_update``, ``merge`` and ``store_share`` of a block's share of a row on chip.
+    """Return ``copy_share``, ``online_update``, ``merge`` and ``store_share`` for a block's part of a row.
 
-    Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, shared memory that only it
-    reads back. ``copy_share(x, source, t, threads, first, last, memory, kept)`` starts to copy the latter.
-    ``online_update(memory, t, threads, first, last, kept, m, s)`` adds them to the running (max, sum) state.
-    ``merge(maxima, sums, count)`` merges that many states in memory, alike in each warp. ``store_share(...)`` writes
-    the results of kept vectors. ``own`` is the maximum that the thread's update returned. In float64, whose exponential
-    is slow, the update finds the maximum first, and replaces elements by exponentials.
+    Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, its part of shared memory.
+    ``copy_share(x, source, t, threads, first, last, memory, kept)`` starts to copy the latter. ``online_update(memory,
+    t, threads, first, last, kept, m, s)`` adds them to the (max, sum) state. In float64, whose exponential is slow, it
+    finds the maximum first, and stores exponentials. ``merge(maxima, sums, count)`` merges states, alike in each warp.
+    ``store_share(...)`` stores results of the vectors in ``memory``. ``own``: the maximum that ``online_update``
+    returned.
     """
     _, ZERO, _, LOWEST = constants(dtype)
     VEC, TILES, ONCE = tiling.vec, tiling.tiles, dtype == "float64"
@@ -117,7 +117,7 @@ def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[An
 
 
 def share_of(v: View, blocks: int, threads: int, tiles: int) -> tuple[int, int]:
-    """Return ``(share, kept)``: elements of a row per block, in whole lines of 128 bytes, and vectors that a thread
-    keeps in shared memory, past the ``tiles`` in its registers."""
+    """Return ``(share, kept)``. Each block has ``share`` elements of a row, a multiple of 128 bytes. A thread keeps
+    ``kept`` vectors in shared memory, in addition to ``tiles`` vectors in registers."""
     vectors = cdiv(v.vectors, blocks * 8) * 8
     return vectors * v.vec, max(0, cdiv(vectors, threads) - tiles)

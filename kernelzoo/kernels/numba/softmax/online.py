@@ -53,12 +53,12 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def online_tiling(v: View) -> Tiling:
-    """Return a tiling of four vectors per thread; 4 elements in float64, whose exponential takes registers."""
+    """Return a tiling of four vectors per thread, or 4 elements in float64, whose exponential needs registers."""
     return streaming_tiling(v, 4, 2) if v.itemsize > 4 else streaming_tiling(v, 16, 4)
 
 
 @register("numba", "softmax", "online")
 @planned()
 def online(v: View) -> BindView:
-    """One block takes a row of any length. One pass keeps a running (max, sum) state, and a second pass writes."""
+    """One block processes a row of any length. One pass keeps a running (max, sum) state. A second pass writes."""
     return over_rows("numba/softmax/online", online_kernel, online_tiling(v), v)

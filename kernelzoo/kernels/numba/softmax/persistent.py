@@ -11,8 +11,8 @@ from kernelzoo.registry import register
 
 @kernel
 def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
-    """Block p takes rows p, p + programs, p + 2 programs, ..., and reads the next row before it reduces this one: a
-    software pipeline of two stages, both in registers."""
+    """Block p processes rows p, p + programs, p + 2 programs, ... It reads the next row before it reduces the current
+    one: a software pipeline of two stages, both in registers."""
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
@@ -56,7 +56,7 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
 @register("numba", "softmax", "persistent")
 @planned(Numbers)
 def persistent(v: View, numbers: Numbers) -> BindView:
-    """A grid fills the device once, and each block strides over rows. Loads of the next row are in flight meanwhile."""
-    # Two rows share the registers of 512 threads, up to 128 each. If strided, each load of either has an address.
+    """A grid fills the device once, and each block strides over rows. The next row loads while one is computed."""
+    # Two rows share 512 threads with up to 128 registers each. Each load of a strided row also needs an address.
     tiling = block_tiling(v, 512, 4, numbers)
     return over_rows("numba/softmax/persistent", persistent_kernel, tiling, v, resident=True)

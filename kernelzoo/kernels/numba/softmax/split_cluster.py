@@ -20,7 +20,7 @@ from kernelzoo.tables import knob, numbers
 MOST_BLOCKS = 16
 """The most blocks of a cluster on any device. Every device with clusters has 8."""
 LARGE, LARGE_TILES = 512, 4
-"""Threads of a large block, of which an SM runs two, and the vectors in each thread's registers."""
+"""Threads of a large block, and the vectors in each thread's registers. An SM runs two large blocks."""
 
 
 @numbers
@@ -41,9 +41,8 @@ class Numbers:
 
 @kernel
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
-    """A cluster of ``blocks`` blocks, with ``share`` elements each, keeps a row. As in Quack's softmax
-    (Dao-AILab/quack), each warp sends its (max, sum) state to every block. Blocks merge these states in the same
-    order."""
+    """A cluster of ``blocks`` blocks, with ``share`` elements each, keeps a row on chip. As in Quack's softmax
+    (Dao-AILab/quack), each warp sends its (max, sum) state to every block. All blocks merge them in the same order."""
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS, NUMBERS = tiling.word(dtype), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
     PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]
@@ -54,7 +53,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     _, larger, term, total = sum_functions(dtype, tiling.exact)
     all_max, SLOTS = warp_reduce(larger), MOST_BLOCKS * MOST_WARPS
 
-    # Exchange the row's maximum first, and then the sum, in whole numbers.
+    # Exchange the row's maximum first, then the sum as an integer.
     def exact_cluster(x, out, rows, inner, n, x_at, out_at, phase, blocks, share, kept):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SLOTS, kind)
@@ -157,7 +156,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def shared_vectors(device: Device) -> int:
-    """Return how many vectors a thread of a large block can keep in shared memory, beside the pairs of all warps."""
+    """Return how many vectors fit in shared memory per thread of a large block, in addition to all warps' pairs."""
     return (shared_bytes(device) - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (LARGE * VECTOR_BYTES)
 
 
@@ -167,8 +166,8 @@ def large_blocks(v: View, numbers: Numbers) -> int:
 
 
 def small_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
-    """Return ``(blocks, threads, tiles)``: as few blocks of moderate size as keep the row only in registers, 8 vectors
-    per thread. None for longer rows, for many of float32 that two large blocks keep, and for float64."""
+    """Return ``(blocks, threads, tiles)`` of a small cluster that keeps a row only in registers, 8 vectors per thread.
+    Return None for longer rows, for float64, and for many float32 rows that two large blocks hold."""
     many = not v.exact and v.planned >= numbers.kept_rows * v.device.multiprocessors
     if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, numbers) <= 2):
         return None
@@ -178,14 +177,14 @@ def small_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
 
 
 def leaves_idle(v: View, numbers: Numbers) -> bool:
-    """Whether large blocks would be at most as many as SMs, or in float64, in clusters of 16, twice as many."""
+    """Whether there would be at most one large block per SM, or two in float64 if clusters have 16 blocks."""
     large = large_blocks(v, numbers)
     return large * v.planned <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * v.device.multiprocessors
 
 
 def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
-    """Return ``(blocks, threads, tiles)`` of a cluster for a row. None if the device has none with room for it, or the
-    row has no whole vectors. Rows that are added exactly are kept only in registers."""
+    """Return ``(blocks, threads, tiles)`` of a cluster for a row. Return None if the device has no cluster that fits
+    it, or if rows have no 16-byte vectors. Rows with exact sums are kept only in registers."""
     if not has_clusters(v.device) or v.across or not (v.whole or v.exact):
         return None
     found = small_shape(v, numbers)

@@ -14,10 +14,10 @@ from kernelzoo.registry import register
 
 @kernel
 def grid_kernel(dtype: str, tiling: Tiling) -> Source:
-    """As split_cluster's kernel, for blocks anywhere on the device, which all run at once (a cooperative launch).
+    """Do the same as split_cluster's kernel without a cluster. A cooperative launch makes all blocks resident.
 
     ``chunks`` blocks store their pairs, and wait for each other at a counter that is never reset. Shared memory keeps
-    only whole vectors. What fits neither there nor in registers is read a second time, ideally from the L2 cache.
+    only 16-byte vectors. Elements that don't fit on chip are read a second time, ideally from the L2 cache.
     """
     kind, _, ONE, LOWEST = constants(dtype)
     WORD, WORDS, SIZE, VEC = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.vec
@@ -106,8 +106,8 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def grid_shape(v: View) -> tuple[int, int]:
-    """Return ``(chunks, threads)``. All SMs share few rows. Groups of SMs that just fit a row take more rows in
-    turn."""
+    """Return ``(chunks, threads)``. All SMs share few rows. Otherwise, groups of SMs that just fit a row loop over
+    rows."""
     vectors, threads, processors = v.vectors, 512, v.device.multiprocessors
     capacity = threads * HELD + (shared_bytes(v.device) // VECTOR_BYTES if v.whole else 0)
     chunks = processors // v.planned if v.planned <= processors else min(processors, cdiv(vectors, capacity))
@@ -117,9 +117,9 @@ def grid_shape(v: View) -> tuple[int, int]:
 @register("numba", "softmax", "split_grid")
 @planned()
 def split_grid(v: View) -> BindView:
-    """All blocks of the device share the current rows, and keep them on chip while they wait for each other."""
+    """The device's resident blocks share the current rows, and keep them on chip while they wait for each other."""
     chunks, threads = grid_shape(v)
-    # Threads have 128 registers, for two batches of 8 vectors; of 4 in float64, for its exponential.
+    # Threads have 128 registers: two batches of 8 vectors, or of 4 in float64, whose exponential needs registers.
     tiling = flexible_tiling(v, threads, HELD if v.dtype != "float64" else 4)
     share, kept = share_of(v, chunks, threads, tiling.tiles)
     kept = min(kept, shared_bytes(v.device) // (threads * VECTOR_BYTES)) if v.whole else 0

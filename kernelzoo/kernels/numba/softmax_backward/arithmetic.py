@@ -1,6 +1,6 @@
-"""A thread's work on its part of a row of both inputs: the sum of products, and the results.
+"""A thread's arithmetic on its elements of a row of both inputs: the sum of products, and the results.
 
-Half precision is computed in float32, and sums are merged in a fixed order, so that the same input gives the same bits.
+Half precision is computed in float32. Sums are merged in a fixed order, so that the same input gives the same bits.
 """
 
 from functools import cache
@@ -15,8 +15,8 @@ from kernelzoo.kernels.numba.dtypes import is_packed, number
 
 @cache
 def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
-    """Return ``products(grads, weights, k)``, the sum of products of ``words`` registers of both from k on, and
-    ``finish(grads, weights, k, total)``, which replaces grads by the results, weights * (grads - total)."""
+    """Return ``products(grads, weights, k)`` and ``finish(grads, weights, k, total)``, for ``words`` registers. The
+    first is the sum of grads * weights. The second replaces grads by the results, weights * (grads - total)."""
     ZERO: Any = number(dtype, 0)
     PACKED = is_packed(dtype, vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)

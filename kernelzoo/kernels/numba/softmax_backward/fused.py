@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 @kernel
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
-    """As softmax's multi_row_tile, with up to a block per row."""
+    """Process rows as softmax's multi_row_tile does, but with up to a block per row."""
     kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, ZERO)
@@ -55,8 +55,8 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 def fused_tiling(v: View) -> Tiling | None:
-    """Return a tiling of a warp or a part of one per short row, and a block per longer one. A thread has four vectors
-    of each input, or eight of a row that would need more than 256 threads, so that an SM runs at least two blocks."""
+    """Return a tiling of up to a warp per short row, and of a block per longer row. A thread has four vectors of each
+    input. It has eight if a row would otherwise need more than 256 threads, so that an SM runs at least two blocks."""
     short = short_tiling(v, 2) if v.across or v.n // v.vec <= 4 * WARP else None
     return short or whole_row_tiling(v, (256, 2), (512, 1))
 
@@ -64,5 +64,5 @@ def fused_tiling(v: View) -> Tiling | None:
 @register("numba", "softmax_backward", "fused")
 @planned()
 def fused(v: View) -> BindView:
-    """One block takes each row. A warp or a part of one takes a short row, with several rows per thread."""
+    """One block processes each row. A short row has a warp or less, and a thread processes several short rows."""
     return over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

@@ -59,5 +59,5 @@ def online_tiling(v: View) -> Tiling:
 @register("numba", "softmax_backward", "online")
 @planned()
 def online(v: View) -> BindView:
-    """One block takes a row of any length. One pass keeps a running sum of products, and a second pass writes."""
+    """One block processes a row of any length. One pass adds up the row's products, and a second pass writes."""
     return over_rows("numba/softmax_backward/online", online_kernel, online_tiling(v), v)

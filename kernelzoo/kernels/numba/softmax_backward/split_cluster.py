@@ -14,20 +14,20 @@ from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
 BLOCK_LIMIT = 512
-"""The most threads of a block, with 128 registers each."""
+"""The most threads per block. Each has up to 128 registers."""
 MOST_BLOCKS = 16
 """The most blocks of a cluster on any device. Every device with clusters has 8."""
 MODERATE = 256
-"""Threads of a block above which there are twice as many blocks. An SM runs two of the smaller blocks."""
+"""The most threads of a moderate block. With more, twice as many blocks are used instead, two per SM."""
 LINE = 8
-"""Vectors of a cache line. A block's share begins on a line if the row does."""
+"""Vectors per cache line. The block's elements begin on a cache line if the row does."""
 
 
 @kernel
 def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
-    """A cluster of ``blocks`` blocks, with ``share`` elements each, takes a row. If ``held``, it stays in registers.
+    """A cluster of ``blocks`` blocks, with ``share`` elements each, takes a row. If ``held``, registers keep the row.
 
-    Each warp sends its sum to the shared memory of every block of its cluster. Blocks then add the same sums in order.
+    Each warp sends its sum to every block of its cluster. All blocks add these sums in the same order.
     """
     kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, held
@@ -100,13 +100,13 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
 
 
 def cluster_tiling(v: View, held: bool) -> Tiling:
-    """Return a tiling with as much of a row per thread as if one block had it; if not ``held``, a quarter at a time."""
+    """Return a tiling of ``most_tiles`` vectors per thread, or of a quarter of them if rows don't stay in registers."""
     return flexible_tiling(v, BLOCK_LIMIT, max(1, most_tiles(v) // (1 if held else 4)))
 
 
 def cluster_shape(v: View) -> tuple[int, int, int] | None:
-    """Return ``(blocks, share, threads)``: as few moderate blocks as keep a row in registers. None if it is too
-    long."""
+    """Return ``(blocks, share, threads)`` of a cluster that keeps a row in registers, of moderate blocks if possible.
+    Return None if the row is too long."""
     deep = most_tiles(v)
     granted = [blocks for blocks in (2, 4, 8, MOST_BLOCKS) if blocks <= v.device.cluster_blocks]
     for threads in (MODERATE, BLOCK_LIMIT):
@@ -120,7 +120,7 @@ def cluster_shape(v: View) -> tuple[int, int, int] | None:
 @register("numba", "softmax_backward", "split_cluster")
 @planned()
 def split_cluster(v: View) -> BindView:
-    """A cluster of blocks keeps each row in registers. The largest cluster reads a longer row twice."""
+    """A cluster of blocks keeps each row in registers. If a row is too long, the largest cluster reads it twice."""
     id, shape = "numba/softmax_backward/split_cluster", cluster_shape(v)
     if not has_clusters(v.device):
         raise UnsupportedProblemError(id, f"clusters need compute capability 9.0, and this is {v.device.name}")

@@ -51,5 +51,5 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @register("numba", "sum", "rows")
 @planned()
 def rows(v: View) -> BindView:
-    """Each lane adds a tile's elements in a tree, and tiles with compensation for rounding. Lanes form a tree too."""
+    """Each lane adds a tile's elements in a tree, and compensates rounding between tiles. A tree adds the lanes."""
     return over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), packs_tiling(v), v)
