@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kernelzoo import measure, registry
-from kernelzoo.cli.output import brief, number
+from kernelzoo.cli.output import number, shorten_reason
 from kernelzoo.terminal import width, wrapped
 
 WIDTH = 80
@@ -57,9 +57,9 @@ def rows(problem: measure.Problem, measured: dict[str, measure.Measurement], tol
         if result.refused:
             refusals.setdefault(result.refused.removeprefix(f"{id} "), []).append(names[id])
         elif not result.samples:
-            found += _fitted(f"no time for {names[id]}: {brief(result.wrong or result.failed)}")
+            found += _fitted(f"no time for {names[id]}: {shorten_reason(result.wrong or result.failed)}")
     for why, forms in refusals.items():
-        if (line := f"not taken by {', '.join(forms)}: {brief(why)}") not in told:
+        if (line := f"not taken by {', '.join(forms)}: {shorten_reason(why)}") not in told:
             found += _fitted(line)
             told.add(line)
     return [*found, ""]

@@ -69,10 +69,10 @@ def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor 
     rest = (None,) * (len(call.op.inputs) - len(rule.outputs))
     if call.op.reduces and (call.keepdim or not isinstance(call.dim, int)):
         return (*_gradient_over_axes(call, rule, tensors), *rest)
-    return (*_by_rule(call, rule, tuple(tensors.values()), call.dim), *rest)
+    return (*_run_gradient_operation(call, rule, tuple(tensors.values()), call.dim), *rest)
 
 
-def _by_rule(call: Call, rule: Operation, inputs: Tensors, dim: Dims) -> Tensors:
+def _run_gradient_operation(call: Call, rule: Operation, inputs: Tensors, dim: Dims) -> Tensors:
     try:
         scalars = {name: call.scalars.get(name, scalar.default) for name, scalar in rule.scalars.items()}
         return as_tuple(call.backend._run(rule, inputs, dim, False, scalars, call.chooser(rule), None))
@@ -89,13 +89,13 @@ def _gradient_over_axes(call: Call, rule: Operation, tensors: dict[str, torch.Te
     shape = next(tensor.shape for name, tensor in tensors.items() if name in rows)
     dims = axes_of(call.dim, len(shape))
     if not shape:
-        return _by_rule(call, rule, tuple(tensors.values()), -1)
+        return _run_gradient_operation(call, rule, tuple(tensors.values()), -1)
     order = [*(kept := [d for d in range(len(shape)) if d not in dims]), *dims]
     for name, tensor in tensors.items():
         moved = tensor.permute(order).flatten(len(kept)) if name in rows else tensor.reshape([shape[d] for d in kept])
         tensors[name] = moved
     back = [order.index(d) for d in range(len(shape))]
-    found = _by_rule(call, rule, tuple(tensors.values()), -1)
+    found = _run_gradient_operation(call, rule, tuple(tensors.values()), -1)
     return tuple(g.reshape([shape[d] for d in order]).permute(back) for g in found)
 
 
@@ -132,8 +132,8 @@ def run_reference(call: Call, *inputs: torch.Tensor) -> Any:
     args = Arguments(inputs, dims, call.keepdim, op.scalars_of(call.scalars))
     rows, dtypes = Rows(op, args), op.out_dtypes(args)
     wide = [x.float() if x.is_floating_point() and x.itemsize < 4 else x for x in rows.inputs]
-    results = as_tuple(op.computed(wide, args))
-    return unpack_single([rows.back(i, result).to(dtypes[i]) for i, result in enumerate(results)])
+    results = as_tuple(op.call_reference(wide, args))
+    return unpack_single([rows.restore_shape(i, result).to(dtypes[i]) for i, result in enumerate(results)])
 
 
 def tangents(call: Call, inputs: Tensors, given: Sequence[torch.Tensor | None]) -> Any:
@@ -151,7 +151,7 @@ def tangents(call: Call, inputs: Tensors, given: Sequence[torch.Tensor | None]) 
 # --- A batch ----------------------------------------------------------------------------------------------------------
 
 
-def batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Tensors) -> tuple[Any, Any]:
+def run_batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Tensors) -> tuple[Any, Any]:
     """Run a call on a batch; returns the results, and the batch axis of each.
     The call runs once if the batch can be one more axis of rows. Otherwise it runs once per element of the batch."""
     op = call.op
@@ -301,4 +301,4 @@ class Transformed(Differentiable):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, call: Call, *inputs: torch.Tensor) -> Any:
-        return batched(call, info.batch_size, in_dims[1:], inputs)
+        return run_batched(call, info.batch_size, in_dims[1:], inputs)

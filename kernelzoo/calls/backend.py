@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernelzoo import operations, registry, tables
 from kernelzoo.calls.call import Call, Tensors
-from kernelzoo.calls.methods import LazyMethod, constant, function_of, lookup, method_of, pickled, unscripted
+from kernelzoo.calls.methods import LazyMethod, function_of, lookup, mark_constant, method_of, pickle_args, unscripted
 from kernelzoo.device import is_usable, on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.interrupts import uninterrupted
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kernelzoo.signatures import _Operations as Operations
 else:
-    Operations = object  # :class:`LazyMethod` and ``_declared`` add the methods of operations
+    Operations = object  # :class:`LazyMethod` and ``_add_operation`` add the methods of operations
 
 
 class Backend(Operations):
@@ -80,7 +80,7 @@ class Backend(Operations):
         return f"<kernelzoo backend {self.name!r} on {', '.join(self.devices)}>"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return pickled(self.name, self._binds)
+        return pickle_args(self.name, self._binds)
 
     def variants(self, op: str) -> tuple[str, ...]:
         """Return the names of an operation's variants, sorted. Raises UnknownNameError."""
@@ -160,7 +160,7 @@ class Backend(Operations):
         op, variant = call.op, call.variant
         bind, invariant = self._binds.get((op.name, variant)) if isinstance(variant, str) else None, ""
         if bind is None:
-            variant, bind, invariant = self._found(op, variant)
+            variant, bind, invariant = self._find_variant(op, variant)
         args = op.arguments(inputs, call.dim, call.keepdim, call.scalars)
         if not is_usable(args.x, self.devices):
             self._check(args.x)  # raises
@@ -175,7 +175,7 @@ class Backend(Operations):
             self._wrote(outs)
         return launch, outs
 
-    def _found(self, op: Operation, variant: str) -> tuple[str, Bind, str]:
+    def _find_variant(self, op: Operation, variant: str) -> tuple[str, Bind, str]:
         """Return a variant's name, bind, and id ("" unless the call is batch-invariant). Raises UnknownNameError.
         For ``auto``, it is the only variant, if there is just one."""
         known = self.variants(op.name)
@@ -199,11 +199,11 @@ def get(name: str) -> Backend:
     backend = _backends.get(name)
     if backend is None:
         _load(name)
-        backend = _kept(_backends, name, getattr(_loaded, name))
+        backend = _store_backend(_backends, name, getattr(_loaded, name))
     return backend
 
 
-def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
+def _store_backend(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
     """Return a backend, and store it in a table. Skips that while torch.compile traces, which assumes the old table."""
     import torch
 
@@ -212,7 +212,7 @@ def _kept(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
     return backend
 
 
-@constant
+@mark_constant
 def _load(name: str) -> bool:
     """Load a backend into ``_loaded``. Returns True, because torch.compile accepts no object as a constant."""
     if name not in vars(_loaded):
@@ -236,10 +236,10 @@ def best(op: str, x: torch.Tensor) -> Backend:
         if not device:  # torch.fx is tracing
             return torch_library.SymbolicTraceBackend(function)  # type: ignore[return-value]
     backend = _best.get((op, device))
-    return _kept(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
+    return _store_backend(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
 
 
-@constant
+@mark_constant
 def _best_name(op: str, device: str) -> str:
     if device == "cuda" and device not in get(registry.BASELINE).devices:  # a fake tensor
         device = "meta"
@@ -262,7 +262,7 @@ functions: dict[str, Callable[..., Any]] = {}
 """By name of an operation: its public function, which calls the best backend."""
 
 
-def _declared(op: Operation) -> None:
+def _add_operation(op: Operation) -> None:
     """Add an operation's method, and make its public function. Raises RegistrationError if the name is taken."""
     taken = vars(Backend).get(op.name)
     if taken is not None and not isinstance(taken, LazyMethod) and op.name not in functions:
@@ -296,5 +296,5 @@ lookup.append(lambda name: _backends.get(name) or (_load(name) and getattr(_load
 for _name in operations.BUILT_IN:
     setattr(Backend, _name, LazyMethod(_name))
 for _op in list(operations.declared.values()):
-    _declared(_op)
-operations.on_declared.append(_declared)
+    _add_operation(_op)
+operations.on_declared.append(_add_operation)

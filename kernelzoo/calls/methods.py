@@ -56,7 +56,7 @@ def signature_of(op: Operation) -> inspect.Signature:
     return inspect.Signature([*parameters, *how])
 
 
-def constant(function: FunctionT) -> FunctionT:
+def mark_constant(function: FunctionT) -> FunctionT:
     """Do what ``torch.compiler.assume_constant_result`` does, without importing the compiler (a second)."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
@@ -232,7 +232,7 @@ def unpickled_function(module: str, name: str) -> Any:
     return getattr(importlib.import_module(_PACKAGE), name)
 
 
-def pickled(backend: str, binds: Mapping[tuple[str, str], Any]) -> tuple[Callable[..., Any], tuple[str, list[str]]]:
+def pickle_args(backend: str, binds: Mapping[tuple[str, str], Any]) -> tuple[Callable[..., Any], tuple[str, list[str]]]:
     """Return what to pickle of a backend: its name, and the user modules that declare or register its operations."""
     modules = {bind.__module__ for bind in binds.values()} | {OPERATIONS[op].module for op, _ in binds}
     return unpickled_backend, (backend, sorted(name for name in modules if not name.startswith(f"{_PACKAGE}.")))

@@ -20,17 +20,17 @@ from kernelzoo.calls import arrays
 from kernelzoo.calls.autograd import (
     Transformed,
     as_tuple,
-    batched,
     call_differentiable,
     camel_case_name,
     check_has_gradient,
     function_class,
     gradients,
+    run_batched,
     save_for_gradient,
     unpack_single,
 )
 from kernelzoo.calls.call import Call
-from kernelzoo.calls.methods import constant, lookup
+from kernelzoo.calls.methods import lookup, mark_constant
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, UnknownNameError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of, dtype_name
 from kernelzoo.operations.declared import ROW
@@ -86,13 +86,13 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
         check_has_gradient(call.op)
         return function_class(Transformed, call.op).apply(call, *tensors)
     if tracing or transformed:
-        return _copy_into_out(out, overload(call.op)(*_flat(call, tensors)))
+        return _copy_into_out(out, overload(call.op)(*_flatten_call(call, tensors)))
     if seen:
-        return _copy_into_out(out, _dispatched(call, tensors))
+        return _copy_into_out(out, _call_overload(call, tensors))
     if not profiled:
         return call_differentiable(call, *tensors)
     if out is None:
-        return overload(call.op)(*_flat(call, tensors))
+        return overload(call.op)(*_flatten_call(call, tensors))
     with torch.autograd.profiler.record_function(f"kernelzoo::{call.op.name}"):
         return call(*tensors, out=out, seen=True)
 
@@ -100,14 +100,14 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
 def _call_on_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> Any:
     """Run a call on arrays or on a proxy of ``torch.fx.symbolic_trace``."""
     if any(isinstance(x, torch.fx.Proxy) for x in inputs):
-        results = overload(call.op)(*_flat(call, inputs))
+        results = overload(call.op)(*_flatten_call(call, inputs))
         return results if out is None else out.copy_(results)
     if not tracing:
         return arrays.run(call, tuple(inputs), out)
     numpy = sys.modules.get("numpy")
     if numpy is None or not all(isinstance(x, numpy.ndarray) for x in inputs):
         raise InputTypeError("torch.compile sees into tensors and NumPy's arrays; pass torch.from_dlpack(x)")
-    results = overload(call.op)(*_flat(call, [torch.as_tensor(x) for x in inputs]))
+    results = overload(call.op)(*_flatten_call(call, [torch.as_tensor(x) for x in inputs]))
     if out is not None:
         _copy_into_out(torch.as_tensor(out), results)
         return out
@@ -161,15 +161,15 @@ def _is_recorded() -> bool:
     return tracer is not None and tracer.get_proxy_mode() is not None
 
 
-def _dispatched(call: Call, tensors: list[torch.Tensor]) -> Any:
+def _call_overload(call: Call, tensors: list[torch.Tensor]) -> Any:
     found = overload(call.op)
     wrapper = next((x for x in tensors if is_wrapper(x) and not is_traced(x)), None)
     if wrapper is None:
-        return found(*_flat(call, tensors))
+        return found(*_flatten_call(call, tensors))
     if "torch.distributed.tensor" in sys.modules:
         _shard(call.op)
     try:
-        return found(*_flat(call, tensors))
+        return found(*_flatten_call(call, tensors))
     except (NotImplementedError, TypeError, RuntimeError, AttributeError, KeyError) as error:
         raise InputTypeError(
             f"{call.op.name} takes plain tensors, and one is a {type(wrapper).__name__}, a wrapper whose values are "
@@ -191,7 +191,7 @@ def _schema(op: Operation) -> str:
     return f"{op.name}({', '.join(arguments)}, str backend, str variant) -> {returns}"
 
 
-def _flat(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
+def _flatten_call(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
     op = call.op
     flat: list[Any] = list(inputs)
     if op.by_rows:
@@ -203,7 +203,7 @@ def _flat(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
 
 
 def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tensor, ...]]:
-    """Return the call and the inputs of a flat argument list; the inverse of :func:`_flat`."""
+    """Return the call and the inputs of a flat argument list; the inverse of :func:`_flatten_call`."""
     (get,), count = lookup, len(op.inputs)
     dim, *rest = flat[count:]
     told = op, tuple(dim) if op.by_rows and op.several_axes else dim, *rest
@@ -256,11 +256,11 @@ def _define(op: Operation) -> Any:
 
     def derive(ctx: Any, *grads: Any) -> Any:
         found = gradients(ctx.call, ctx.saved_tensors, grads)
-        return (*found, *(None for _ in range(len(_flat(ctx.call, ())))))
+        return (*found, *(None for _ in range(len(_flatten_call(ctx.call, ())))))
 
     def batch(info: Any, in_dims: Any, *flat: Any) -> Any:
         call, inputs = _call_of(op, flat)
-        return batched(call, info.batch_size, in_dims[: len(inputs)], inputs)
+        return run_batched(call, info.batch_size, in_dims[: len(inputs)], inputs)
 
     _library.define(_schema(op), tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
     for device in ("CPU", "CUDA"):
@@ -287,7 +287,7 @@ def overload(op: Operation) -> Any:
     return found
 
 
-@constant
+@mark_constant
 def _defined(name: str) -> bool:
     """Define torch's operation. Returns True, because torch.compile accepts no operation as a constant."""
     with _lock:

@@ -31,7 +31,7 @@ from kernelzoo.launch import Launch, void
 from kernelzoo.lazy import torch
 from kernelzoo.operations import Arguments, Bounds
 from kernelzoo.operations.declared import ROW
-from kernelzoo.operations.exact import scaled
+from kernelzoo.operations.exact import scale_by_exponent
 
 
 def torch_id(op: str) -> str:
@@ -148,7 +148,7 @@ def _run(tally: Tally, truth: Truth) -> None:
     outs = truth.operation.allocate(truth.args)
     started = time.perf_counter()
     try:
-        launch = _bound(truth, tally.id, outs)
+        launch = _bind_launch(truth, tally.id, outs)
         results = []
         for turn in range(2):
             for out in outs:
@@ -168,7 +168,7 @@ def _run(tally: Tally, truth: Truth) -> None:
     tally.seconds += time.perf_counter() - started
 
 
-def _bound(truth: Truth, id: str, outs: Sequence[torch.Tensor]) -> Launch:
+def _bind_launch(truth: Truth, id: str, outs: Sequence[torch.Tensor]) -> Launch:
     if is_torchs(id):
         (out,) = outs
         function = getattr(torch, truth.operation.in_torch)
@@ -183,7 +183,7 @@ class Truth:
     def __init__(self, operation: operations.Operation, args: Arguments, problem: Problem) -> None:
         self.operation, self.args, self.problem = operation, args, problem
         is_float = operation.out_dtypes(args)[0].is_floating_point
-        self._rounded = Rounded(operation, args, problem) if operation.rounds and is_float else None
+        self._rounded = UlpReference(operation, args, problem) if operation.rounds and is_float else None
         alone = self._rounded is not None and len(operation.outputs) == 1
         self._bounds = () if alone else operation.expect(args).outputs[self._rounded is not None :]
 
@@ -194,7 +194,7 @@ class Truth:
             tally.wrong += int((~bounds.right(result)).sum())
 
 
-class Rounded:
+class UlpReference:
     """The exact first output of one problem as ``(high + low) * 2^scale``, and its ulp at that scale."""
 
     def __init__(self, operation: operations.Operation, args: Arguments, problem: Problem) -> None:
@@ -223,16 +223,16 @@ class Rounded:
             self._bounded |= lower.isinf() | upper.isinf() | (lower.isnan() != self._nan)
         self._is_normal = (exponent >= least) & ~self._bounded
         unit = exponent.clamp_(min=least).sub_(bits_of)
-        self._unit = scaled(torch.ones_like(unit), unit if self._scale is None else unit.sub_(self._scale))
+        self._unit = scale_by_exponent(torch.ones_like(unit), unit if self._scale is None else unit.sub_(self._scale))
 
     def _exact(self) -> torch.Tensor:
-        return self._high if self._scale is None else scaled(self._high, self._scale)
+        return self._high if self._scale is None else scale_by_exponent(self._high, self._scale)
 
     def count(self, tally: Tally, result: torch.Tensor) -> None:
         turned = result.t() if self._turns[len(self._args.inputs)] else result
         rows = turned.double().view_as(self._high)
         if self._scale is not None:
-            rows = scaled(rows, -self._scale)
+            rows = scale_by_exponent(rows, -self._scale)
         off = rows.sub(self._high)
         if self._low is not None:
             off.sub_(self._low)
@@ -268,5 +268,5 @@ class Rounded:
         """Return the allowed error of each element, in ulp."""
         allowed = self._operation.allowance(self._args, self._exact())
         if self._scale is not None:
-            allowed = scaled(allowed, -self._scale)
+            allowed = scale_by_exponent(allowed, -self._scale)
         return allowed.div_(self._unit).nan_to_num_(0.0, math.inf)

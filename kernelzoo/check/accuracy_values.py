@@ -142,11 +142,11 @@ def draw(problem: Problem, op: str, dtype: str, generator: torch.Generator) -> t
         sampled = operation.sample(problem.shape, dtype, problem.dim, generator=generator, sizes=sizes)
         if problem.family == SAMPLE:
             return sampled
-        return _first(problem, operation, dtype, generator), *sampled[1:]
-    return (_first(problem, operation, dtype, generator),)
+        return _draw_first(problem, operation, dtype, generator), *sampled[1:]
+    return (_draw_first(problem, operation, dtype, generator),)
 
 
-def _first(problem: Problem, op: operations.Operation, dtype: str, generator: torch.Generator) -> torch.Tensor:
+def _draw_first(problem: Problem, op: operations.Operation, dtype: str, generator: torch.Generator) -> torch.Tensor:
     """Draw the first input of an operation by rows."""
     kind = getattr(torch, dtype)
     if not op.rounds:

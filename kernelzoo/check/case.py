@@ -40,7 +40,7 @@ class Draw:
     def with_companions(self, x: torch.Tensor, dim: int = -1) -> Inputs:
         """Return all inputs on the case's device: ``x`` as the first, and companion inputs that match it."""
         others = replace(self, dtype=operations.dtype_name(x.dtype)).sample(tuple(x.shape), dim)[1:]
-        return self.operation.completed(self.to_device([x, *others]), dim, generator=self.generator)
+        return self.operation.match_companions(self.to_device([x, *others]), dim, generator=self.generator)
 
 
 Make: TypeAlias = Callable[[Draw], Inputs]
@@ -92,12 +92,12 @@ class Case:
         return replace(self, scalars=tuple((name, value) for name, value, default in drawn if value != default))
 
 
-def by(shape: tuple[int, ...]) -> str:
+def shape_str(shape: tuple[int, ...]) -> str:
     """Return a shape as text, such as ``"3x129"``."""
     return "x".join(map(str, shape)) or "scalar"
 
 
-def far(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def copy_rows_far_apart(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Copy rows into new memory, ``stride`` elements apart. Returns the memory, and the copy in it.
 
     Wherever a wrapped 32-bit offset would point, the memory has wrong values. All other memory is never touched,
@@ -117,6 +117,6 @@ def far(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tenso
     return memory, x.copy_(values)
 
 
-def plain(shape: tuple[int, ...], dim: int = -1, sizes: Mapping[str, int] | None = None) -> Make:
+def sampler_of(shape: tuple[int, ...], dim: int = -1, sizes: Mapping[str, int] | None = None) -> Make:
     """Return a function that draws inputs of a shape by the operation's own sampling."""
     return lambda draw: draw.to_device(draw.sample(shape, dim, sizes))

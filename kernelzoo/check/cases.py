@@ -11,8 +11,8 @@ from functools import partial
 from typing import TypeVar
 
 from kernelzoo import operations
-from kernelzoo.check.case import Case, Draw, Inputs, by, far, plain
-from kernelzoo.check.cases_others import by_axes, others
+from kernelzoo.check.case import Case, Draw, Inputs, copy_rows_far_apart, sampler_of, shape_str
+from kernelzoo.check.cases_others import companion_cases, named_axis_cases
 from kernelzoo.check.special import FLOATS, special_rows
 from kernelzoo.lazy import torch
 from kernelzoo.operations.memory import overlaps_itself
@@ -24,9 +24,9 @@ def cases(op: str) -> tuple[Case, ...]:
     """Return all cases of one operation, smallest first."""
     operation = operations.OPERATIONS[op]
     if operation.by_rows:
-        found = [*_shapes(op), *_layouts(op), *_special(op), *_far_apart(op), *others(operation)]
+        found = [*_shapes(op), *_layouts(op), *_special(op), *_far_apart(op), *companion_cases(operation)]
     else:
-        found = list(by_axes(operation))
+        found = list(named_axis_cases(operation))
     if operation.several_axes:
         found += _reductions(op)
     found = [*(case.with_drawn_scalars() for case in found), *_samples(op)]
@@ -78,7 +78,7 @@ def _shapes(op: str) -> Iterator[Case]:
             ):
                 core = dtype in ("float32", "bfloat16", "int32") and shape in ((3, 1), (2, 4097), (37, 129))
                 core = core or (shape[0] == 3 and shape[1] in _TAILS)
-                yield Case(op, f"{dtype}-{by(shape)}", plain(shape), core=core, elements=math.prod(shape))
+                yield Case(op, f"{dtype}-{shape_str(shape)}", sampler_of(shape), core=core, elements=math.prod(shape))
 
 
 def _floats(op: str) -> tuple[str, ...]:
@@ -136,14 +136,14 @@ def _layouts(op: str) -> Iterator[Case]:
     for dtype in _floats(op):
         for shape, dim in _all_or_first(dtype, _COLUMNS, 3):
             make = partial(_viewed, shape, lambda x: x, dim)
-            yield Case(op, f"{dtype}-columns-{by(shape)}", make, dim, elements=math.prod(shape))
+            yield Case(op, f"{dtype}-columns-{shape_str(shape)}", make, dim, elements=math.prod(shape))
     dtypes = operations.OPERATIONS[op].dtypes
     if "float32" in dtypes:
         yield Case(op, "float32-negated-lazily", _negated, elements=90)
     if not operations.OPERATIONS[op].needs_element:
         for dtype, name, shape, dim in (("float32", "", (5, 0), -1), ("float16", "-dim0", (0, 5), 0)):
             if dtype in dtypes:
-                yield Case(op, f"{dtype}-empty-columns{name}", plain(shape, dim), dim)
+                yield Case(op, f"{dtype}-empty-columns{name}", sampler_of(shape, dim), dim)
 
 
 def _viewed(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tensor], dim: int, draw: Draw) -> Inputs:
@@ -168,16 +168,16 @@ def _reductions(op: str) -> Iterator[Case]:
     shape = (3, 6, 5, 7)
     for dims in ((), (0,), (1, 2), (0, 3), (0, 2), (1, 3), (-1, -2, -3), (0, 1, 2, 3), (0, 1, 3)):
         for keepdim in (False, True):
-            name = f"float32-{by(shape)}-over-{'-'.join(map(str, dims)) or 'all'}{'-keepdim' if keepdim else ''}"
-            yield Case(op, name, plain(shape), dims, keepdim, elements=math.prod(shape))
-    yield Case(op, "float32-scalar-over-all", plain(()), (), elements=1)
+            name = f"float32-{shape_str(shape)}-over-{'-'.join(map(str, dims)) or 'all'}{'-keepdim' if keepdim else ''}"
+            yield Case(op, name, sampler_of(shape), dims, keepdim, elements=math.prod(shape))
+    yield Case(op, "float32-scalar-over-all", sampler_of(()), (), elements=1)
     for dtype in (d for d in ("int8", "int64", "bool") if d in operations.OPERATIONS[op].dtypes):
         make = partial(_viewed, (67, 45), lambda x: x, 0)
         yield Case(op, f"{dtype}-dim0", make, 0, core=True, elements=67 * 45)
         make = partial(_viewed, (67, 45), lambda x: x[::2, 1::3], -1)
         yield Case(op, f"{dtype}-stepped", make, elements=67 * 45)
     for keepdim in (False, True) if "int32" in operations.OPERATIONS[op].dtypes else ():
-        yield Case(op, f"int32-middle-keepdim-{keepdim}", plain((4, 9, 6)), 1, keepdim, elements=216)
+        yield Case(op, f"int32-middle-keepdim-{keepdim}", sampler_of((4, 9, 6)), 1, keepdim, elements=216)
         make = partial(_viewed, (5, 6, 7, 8), lambda x: x[:, 1:, ::2, 1:], -1)
         yield Case(op, f"float32-sliced-over-0-2-keepdim-{keepdim}", make, (0, 2), keepdim, elements=1680)
 
@@ -191,7 +191,7 @@ def _special(op: str) -> Iterator[Case]:
                 yield Case(op, name, make, core=width == 300, elements=RULED * width)
     for dtype in _floats(op):
         for shape in _all_or_first(dtype, _SPECIAL_COLUMNS, 2):
-            name = "dim0" if shape[0] == 130 else f"columns-{by(shape)}"
+            name = "dim0" if shape[0] == 130 else f"columns-{shape_str(shape)}"
             make = partial(_special_columns, shape)
             yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
         if dtype in ("float32", "bfloat16"):
@@ -261,14 +261,16 @@ def _far_apart(op: str) -> Iterator[Case]:
             yield Case(op, f"{dtype}-{what}-{apart}-apart", make, dim, elements=elements)
         outs = operations.OPERATIONS[op].outputs.values()
         if all(out.dtype in ("", *operations.OPERATIONS[op].inputs) and "outer" in out.names for out in outs):
-            yield Case(op, f"{dtype}-out-{apart}-apart", plain(shape), elements=elements, place=partial(_far, stride))
+            yield Case(
+                op, f"{dtype}-out-{apart}-apart", sampler_of(shape), elements=elements, place=partial(_far_rows, stride)
+            )
 
 
 def _far_input(shape: tuple[int, int], stride: int, dim: int, turned: bool, draw: Draw) -> Inputs:
     (values,) = draw.to_device(draw.sample(shape, -1 if turned else dim)[:1])
-    x = _far(stride, values)
+    x = _far_rows(stride, values)
     return draw.with_companions(x.t() if turned else x, dim)
 
 
-def _far(stride: int, values: torch.Tensor) -> torch.Tensor:
-    return far(values, stride)[1]
+def _far_rows(stride: int, values: torch.Tensor) -> torch.Tensor:
+    return copy_rows_far_apart(values, stride)[1]

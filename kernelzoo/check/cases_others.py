@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 
 from kernelzoo import operations
-from kernelzoo.check.case import Case, Draw, Inputs, plain
+from kernelzoo.check.case import Case, Draw, Inputs, sampler_of
 from kernelzoo.check.special import special_rows
 from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import NARROW
 
 
-def others(operation: operations.Operation) -> Iterator[Case]:
+def companion_cases(operation: operations.Operation) -> Iterator[Case]:
     """Yield cases of companion inputs and scalars: special values, stepped layouts, and scalar values."""
     op, shape = operation.name, (5, 300)
     for dtype in [d for d in ("float32", "bfloat16") if d in operation.dtypes] or operation.dtypes[:1]:
@@ -31,7 +31,7 @@ def others(operation: operations.Operation) -> Iterator[Case]:
         for name, scalar in operation.scalars.items():
             for value in scalar.also:
                 scalars = ((name, value),)
-                yield Case(op, f"{dtype}-{name}={value}", plain(shape), elements=math.prod(shape), scalars=scalars)
+                yield Case(op, f"{dtype}-{name}={value}", sampler_of(shape), elements=math.prod(shape), scalars=scalars)
 
 
 def _stepped_other(number: int, shape: tuple[int, ...], draw: Draw) -> Inputs:
@@ -68,7 +68,7 @@ def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
     )
 
 
-def by_axes(operation: operations.Operation) -> Iterator[Case]:
+def named_axis_cases(operation: operations.Operation) -> Iterator[Case]:
     """Yield cases of an operation with named axes: sizes, scalars, and special values or equal elements in an input."""
     op, turns, meant = operation.name, axis_sizes(operation), "sizes" in operation.hooks
     larger = tuple(operation.hooks.get("workloads", ()))
@@ -77,7 +77,7 @@ def by_axes(operation: operations.Operation) -> Iterator[Case]:
         def case(name: str, turn: int, special: _Special | None = None, *, dtype: str = dtype) -> Case:
             sizes = turns[turn % len(turns)] if turn < len(_SIZES) else larger[turn - len(_SIZES)]
             shape = operation.first_shape(sizes)
-            make = partial(_special_sized, shape, sizes, special) if special else plain(shape, sizes=sizes)
+            make = partial(_special_sized, shape, sizes, special) if special else sampler_of(shape, sizes=sizes)
             core = special is None and sizes in [turns[place % len(turns)] for place in _CORE]
             elements = max(map(math.prod, operation.shapes(shape, (), False, sizes))) if meant else math.prod(shape)
             beyond = meant and special is not None
@@ -116,7 +116,7 @@ def _special_sized(shape: tuple[int, ...], sizes: dict[str, int] | None, special
         special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
     draw.operation.clamp_to_domain(number, inputs[number], 0 if sizes else shape[-1])
     if not number:
-        inputs = draw.operation.completed(inputs, generator=draw.generator)
+        inputs = draw.operation.match_companions(inputs, generator=draw.generator)
     return draw.to_device(inputs)
 
 

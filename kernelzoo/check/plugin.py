@@ -12,7 +12,7 @@ import pytest
 from kernelzoo import registry
 from kernelzoo.calls.backend import get
 from kernelzoo.check import running
-from kernelzoo.check.case import Case, NoRoomError, plain
+from kernelzoo.check.case import Case, NoRoomError, sampler_of
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check, outputs
 from kernelzoo.check.staying import staying
@@ -188,6 +188,6 @@ def _examples(operation: Operation) -> Iterator[list[Case]]:
 def _example(operation: Operation, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
     """Return a plain case. Named axes take the sizes in ``shape`` in turn."""
     if operation.by_rows:
-        return Case(operation.name, dtype, plain(shape, dim), dim)
+        return Case(operation.name, dtype, sampler_of(shape, dim), dim)
     sizes = operation.fitted(dict(zip(operation.free_axes, itertools.cycle(shape), strict=False)))
-    return Case(operation.name, dtype, plain(operation.first_shape(sizes), dim, sizes), dim)
+    return Case(operation.name, dtype, sampler_of(operation.first_shape(sizes), dim, sizes), dim)

@@ -30,7 +30,7 @@ def _info(row: torch.Tensor) -> Any:
     return torch.finfo(row.dtype) if row.is_floating_point() else torch.iinfo(row.dtype)
 
 
-def _among(row: torch.Tensor, rest: float | torch.Tensor, *values: float) -> None:
+def _place_values(row: torch.Tensor, rest: float | torch.Tensor, *values: float) -> None:
     """Fill a row with ``rest``, and put ``values`` at indices that depend on the row's old values."""
     steps = torch.arange(1, row.numel() + 1, device=row.device)
     place = int((bits(row).long() * steps).sum())
@@ -80,11 +80,11 @@ FLOATS: dict[str, Write] = {
     # vanishes. Also values of other sizes, values one bit apart, and values that flush to zero.
     "a ladder down to -103": lambda row: _ladder(row, 103),
     _OF_FLOAT64: lambda row: _ladder(row, 745),
-    **{f"{value} alone": partial(_among, rest=value) for value in (100, -100, 500, -500)},
+    **{f"{value} alone": partial(_place_values, rest=value) for value in (100, -100, 500, -500)},
     **{f"times {scale:g}": partial(_scaled, scale=scale) for scale in (1e-8, 1e-4, 1e-2, 1e2, 1e4)},
-    "neighbours": lambda row: _among(row, 1, 1 - _info(row).eps / 2, 1 + _info(row).eps),
-    "one subnormal, the least": lambda row: _among(row, row.abs() + 1, _info(row).tiny / 2),
-    "one subnormal, the greatest": lambda row: _among(row, -row.abs() - 1, -_info(row).tiny / 2),
+    "neighbours": lambda row: _place_values(row, 1, 1 - _info(row).eps / 2, 1 + _info(row).eps),
+    "one subnormal, the least": lambda row: _place_values(row, row.abs() + 1, _info(row).tiny / 2),
+    "one subnormal, the greatest": lambda row: _place_values(row, -row.abs() - 1, -_info(row).tiny / 2),
 }
 """The special values of floats. One is for float64 only."""
 
@@ -94,14 +94,14 @@ _INTEGERS: dict[str, Write] = {
     "the smallest value at the start": lambda row: row[0].fill_(_info(row).min),
     "the smallest value alone": lambda row: row.fill_(_info(row).min),
     "zeros": lambda row: row.fill_(0),
-    "neighbours of the largest": lambda row: _among(row, _info(row).max, _info(row).max - 1),
-    "neighbours of the smallest": lambda row: _among(row, _info(row).min + 1, _info(row).min),
+    "neighbours of the largest": lambda row: _place_values(row, _info(row).max, _info(row).max - 1),
+    "neighbours of the smallest": lambda row: _place_values(row, _info(row).min + 1, _info(row).min),
 }
 
 _BOOLS: dict[str, Write] = {
     "true alone": lambda row: row.fill_(True),
     "false alone": lambda row: row.fill_(False),
     "true, false at the end": lambda row: (row.fill_(True), row[-1].fill_(False)),
-    "true but for one": lambda row: _among(row, True, False),
-    "false but for one": lambda row: _among(row, False, True),
+    "true but for one": lambda row: _place_values(row, True, False),
+    "false but for one": lambda row: _place_values(row, False, True),
 }

@@ -140,7 +140,7 @@ def verify(
 
     Raises DeviceLostError if the implementation broke the device for this process.
     """
-    found = Found(left_out=_left_out(implementation, among))
+    found = Found(left_out=_count_left_out(implementation, among))
     for check in among:
         if check.too_large:
             found.no_room += not whole  # the user named it
@@ -157,7 +157,7 @@ def verify(
     return found
 
 
-def _left_out(implementation: Implementation, among: Sequence[Check]) -> int:
+def _count_left_out(implementation: Implementation, among: Sequence[Check]) -> int:
     """Return how many cases of these dtypes are left out because only core cases run."""
     if not running.slow_to_bind(implementation.id):
         return 0

@@ -10,7 +10,7 @@ from kernelzoo.check.cases_others import axis_sizes
 from kernelzoo.errors import ContractError, NoRoomError, OperationError
 from kernelzoo.lazy import torch
 from kernelzoo.operations import Operation
-from kernelzoo.operations.expected import compared_in
+from kernelzoo.operations.expected import bounds_dtype
 
 _LENGTH, _ROWS = 65536, 4
 """Length and number of the rows to try. Named axes take the largest of ``axis_sizes``."""
@@ -36,7 +36,7 @@ def weak(operation: Operation) -> tuple[str, ...]:
         args = operation.arguments(inputs)
         expected = operation.expect(args)
         results, dtypes = operation.reference(args), operation.out_dtypes(args)
-        right = tuple(result.to(dtype).to(compared_in(dtype)) for result, dtype in zip(results, dtypes, strict=True))
+        right = tuple(result.to(dtype).to(bounds_dtype(dtype)) for result, dtype in zip(results, dtypes, strict=True))
         accepted = []
         for name, wrong in WRONG.items():
             made = tuple(wrong(out).to(dtype) for out, dtype in zip(right, dtypes, strict=True))

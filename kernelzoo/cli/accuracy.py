@@ -57,7 +57,7 @@ def accuracy(
             yield guard.accuracy(*task, count, seed)
 
         try:
-            for guard, _, found in guards.each(tasks, errors, guards.processes(jobs, len(tasks))):
+            for guard, _, found in guards.run_tasks(tasks, errors, guards.processes(jobs, len(tasks))):
                 done += 1
                 rows += found if not guards.places else [{**row, "gpu": guard.about.gpu} for row in found]
                 bar.item(1)
@@ -81,7 +81,7 @@ def accuracy(
         _print(rows, seed)
     if not whole:
         part = f"{done} of {len(tasks)} groups of implementations"
-        return output.interrupted(part, to, f"--seed {seed} draws the same values again")
+        return output.report_interruption(part, to, f"--seed {seed} draws the same values again")
     ours = [row for row in rows if not engine.is_torchs(row["id"])]
     bad = [row for row in ours if row.get("failed") or row["wrong"] or not row["same_bits"]]
     measured = any(row.get("problems") for row in ours)

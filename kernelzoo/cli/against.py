@@ -43,8 +43,8 @@ class OldResults:
             self._rows.setdefault((row.id, row.problem), []).append(row)
 
     def judge(self, facts: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[RowChange]:
-        """Compare a race's entries and failures on one problem with the older results. ``allowed``: see :func:`share`.
-        ``facts``: from :func:`kernelzoo.cli.rows.describe_problem`."""
+        """Compare a race's entries and failures on one problem with the older results. ``facts``: from
+        :func:`kernelzoo.cli.rows.describe_problem`. ``allowed``: see :func:`parse_share`."""
         problem = Problem.of(facts)
         found = [
             self._judge(entry, facts["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
@@ -83,7 +83,7 @@ class OldResults:
         return RowChange(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)
 
 
-def share(text: str) -> float:
+def parse_share(text: str) -> float:
     """Parse an allowed slowdown, ``"5%"`` or ``"0.05"``, into 0.05. Raises OptionError."""
     try:
         given = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)

@@ -109,7 +109,7 @@ def bench(
         chosen = wanted, options.split_words(backend), options.split_words(variant) or ("auto",)
         return _first_calls(chosen, options.split_words(dtype), module, device, patience, to, json)
     asked = (wanted, options.split_words(backend), options.split_words(variant))
-    part, places = shards.parse_shard(shard), _places(engine, address, gpus, device)
+    part, places = shards.parse_shard(shard), _parse_gpu_options(engine, address, gpus, device)
     options.select_early(module, (), *asked)
     sized = partial(
         sizes.problems, wanted, shape, options.split_words(dtype), shapes, dim, axes, workloads=workload, seed=seed
@@ -117,7 +117,7 @@ def bench(
     if not module:  # modules may add names in the measuring process
         sized()
     shape_set = "custom" if shape or axes or workload else measure.label(shapes, seed)
-    how = measuring.How(rounds, cache, clock, cross_check, shape_set, energy)
+    how = measuring.MeasuringOptions(rounds, cache, clock, cross_check, shape_set, energy)
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     path = to or Path("out", f"bench-{datetime.datetime.now():%Y%m%d-%H%M%S}.json")
@@ -134,7 +134,7 @@ def bench(
         with (
             Bar() as bar,
             measuring.reserve_file(path, resume=resume),
-            _crew(places, engine, address, device, modules, patience) as crew,
+            _open_workers(places, engine, address, device, modules, patience) as crew,
         ):
             about = crew.first.about
             ids: Sequence[str] = options.select(about.summaries, (), *asked)
@@ -158,20 +158,20 @@ def bench(
             plan = [(problem, left) for problem, left in plan if left]
             count = len(whole) - len(plan)
             if resume:
-                with bar.aside():
+                with bar.hide_while_printing():
                     errors.print(f"{path} holds {len(record.entries)} results; {len(plan)} problems are left")
             checked = measuring.compare_cards(crew, plan, how, bar)
             if places or engine == "ray":
                 record.add_workers(workers := measuring.worker_rows(crew, checked))
                 if not json:
-                    with bar.aside():
+                    with bar.hide_while_printing():
                         measuring.print_card_check(workers)
             slower = {w["gpu"]["uuid"] for w in workers if w["gpu"] and w["check"] and w["check"]["slower"]}
             for problem, entries, failed in measuring.sweep(crew, plan, how, bar, slower):
                 record.add(entries, failed)
                 measured.append(rows_of.describe_problem(problem, entries, failed, registry.baseline(problem.op)))
                 if not json:
-                    with bar.aside():
+                    with bar.hide_while_printing():
                         tables.show(measured[-1])
     except KeyboardInterrupt:
         interrupted = True
@@ -179,7 +179,7 @@ def bench(
     except (GuardError, RecordError) as error:
         if record is None or not record.entries:  # there is no result to keep
             raise
-        ended = f"error: {output.brief(str(error))}"
+        ended = f"error: {output.shorten_reason(str(error))}"
     kept = record.entries if record else []
     bad = [f for f in record.failed if f["outcome"] != "refused"] if record else []
     if json:
@@ -203,7 +203,7 @@ def bench(
     return 1 if bad else 0 if kept else 2
 
 
-def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
+def _parse_gpu_options(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
     """Return the GPUs that ``--gpus`` names. Raises OptionError, GpusError or UnknownNameError for wrong options."""
     options.check_names("engine", [engine], ("local", "ray"))
     if engine == "ray" and (gpus or device):
@@ -214,7 +214,7 @@ def _places(engine: str, address: str, gpus: str, device: str) -> list[Gpu]:
 
 
 @contextmanager
-def _crew(
+def _open_workers(
     places: Sequence[Gpu | None], engine: str, address: str, device: str, modules: Sequence[str], patience: float
 ) -> Iterator[WorkerPool]:
     """A context with one worker per GPU in ``places`` or in a Ray cluster, or else one on the device."""
@@ -286,7 +286,7 @@ def _first_calls(
     else:
         _show_first_calls(found)
     if interrupted:
-        return output.interrupted(f"{len(found)} of {count} rows", to)
+        return output.report_interruption(f"{len(found)} of {count} rows", to)
     outcomes = {one.outcome for one in found}
     return 1 if outcomes & {"wrong", "failed"} else 0 if "measured" in outcomes else 2
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from kernelzoo import children
 from kernelzoo.cli import output
 from kernelzoo.cli.comparing import Question
-from kernelzoo.cli.measuring import How
+from kernelzoo.cli.measuring import MeasuringOptions
 from kernelzoo.cli.options import OptionError
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.interrupts import uninterrupted
@@ -30,7 +30,7 @@ class Commit:
     """The folder that contains the measuring kernelzoo. It goes first on Python's path."""
     modules: Sequence[Path]
 
-    def measure(self, when: str, asked: Question, how: How) -> Path:
+    def measure(self, when: str, asked: Question, how: MeasuringOptions) -> Path:
         """Measure the implementations at the commit. Returns the results file, ``when``.json. Raises OptionError."""
         to, none = self.folder / f"{when}.json", subprocess.DEVNULL
         one = {"dim": asked.dim, "baseline": asked.baseline, "device": asked.device, "patience": asked.patience}

@@ -91,18 +91,18 @@ def compare(
     nothing could be measured, or if --against can't be judged.
     """
     options.use_their_tolerance(their_tolerance)
-    how = measuring.How(rounds, cache, clock, cross_check, "compare", energy)
+    how = measuring.MeasuringOptions(rounds, cache, clock, cross_check, "compare", energy)
     if definitions or solutions or resume or gpus:
         if definitions is None or solutions is None:
             raise options.OptionError("--definitions, --solutions, --resume and --gpus need both folders")
         others = op, shape, axes, workload, dtype, baseline, against, against_commit, module, energy, waive
         if names or any(others):
             raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
-        judged = folder.How(definitions, solutions, device, patience, rounds, how.cache)
+        judged = folder.JudgingOptions(definitions, solutions, device, patience, rounds, how.cache)
         return folder.folder(judged, gpus, to, resume=resume, json=json)
     if against and against_commit:
         raise options.OptionError("--against and --against-commit are two ways to say what is older; give one")
-    limit = older.share(allowed)
+    limit = older.parse_share(allowed)
     old = older.OldResults(against) if against else None
     console = output.console()
     tables = rows_of.Tables(full=True)
@@ -126,7 +126,7 @@ def compare(
         if then and first and told.whole:
             old = older.OldResults(first, then.measure("again", question, how), name="commit")
     about, described, kind = told.about, told.problems, "commit" if then else "file"
-    name, compared = then.name if then else str(against), told.against(old, limit) if old else None
+    name, compared = then.name if then else str(against), told.compare_with(old, limit) if old else None
     if json:
         output.emit(
             {
@@ -147,7 +147,7 @@ def compare(
             console.print(f"against {name}, {limit:.1%} slower allowed", style="bold")
             output.show(console, _table(compared, kind))
     if not told.whole:
-        return output.interrupted(f"{len(described)} of {told.planned} problems", to)
+        return output.report_interruption(f"{len(described)} of {told.planned} problems", to)
     return _status([row for one in described for row in one["rows"] if row["id"] in told.asked], compared)
 
 

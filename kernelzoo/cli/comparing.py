@@ -40,7 +40,7 @@ class Question:
 
 
 @dataclass
-class Compared:
+class ComparisonResults:
     """The results of :func:`measure_question`."""
 
     about: About
@@ -54,7 +54,7 @@ class Compared:
     whole: bool = True
     """False if Ctrl-C ended the measurement."""
 
-    def against(self, old: OldResults, allowed: float) -> list[RowChange]:
+    def compare_with(self, old: OldResults, allowed: float) -> list[RowChange]:
         """Compare the requested ids with older results. ``allowed``: the largest slowdown that is no regression."""
         each = zip(self.problems, self.results, strict=False)  # Ctrl-C may leave one list longer
         return [one for told, results in each for one in old.judge(told, *results, allowed) if one.id in self.asked]
@@ -62,11 +62,11 @@ class Compared:
 
 def measure_question(
     question: Question,
-    how: measuring.How,
+    how: measuring.MeasuringOptions,
     *,
     to: Path | None = None,
     show: Callable[[Row], None] | None = None,
-) -> Compared:
+) -> ComparisonResults:
     """Measure the problems of a question. After each, call ``show`` with its results and write them to ``to``."""
     asked, shapes = question, question.shapes
     names, given = asked.names, asked.baseline
@@ -102,7 +102,7 @@ def measure_question(
             )
         ]
         record = Record(to, crew.devices, modules=list(map(Path, modules))) if to else None
-        told = Compared(crew.first.about, {*ids, *(bases.values() if given else ())}, len(plan))
+        told = ComparisonResults(crew.first.about, {*ids, *(bases.values() if given else ())}, len(plan))
         try:
             for problem, entries, failed in measuring.sweep(crew, plan, how, bar):
                 if record:
@@ -110,7 +110,7 @@ def measure_question(
                 told.problems.append(rows_of.describe_problem(problem, entries, failed, bases[problem.op]))
                 told.results.append((entries, failed))
                 if show:
-                    with bar.aside():
+                    with bar.hide_while_printing():
                         show(told.problems[-1])
         except KeyboardInterrupt:
             told.whole = False
@@ -154,7 +154,7 @@ def compare(
         modules=list(map(Path, modules)),
         device=device,
     )
-    told = measure_question(question, measuring.How(rounds, cache, clock, True, "compare"))
+    told = measure_question(question, measuring.MeasuringOptions(rounds, cache, clock, True, "compare"))
     if not told.whole:
         raise KeyboardInterrupt
     rows = [

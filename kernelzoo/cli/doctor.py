@@ -66,9 +66,9 @@ def examine() -> Machine:
         governor=governor.read_text().strip() if governor.exists() else "",
         # NVML lists other processes on a GPU, so it comes before our own use of the GPU. Torch reads the free memory.
         looks={
-            **probe.look([name for name in probe.LOOKS if name != "torch"]),
-            **probe.look(["torch"]),
-            **probe.look([f"backend:{name}" for name in registry.backends()]),
+            **probe.run_probes([name for name in probe.LOOKS if name != "torch"]),
+            **probe.run_probes(["torch"]),
+            **probe.run_probes([f"backend:{name}" for name in registry.backends()]),
         },
     )
 

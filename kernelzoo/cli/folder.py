@@ -13,7 +13,7 @@ from typing import Any
 
 from kernelzoo import files
 from kernelzoo.cli import measuring, options, output, verdicts
-from kernelzoo.cli.guards import check_gpus, in_threads
+from kernelzoo.cli.guards import check_gpus, run_in_threads
 from kernelzoo.cli.progress import Bar
 from kernelzoo.definitions.folders import Found, Solution, Task, paired
 from kernelzoo.definitions.reference import CHANGES, RANDOM
@@ -40,7 +40,7 @@ ROUNDS = 7
 
 
 @dataclass(frozen=True)
-class How:
+class JudgingOptions:
     """The values of the options that say what is judged, and how."""
 
     definitions: Path
@@ -51,7 +51,7 @@ class How:
     cache: str
 
 
-def folder(how: How, gpus: str, to: Path | None, *, resume: bool, json: bool) -> int:
+def folder(how: JudgingOptions, gpus: str, to: Path | None, *, resume: bool, json: bool) -> int:
     """Judge the solutions in a folder. Returns the exit status."""
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
@@ -61,7 +61,7 @@ def folder(how: How, gpus: str, to: Path | None, *, resume: bool, json: bool) ->
     errors, record, whole = output.console(errors=True), None, True
     stored = _read_verdicts(to) if resume and to and to.exists() else {}
     known = {path: one for path, one in stored.items() if path in {_name(s.path, solutions) for s in _solutions(found)}}
-    work = _unjudged(found, solutions, known)
+    work = _select_unjudged(found, solutions, known)
     with Bar() as bar, nullcontext() if to is None else measuring.reserve_file(to, resume=resume):
         errors.print(f"runs {sum(len(s) for _, s in work)} solutions below {solutions}, with all that this user may do")
         if stored:
@@ -91,12 +91,12 @@ def folder(how: How, gpus: str, to: Path | None, *, resume: bool, json: bool) ->
         if found.alone:
             output.console().print(f"{found.alone} definitions have no solution", style="dim")
     if not whole:
-        return output.interrupted(f"{len(known)} of {len(_solutions(found))} solutions", to)
+        return output.report_interruption(f"{len(known)} of {len(_solutions(found))} solutions", to)
     return verdicts.status(known.values())
 
 
 @dataclass(frozen=True)
-class Judged:
+class DefinitionResults:
     """The results of one definition's solutions."""
 
     name: str
@@ -112,20 +112,20 @@ class Crew:
 
     work: Sequence[Batch]
     places: Sequence[Gpu | None]
-    how: How
+    how: JudgingOptions
     bar: Bar
     guards: list[Guard] = field(default_factory=list)
 
-    def results(self) -> Iterator[Judged]:
+    def results(self) -> Iterator[DefinitionResults]:
         """Yield each definition's results as soon as they are complete. Close all processes at the end."""
         try:
-            for _, _, one in in_threads(self.work, self.judge_batch, self.places):
+            for _, _, one in run_in_threads(self.work, self.judge_batch, self.places):
                 yield one
         finally:
             for guard in self.guards:
                 guard.close()
 
-    def judge_batch(self, place: Gpu | None, batch: Batch) -> Iterator[Judged]:
+    def judge_batch(self, place: Gpu | None, batch: Batch) -> Iterator[DefinitionResults]:
         """Judge a batch and yield each definition's results. If the batch can't start, start each definition alone."""
         needs = {str(one.path): [str(task.path)] for task, some in batch for one in some}
         modules = [*(str(task.path) for task, _ in batch), *needs]
@@ -153,21 +153,21 @@ class Crew:
         if left:
             yield from self.judge_batch(place, left)
 
-    def refuse_all(self, task: Task, some: Sequence[Solution], words: str) -> Judged:
+    def refuse_all(self, task: Task, solutions: Sequence[Solution], words: str) -> DefinitionResults:
         """Return verdicts that refuse all of a definition's solutions for one reason."""
-        told = [verdicts.Case(self.file(one), task, one).refused(words) for one in some]
-        return Judged(task.name, "", [], [], told)
+        told = [verdicts.Case(self.file(one), task, one).refused(words) for one in solutions]
+        return DefinitionResults(task.name, "", [], [], told)
 
     def file(self, solution: Solution) -> str:
         return _name(solution.path, self.how.solutions)
 
-    def judge_definition(self, guard: Guard, task: Task, some: Sequence[Solution]) -> Judged:
+    def judge_definition(self, guard: Guard, task: Task, solutions: Sequence[Solution]) -> DefinitionResults:
         """Judge the solutions of one definition together."""
-        self.bar.item(len(some))
+        self.bar.item(len(solutions))
         about, cases = guard.about, list[verdicts.Case]()
         why = about.refused.get(os.path.abspath(task.path), "")
-        result = Judged(task.name, about.device_name, [], [], [])
-        for solution in some:
+        result = DefinitionResults(task.name, about.device_name, [], [], [])
+        for solution in solutions:
             path, case = os.path.abspath(solution.path), verdicts.Case(self.file(solution), task, solution)
             case.ids = [id for id, file in about.files.items() if file == path]
             if words := why or about.refused.get(path, ""):
@@ -180,8 +180,8 @@ class Crew:
                 cases.append(case)
         ops = list(dict.fromkeys(options.op_of(id) for case in cases for id in case.ids))
         problems, unmade = verdicts.problems(task, ops)
-        judged = sampled(problems, JUDGED)
-        timed, start = sampled(judged, TIMED), monotonic()
+        judged = sample_problems(problems, JUDGED)
+        timed, start = sample_problems(judged, TIMED), monotonic()
         for problem in sorted(judged, key=lambda problem: problem not in timed):
             rounds, longest = (min(self.how.rounds, ROUNDS), TIMED_LONGEST) if problem in timed else (0, LONGEST)
             if monotonic() - start < longest * len(cases) and not self.race(guard, problem, cases, result, rounds):
@@ -190,7 +190,9 @@ class Crew:
             result.verdicts.append(case.verdict(len(problems), unmade))
         return result
 
-    def race(self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: Judged, rounds: int) -> bool:
+    def race(
+        self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: DefinitionResults, rounds: int
+    ) -> bool:
         """Judge the solutions on one workload, except those already found wrong, and time them with the reference.
 
         ``rounds``: how many to time, or 0 for none. Returns False if no other workload should be judged, because the
@@ -251,7 +253,7 @@ def batches(work: Batch, most: int) -> Iterator[Batch]:
         yield batch
 
 
-def sampled(problems: Sequence[Problem], most: int) -> list[Problem]:
+def sample_problems(problems: Sequence[Problem], most: int) -> list[Problem]:
     """Return at most ``most`` problems at evenly spaced indices, including the first and the last."""
     if len(problems) <= most:
         return list(problems)
@@ -267,7 +269,7 @@ def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path != root and path.is_relative_to(root) else path.name
 
 
-def _unjudged(found: Found, root: Path, known: dict[str, Row]) -> Batch:
+def _select_unjudged(found: Found, root: Path, known: dict[str, Row]) -> Batch:
     """Return definitions with the solutions to judge: those without a verdict, or edited after their verdict."""
     work: Batch = []
     for task in found.tasks:

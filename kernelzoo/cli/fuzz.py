@@ -82,7 +82,7 @@ def fuzz(
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
             queue, whole = _BatchQueue(works, bar), True
             try:
-                for _ in guards.each(range(batches), queue.step, guards.processes(jobs, batches)):
+                for _ in guards.run_tasks(range(batches), queue.step, guards.processes(jobs, batches)):
                     pass  # a step adds its results itself
             except KeyboardInterrupt:
                 whole = queue.end()
@@ -108,7 +108,7 @@ def fuzz(
         output.print_unavailable(unavailable, missing)
     if not whole:
         count = f"{sum(row['cases'] for row in rows)} of {sum(len(work.cases) for work in works)} cases"
-        return output.interrupted(count, to, f"--seed {seed} draws the same again")
+        return output.report_interruption(count, to, f"--seed {seed} draws the same again")
     return 1 if failures else 2 if missing or len(unavailable) == len(rows) else 0
 
 
@@ -297,7 +297,7 @@ def _print(works: Sequence[_Work], seed: int) -> None:
             console.print(f"\n{work.id}: {len(work.failures)} failures, {how}", style="red")
         for failure in shown:
             console.print(f"  case   {_describe(failure['case'], work.op)}")
-            console.print(f"  found  {output.brief(failure['reason'])}")
+            console.print(f"  found  {output.shorten_reason(failure['reason'])}")
             console.print(f"  repeat {failure['repeat']}")
         if len(work.failures) > len(shown):
             console.print(f"  and {len(work.failures) - len(shown)} more; --json has them all")

@@ -27,7 +27,9 @@ def check_gpus(text: str, device: str) -> list[Gpu]:
     return parse_gpus(text)
 
 
-def in_threads(tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: Sequence[W]) -> Iterator[tuple[W, T, R]]:
+def run_in_threads(
+    tasks: Iterable[T], do: Callable[[W, T], Iterable[R]], workers: Sequence[W]
+) -> Iterator[tuple[W, T, R]]:
     """Run each task on the next free worker. Yield (worker, task, result) as soon as a result arrives.
 
     Each worker has a thread. If a worker raises an error, it is raised here. After that or Ctrl-C, no task begins.
@@ -87,10 +89,10 @@ class Guards:
         """Return the number of processes: ``jobs``, or one per core; at least one per GPU, at most one per task."""
         return min(max(jobs or len(os.sched_getaffinity(0)), len(self.places)), tasks)
 
-    def each(
+    def run_tasks(
         self, tasks: Iterable[T], do: Callable[[Guard, T], Iterable[R]], processes: int
     ) -> Iterator[tuple[Guard, T, R]]:
-        """Run each task in the next free process; see :func:`in_threads`. ``processes``: how many to use."""
+        """Run each task in the next free process; see :func:`run_in_threads`. ``processes``: how many to use."""
         starts: list[Callable[[], Guard]] = [lambda: self.first]
         starts += [cache(partial(self._start_guard, number)) for number in range(1, processes)]
 
@@ -99,7 +101,7 @@ class Guards:
             for result in do(guard, task):
                 yield guard, result
 
-        for _, task, (guard, result) in in_threads(tasks, done, starts[:processes]):
+        for _, task, (guard, result) in run_in_threads(tasks, done, starts[:processes]):
             yield guard, task, result
 
     def _start_guard(self, number: int) -> Guard:

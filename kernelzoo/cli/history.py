@@ -34,7 +34,7 @@ def history(files: Files, *, op: options.Ops, by: By = "5%", json: options.Json 
     from kernelzoo.measure.statistics import Verdict
     from kernelzoo.report import history as found
 
-    points = found.history(files, against.share(by), options.split_words(op))
+    points = found.history(files, against.parse_share(by), options.split_words(op))
     slower = [step for point in points for step in point.steps if step.last and step.verdict is Verdict.SLOWER]
     if json:
         output.emit({"runs": [_run_facts(point) for point in points], "slower": len(slower)})

@@ -95,11 +95,11 @@ def inspect(
     if ir not in STAGES:
         raise options.OptionError(f"--ir takes {', '.join(STAGES[1:])}, not {ir!r}")
     if profile:
-        from kernelzoo.cli.profiling import profiled
+        from kernelzoo.cli.profiling import profile_launch
 
         if ir or ptx or sass or source or results:
             raise options.OptionError("--profile goes without --source, --ir, --ptx, --sass and --results")
-        printed = profiled(profile, known, make_problem(), modules)
+        printed = profile_launch(profile, known, make_problem(), modules)
         output.emit({"id": known, "output": printed}) if json else print(printed, end="")
         return 0
     if source and not (ir or ptx or sass):
@@ -146,7 +146,7 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
         return
     aside = output.console(errors=True)
     if note:
-        aside.print(output.brief(note))
+        aside.print(output.shorten_reason(note))
     for path, code in sources.items():
         aside.print(f"{path}:", style="bold")
         print_text(code, "python" if path.endswith(".py") else "cuda")

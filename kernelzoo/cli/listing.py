@@ -68,7 +68,7 @@ def probe_backends(backends: Sequence[str]) -> dict[str, Availability]:
     """Return the availability of each built-in backend. Backends are loaded in separate processes."""
     from kernelzoo.cli import probe  # not at the top, since python -m runs it as a program
 
-    answers = probe.look([f"backend:{backend}" for backend in backends])
+    answers = probe.run_probes([f"backend:{backend}" for backend in backends])
     found = dict[str, Availability]()
     for backend in backends:
         said = answers[f"backend:{backend}"]

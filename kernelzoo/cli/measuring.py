@@ -28,7 +28,7 @@ Plan = Sequence[tuple[Problem, Sequence[str]]]
 
 
 @dataclass(frozen=True)
-class How:
+class MeasuringOptions:
     """The options of each measurement. Raises UnknownNameError, or OptionError if two exclude each other."""
 
     rounds: int
@@ -68,7 +68,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def sweep(
-    crew: WorkerPool, plan: Plan, how: How, bar: Bar, slower: Collection[str] = ()
+    crew: WorkerPool, plan: Plan, how: MeasuringOptions, bar: Bar, slower: Collection[str] = ()
 ) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan with all workers, and yield each problem with its results as soon as it is measured.
 
@@ -96,7 +96,7 @@ def sweep(
         bar.say(f"[{index}/{len(plan)}] {problem.id}{where}: {len(entries)} measured, {len(failed)} without a result")
 
 
-def compare_cards(crew: WorkerPool, plan: Plan, how: How, bar: Bar) -> list[Checked]:
+def compare_cards(crew: WorkerPool, plan: Plan, how: MeasuringOptions, bar: Bar) -> list[Checked]:
     """Measure one implementation on the plan's largest problem, on every card. For a single card, return []."""
     if len(crew.workers) < 2 or not plan:
         return []
@@ -141,7 +141,7 @@ def _show_step(bar: Bar, problem: Problem, stage: str, id: str) -> None:
     bar.step(f"{problem.id}: {stage} {id}")
 
 
-def _steps(ids: Sequence[str], how: How) -> int:
+def _steps(ids: Sequence[str], how: MeasuringOptions) -> int:
     return len(ids) * (1 + how.rounds + how.energy + how.cross_check)
 
 

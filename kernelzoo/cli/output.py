@@ -102,15 +102,15 @@ def note(console: Console, text: str) -> None:
 
 def emit(document: dict[str, Any]) -> None:
     """Print the JSON document."""
-    print(json.dumps(finite(document), indent=1))
+    print(json.dumps(replace_nonfinite(document), indent=1))
 
 
-def finite(value: Any) -> Any:
+def replace_nonfinite(value: Any) -> Any:
     """Return a JSON value with None for infinity and NaN."""
     if isinstance(value, dict):
-        return {key: finite(part) for key, part in value.items()}
+        return {key: replace_nonfinite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
+        return [replace_nonfinite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -118,7 +118,7 @@ BRIEF = 400
 """The maximum number of characters of a printed reason. The JSON and the results file have the complete text."""
 
 
-def brief(text: str) -> str:
+def shorten_reason(text: str) -> str:
     """Put a text on one line. Of a long text, keep only the beginning and the end."""
     line = printable(text)
     if len(line) <= BRIEF:
@@ -143,7 +143,7 @@ def interval(low: float | None, high: float | None, digits: int = 3) -> str:
     return f" [{number(low, digits)}, {number(high, digits)}]"
 
 
-def interrupted(done: str, to: Path | None, *more: str) -> int:
+def report_interruption(done: str, to: Path | None, *more: str) -> int:
     """Print after Ctrl-C what was done, such as "3 of 9 cases", and whether it is saved. Returns the exit status."""
     kept = f"kept in {to}" if to and to.exists() else "nothing is kept" + ("" if to else ", as no -o names a file")
     console(errors=True).print("; ".join([f"interrupted after {done}", kept, *more]))
@@ -154,10 +154,10 @@ def print_unavailable(unavailable: Mapping[str, str], missing: Sequence[str]) ->
     """Print why ids can't run here. Reasons in ``missing`` are printed as errors, others with the skipped ids."""
     for reason in dict.fromkeys(unavailable.values()):
         if reason in missing:
-            console(errors=True).print(f"error: {brief(reason)}")
+            console(errors=True).print(f"error: {shorten_reason(reason)}")
         else:
             without = ids_or_count([id for id, why in unavailable.items() if why == reason])
-            console().print(f"skipped {without}: {brief(reason)}", style="dim")
+            console().print(f"skipped {without}: {shorten_reason(reason)}", style="dim")
 
 
 def ids_or_count(ids: Sequence[str]) -> str:

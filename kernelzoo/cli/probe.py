@@ -1,6 +1,6 @@
 """Examination of one part of this machine: ``python -m kernelzoo.cli.probe NAME`` prints JSON.
 
-Each part is examined in a separate process, so that a crash loses only this part's answer; see :func:`look`.
+Each part is examined in a separate process, so that a crash loses only this part's answer; see :func:`run_probes`.
 """
 
 import ctypes
@@ -124,16 +124,16 @@ def ptxas() -> Facts:
 LOOKS: dict[str, Callable[[], Facts]] = {look.__name__: look for look in (torch, driver, nvml, nvrtc, nvvm, ptxas)}
 
 
-def look(names: Sequence[str]) -> dict[str, Facts]:
+def run_probes(names: Sequence[str]) -> dict[str, Facts]:
     """Examine parts of this machine in parallel processes. The answer of a part that fails is an ``error``.
 
     One process examines all backends, ``backend:NAME``. If it crashes, each one without an answer gets a new process.
     """
     console, backends = output.console(errors=True), [name for name in names if ":" in name]
     with console.status("looking at this machine") if console.is_terminal else nullcontext():
-        found = _answers(_start(backends))[0] if len(backends) > 1 else {}
+        found = _read_answers(_start(backends))[0] if len(backends) > 1 else {}
         for name, process in {name: _start([name]) for name in names if name not in found}.items():
-            told, failure = _answers(process)
+            told, failure = _read_answers(process)
             found[name] = told.get(name, {"error": failure})
     return {name: found[name] for name in names}
 
@@ -144,7 +144,7 @@ def _start(names: Sequence[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(command, text=True, errors="replace", **how)
 
 
-def _answers(process: subprocess.Popen[str]) -> tuple[dict[str, Facts], str]:
+def _read_answers(process: subprocess.Popen[str]) -> tuple[dict[str, Facts], str]:
     """Return a process's answer for each part, and how the process ended."""
     try:
         said, complaints = process.communicate(timeout=_PATIENCE)

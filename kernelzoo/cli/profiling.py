@@ -22,7 +22,7 @@ _TOOLS = {"ncu": "ncu --profile-from-start off", "nsys": _NSYS, "proton": ""}
 _FAILED = "can't be profiled: "
 
 
-def profiled(tool: str, id: str, problem: Problem, modules: Sequence[str]) -> str:
+def profile_launch(tool: str, id: str, problem: Problem, modules: Sequence[str]) -> str:
     """Profile a launch and return the output. Raises OptionError for an unknown tool, InspectionError if it fails."""
     if tool not in _TOOLS:
         raise options.OptionError(f"--profile takes {', '.join(_TOOLS)}, not {tool!r}")
@@ -40,12 +40,12 @@ def profiled(tool: str, id: str, problem: Problem, modules: Sequence[str]) -> st
     failed = re.search(f"^{re.escape(id)} {_FAILED}.*", done.stdout, re.MULTILINE)
     if failed or done.returncode:
         raise InspectionError(
-            failed[0] if failed else f"{tool} ended with {done.returncode}: {output.brief(done.stdout)}"
+            failed[0] if failed else f"{tool} ended with {done.returncode}: {output.shorten_reason(done.stdout)}"
         )
     return done.stdout
 
 
-def _launch(tool: str, id: str, given: str, *modules: str) -> None:
+def _launch(tool: str, id: str, problem_json: str, *modules: str) -> None:
     """Launch an implementation until it is warm, then once more under the tool."""
     import torch
 
@@ -57,7 +57,7 @@ def _launch(tool: str, id: str, given: str, *modules: str) -> None:
         from triton import profiler
 
         proton = profiler
-    problem, cuda, name = problem_of(json.loads(given)), torch.cuda, id.replace("/", "-")
+    problem, cuda, name = problem_of(json.loads(problem_json)), torch.cuda, id.replace("/", "-")
     inputs = problem.inputs(generator)
     outs = problem.operation.allocate(problem.arguments(inputs))
     launch = problem.launch(registry.implementation(id), inputs, outs)

@@ -80,7 +80,7 @@ class Bar:
             self._console.print(f"{words}; about {left:.0f} s left" if done < self._steps else words)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def hide_while_printing(self) -> Iterator[None]:
         """A context that hides the bar while other text is printed."""
         self._bar.stop()
         yield

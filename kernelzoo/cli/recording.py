@@ -49,4 +49,4 @@ def check_output(path: Path | None) -> None:
 def write(path: Path | None, document: dict[str, Any]) -> None:
     """Write the file completely or not at all. If ``path`` is None, do nothing."""
     if path is not None:
-        write_whole(path, (json.dumps(output.finite(document), indent=1) + "\n").encode())
+        write_whole(path, (json.dumps(output.replace_nonfinite(document), indent=1) + "\n").encode())

@@ -94,7 +94,7 @@ def report(
         results = results.relative_to(baseline)
     text = sections.blocks(results)
     text |= {"cards": beside} if (beside := cards.markdown(results)) else {}
-    documents = {path: writing.refreshed(path, text) for path in insert}  # nothing is written yet
+    documents = {path: writing.refresh_document(path, text) for path in insert}  # nothing is written yet
     said = list[str]()
     if csv:
         print(rows.to_csv(rows.read(*files)), end="")
@@ -120,7 +120,7 @@ def _report_checks(files: Sequence[Path], insert: Sequence[Path], check: bool) -
     from kernelzoo.report import findings, writing
 
     text = findings.blocks(files)
-    documents = {path: writing.refreshed(path, text) for path in insert}
+    documents = {path: writing.refresh_document(path, text) for path in insert}
     if not documents:
         print(findings.terminal(files, terminal.width()))
     said, outdated = _write_changed(documents, check)

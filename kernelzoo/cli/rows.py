@@ -145,7 +145,7 @@ class Tables:
     def _cells(self, row: Row) -> dict[str, str]:
         full = self._full
         return {
-            "implementation": notes.marked(row["id"], row["flags"]),
+            "implementation": notes.append_marks(row["id"], row["flags"]),
             "form": _form(row) if full else "",
             ">median, µs": output.number(row["median_us"]),
             ">95 %, µs": output.interval(*row["interval_us"]).strip() if full else "",
@@ -200,7 +200,7 @@ def not_taken_lines(problems: Sequence[Row]) -> list[str]:
         ids, reasons = sorted({id for id, _ in rows}), [reason for _, reason in rows]
         times = "" if len(rows) == len(ids) else f", {len(rows)} times"
         one = "for one, " if len(set(reasons)) > 1 else ""
-        lines.append(f"not taken by {', '.join(ids)}{times}: {one}{output.brief(reasons[0])}")
+        lines.append(f"not taken by {', '.join(ids)}{times}: {one}{output.shorten_reason(reasons[0])}")
     return lines
 
 
@@ -210,9 +210,9 @@ def without_result_lines(problems: Sequence[Row]) -> list[str]:
     for described in problems:
         for row in described["rows"]:
             if row.get("breaks"):
-                breaking.setdefault(row["id"], f"on {described['problem']}: {output.brief(row['breaks'])}")
+                breaking.setdefault(row["id"], f"on {described['problem']}: {output.shorten_reason(row['breaks'])}")
             if row["outcome"] in ("wrong", "failed"):
-                why = output.brief(row["reason"])
+                why = output.shorten_reason(row["reason"])
                 wrong.append(f"{row['outcome'].upper()} {row['id']} on {described['problem']}: {why}")
             elif row["outcome"] == "refused" and not _NOT_TAKEN.fullmatch(row["reason"]):
                 refusals.setdefault(row["reason"], []).append(row["id"])
@@ -226,5 +226,5 @@ def without_result_lines(problems: Sequence[Row]) -> list[str]:
     for reason, ids in refusals.items():
         distinct = sorted(set(ids))
         times = "" if len(ids) == len(distinct) else f", {len(ids)} times"
-        lines.append(f"refused by {output.ids_or_count(distinct)}{times}: {output.brief(reason)}")
+        lines.append(f"refused by {output.ids_or_count(distinct)}{times}: {output.shorten_reason(reason)}")
     return lines

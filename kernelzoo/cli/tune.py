@@ -108,7 +108,7 @@ def tune(
             )
         card = tables.Card(**found["card"])
         if reset:
-            with bar.aside():
+            with bar.hide_while_printing():
                 return _reset(card, backends, options.split_words(op), json)
         if not found["declared"]:
             raise NothingToTuneError(
@@ -120,7 +120,7 @@ def tune(
             for one in found["declared"]:
                 bar.step(f"planning for {one['backend']}/{one['op']}")
                 listed += listed_knobs(one, make_tuner(one, guard, dtypes, card.multiprocessors, rounds))
-            with bar.aside():
+            with bar.hide_while_printing():
                 return list_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
         session = Session(guards, max(1, len(places)), bar, card, rounds, time_limit * 60, run)
         return session.tune(found, dtypes, to, json=json)
@@ -148,7 +148,7 @@ class Session:
         stored: list[str] = []
         interrupted = False
         for name, why in found["unavailable"].items():
-            with self.bar.aside():
+            with self.bar.hide_while_printing():
                 errors.print(f"{name} is not tuned: {why}")
         count = len(found["declared"])
         self.bar.expect(_STEPS * count)
@@ -165,7 +165,7 @@ class Session:
 
         try:
             tasks = enumerate(found["declared"])
-            for guard, (index, one), (outcome, tell) in self.guards.each(tasks, tuned, min(self.processes, count)):
+            for guard, (index, one), (outcome, tell) in self.guards.run_tasks(tasks, tuned, min(self.processes, count)):
                 tell.end()
                 done[index] = one, outcome, guard
                 if outcome.values:
@@ -173,7 +173,7 @@ class Session:
                 words = f"{one['backend']}/{one['op']}"
                 self.bar.say(f"{words}: {len(outcome.values)} of {len(one['knobs'])} knobs have a faster value")
                 if not json:
-                    with self.bar.aside():
+                    with self.bar.hide_while_printing():
                         show(one, outcome)
         except KeyboardInterrupt:
             interrupted = True
@@ -190,7 +190,7 @@ class Session:
             unavailable=found["unavailable"],
         )
         recording.write(to, document)
-        with self.bar.aside():
+        with self.bar.hide_while_printing():
             if json:
                 output.emit(document)
             else:

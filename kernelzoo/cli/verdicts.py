@@ -208,7 +208,7 @@ def verdict_text(one: Row) -> str:
         several = re.search(r"\w (\w+): [0-9]+ of [0-9]+ elements wrong", one["reason"])
         of = f" of {several[1]}" if several else ""
         return f"{words}: at {tuple(case['place'])}{of} got {case['got']}, expected {case['expected']}"
-    return f"{words}: {output.brief(re.sub(r' [(]gate seed [0-9]+[)]', '', one['reason']))}"
+    return f"{words}: {output.shorten_reason(re.sub(r' [(]gate seed [0-9]+[)]', '', one['reason']))}"
 
 
 def shorten(name: str, most: int = 30) -> str:

@@ -81,10 +81,10 @@ def verify(
             yield found | ({"gpu": guard.about.gpu} if guards.places else {})
 
         try:
-            for _, id, found in guards.each(chosen, checked, min(max(1, len(guards.places)), len(chosen))):
+            for _, id, found in guards.run_tasks(chosen, checked, min(max(1, len(guards.places)), len(chosen))):
                 results[id] = found
                 if not json and not found["unavailable"]:
-                    with bar.aside():
+                    with bar.hide_while_printing():
                         _print(id, found)
         except KeyboardInterrupt:
             whole = False
@@ -136,7 +136,7 @@ def _print_cases(what: str, cases: dict[str, str], style: str) -> None:
     more = f" and {len(others) - _FEW + 1} more" if len(others) >= _FEW else ""
     number = "a case, which counts" if not others else f"{len(cases)} cases, which count"
     console.print(f"{what} in {number} for no kernel: {first}{also}{more}", style=style)
-    console.print(f"  found    {output.brief(cases[first])}")
+    console.print(f"  found    {output.shorten_reason(cases[first])}")
 
 
 def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
@@ -223,7 +223,7 @@ def _finding_lines(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
         scalars = "".join(f", {name}={value}" for name, value in finding["scalars"].items())
         shape = "x".join(map(str, finding["shape"])) or "scalar"
         yield "input", f"{finding['dtype']} {shape}, strides {tuple(finding['strides'])}, dim={axes}{scalars}"
-    yield "found", output.brief(finding["reason"])
+    yield "found", output.shorten_reason(finding["reason"])
     if finding["error"] is not None:
         error, unit = finding["error"], finding["unit"].removeprefix("1")
         yield "off by", f"{error:.3g} {unit}".rstrip() + " beyond the nearest right value"

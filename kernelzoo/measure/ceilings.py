@@ -61,13 +61,13 @@ def ceilings(device: torch.device) -> Ceilings:
             lambda: torch.neg(x, out=y),
             lambda: torch.mul(x, 2.0, out=y),
             lambda: torch.abs(x.view(torch.int32), out=y.view(torch.int32)),
-            *_choices(copying, square, y.view(2**14, -1)),
+            *_find_launches(copying, square, y.view(2**14, -1)),
         )
         reads = (
             lambda: torch.sum(x),
             lambda: torch.amin(square, 1, out=row),
             lambda: torch.sum(square, 1, out=row),
-            *_choices(reading, square, row),
+            *_find_launches(reading, square, row),
         )
 
         def best(launch: Callable[[], object]) -> float:
@@ -82,7 +82,7 @@ def ceilings(device: torch.device) -> Ceilings:
             return best(lambda: [launch() for _ in range(1000)]) / 1000
 
         bytes_read = count * x.element_size()
-        empty = (lambda: torch.neg(smallest, out=smallest), *_choices(reading, shortest, smallest))
+        empty = (lambda: torch.neg(smallest, out=smallest), *_find_launches(reading, shortest, smallest))
         return Ceilings(
             copy=2 * bytes_read / min(map(best, copies)),
             read=bytes_read / min(map(best, reads)),
@@ -145,7 +145,7 @@ def copies(sets: Sequence[Set]) -> list[Launch]:
     return [partial(copy, words(x), words(out)) for (x,), (out,) in sets]
 
 
-def _choices(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
+def _find_launches(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
     """Yield launches of variant ``auto``: for each operation, of the two most preferred backends that are right."""
     ids = [f"{backend}/{op.name}/auto" for op in operations for backend in registry.PREFERENCE["cuda"]]
     made = Counter[str]()

@@ -15,7 +15,7 @@ import torch
 
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Launch
-from kernelzoo.measure.graph_nodes import Nodes, check_same_nodes, nodes_of
+from kernelzoo.measure.graph_nodes import Nodes, check_same_nodes, count_captured_nodes
 from kernelzoo.torch_private import spin
 
 Turn = Callable[[int], float]
@@ -28,7 +28,7 @@ Link = tuple[int, Callable[[], object]]
 """The index of a launch in a turn, and a function that changes this launch's input right before the launch."""
 
 
-def with_link(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], object]]:
+def insert_link(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], object]]:
     """Return a turn's launches, with the link's function inserted before its launch."""
     place, change = link or (0, None)
     return [*launches[:place], *([change] if change else []), *launches[place:]]
@@ -58,7 +58,7 @@ class DeviceClock:
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
         """Return a turn of these launches in this order, with the link. Warm-up runs happen now."""
-        graph, found = self._capture(with_link(launches, link))
+        graph, found = self._capture(insert_link(launches, link))
         if self._counts and not found:
             raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
         check_same_nodes(found, self._capture([link[1]])[1] if link else Nodes(), len(launches))
@@ -87,7 +87,7 @@ class DeviceClock:
         with outer, torch.cuda.graph(graph, stream=self._stream, capture_error_mode="relaxed"):
             for launch in launches:
                 launch()
-            nodes = nodes_of(torch.cuda.current_stream().cuda_stream) if self._counts else Nodes()
+            nodes = count_captured_nodes(torch.cuda.current_stream().cuda_stream) if self._counts else Nodes()
         return graph, nodes
 
     def _warm_up(self, graph: Any) -> int:
@@ -138,7 +138,7 @@ class WallClock:
     detail = "time.perf_counter around the launch"
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
-        chosen = with_link(launches, link)
+        chosen = insert_link(launches, link)
 
         def turn(times: int) -> float:
             started = perf_counter()

@@ -101,7 +101,7 @@ class GpuWatch:
             return f"another process came to the device: {after.processes} use it, {before.processes} before"
         return ""
 
-    def others(self, ours: Collection[int]) -> str:
+    def describe_other_processes(self, ours: Collection[int]) -> str:
         """Return, as text, how many processes besides ``ours`` use the GPU; "" if none, or if NVML uses other ids."""
         processes = {one.pid for one in self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses) or ()}
         left = processes - {*ours} if os.getpid() in processes else ()
@@ -125,17 +125,17 @@ class HostWatch:
 
     def __init__(self, processes: Sequence[int | str]) -> None:
         self._processes, self._began = processes, time.perf_counter()
-        self._waits, self._waited, self._used = _waits(processes), 0.0, _used(processes)
+        self._waits, self._waited, self._used = _read_thread_waits(processes), 0.0, _read_cpu_seconds(processes)
 
     def skip(self) -> None:
         """Ignore the waits since the last reading, because nothing was timed."""
-        self._waits = _waits(self._processes)
+        self._waits = _read_thread_waits(self._processes)
 
     def read(self) -> Condition:
-        waits = _waits(self._processes)
+        waits = _read_thread_waits(self._processes)
         longest = max((wait - self._waits.get(thread, 0) for thread, wait in waits.items()), default=0)
         self._waits, self._waited = waits, self._waited + longest * 1e-9
-        passed, used = time.perf_counter() - self._began, _used(self._processes)
+        passed, used = time.perf_counter() - self._began, _read_cpu_seconds(self._processes)
         others = None
         if used is not None and self._used is not None:
             (idle, ours), (idle_before, ours_before) = used, self._used
@@ -152,7 +152,7 @@ class HostWatch:
             return f"other processes used {others / passed:.1f} of {_processors()} processors"
         return ""
 
-    def others(self, ours: Collection[int]) -> str:
+    def describe_other_processes(self, ours: Collection[int]) -> str:
         """Return "": on a host, other work shows as waits for processors."""
         return ""
 
@@ -165,7 +165,7 @@ def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> W
     if device.type == "cuda":
         found = nvml_of(device)
         return None if isinstance(found, str) else GpuWatch(*found)
-    return HostWatch(processes) if device.type == "cpu" and _waits(processes) else None
+    return HostWatch(processes) if device.type == "cpu" and _read_thread_waits(processes) else None
 
 
 def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
@@ -198,7 +198,7 @@ def _handle(nvml: Any, properties: Any) -> Any:
         return nvml.nvmlDeviceGetHandleByPciBusId(place)
 
 
-def _waits(processes: Sequence[int | str]) -> dict[str, int]:
+def _read_thread_waits(processes: Sequence[int | str]) -> dict[str, int]:
     """Return, for each thread of these processes, the nanoseconds that it was ready but waited for a processor."""
     waits = {}
     for process in processes:
@@ -219,7 +219,7 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _used(processes: Sequence[int | str]) -> tuple[float, float] | None:
+def _read_cpu_seconds(processes: Sequence[int | str]) -> tuple[float, float] | None:
     """Return our processors' idle seconds, and the seconds that this process and ``processes`` ran; None if unknown."""
     tick = 1 / os.sysconf("SC_CLK_TCK")
     try:

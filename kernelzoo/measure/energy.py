@@ -69,7 +69,7 @@ def joules(nvml: Any, handle: Any) -> float:
         raise EnergyError(f"NVML has no energy counter for this GPU: {error}") from error
 
 
-def meter(device: torch.device) -> Callable[[], float]:
+def make_energy_meter(device: torch.device) -> Callable[[], float]:
     """Return a function that reads the device's energy counter. Raises EnergyError, which says what is missing."""
     found: Any = f"it is read from a GPU's counter, and {device.type!r} has none"
     if device.type == "cuda":

@@ -121,7 +121,7 @@ def time_calls(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folde
     backend_name, op, variant = id.split("/")
     torch.ones(1, device=device).add_(1).cpu()  # creates the device's context, which is torch's cost
     try:
-        backend, found["load_ms"] = _timed(lambda: backends.get(backend_name), device)
+        backend, found["load_ms"] = _time_until_done(lambda: backends.get(backend_name), device)
     except BackendUnavailableError as error:
         return {**found, "outcome": "refused", "reason": str(error)}
     if backend.emulator:
@@ -136,7 +136,7 @@ def time_calls(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folde
         files = _count_files(folder)
         named = {"dim": problem.dim} if problem.operation.by_rows else {}
         call = partial(getattr(backend, op), *inputs, variant=variant, **named)
-        result, found[key] = _timed(call, device)
+        result, found[key] = _time_until_done(call, device)
         results.append((result, inputs, problem))
         if key == "second_ms":
             found["second_files"] = _count_files(folder) - files
@@ -148,7 +148,7 @@ def time_calls(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folde
     return found
 
 
-def _timed(run: Any, device: Any) -> tuple[Any, float]:
+def _time_until_done(run: Any, device: Any) -> tuple[Any, float]:
     """Return a function's result, and the milliseconds until the device is done."""
     started = time.perf_counter()
     result = run()

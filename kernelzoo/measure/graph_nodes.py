@@ -26,7 +26,7 @@ class _Kernel(ctypes.Structure):
     )
 
 
-def nodes_of(stream: int) -> Nodes:
+def count_captured_nodes(stream: int) -> Nodes:
     """Count the nodes of the graph that is being captured. ``stream``: the CUDA handle of the captured stream."""
     driver = ctypes.CDLL("libcuda.so.1")  # loaded once, since a graph has thousands of nodes
     state, number, graph, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()

@@ -55,7 +55,7 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
     """
     implementation = registry.implementation(id)
     bind = registry._registered[implementation.backend, implementation.op, implementation.registered]
-    made = [table_of(implementation, one) for one in values]
+    made = [make_table(implementation, one) for one in values]
     found = []
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         for problem in problems:
@@ -84,7 +84,7 @@ def _plan_digest(
     return hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
 
 
-def table_of(implementation: registry.Implementation, values: Values) -> Any:
+def make_table(implementation: registry.Implementation, values: Values) -> Any:
     """Return a loaded backend's table with these values. Raises TableError if one is illegal or there is no table."""
     table = tables.declared(implementation.backend, implementation.op)
     if table is None:

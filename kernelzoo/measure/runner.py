@@ -106,7 +106,7 @@ class Runner:
         made = registry.implementation(id.partition("@")[0])
         if emulator := backends.get(made.backend).emulator:
             raise KernelZooError(f"{emulator} runs here, and its times mean nothing")
-        lane = Lane([], made, None if table is None else planning.table_of(made, table))
+        lane = Lane([], made, None if table is None else planning.make_table(made, table))
         self._wait()
         started = time.perf_counter()
         launches = [self._bind_set(lane, 0)]

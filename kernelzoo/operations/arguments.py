@@ -23,11 +23,11 @@ from kernelzoo.errors import (
 )
 from kernelzoo.launch import Bind, Launch, sequence
 from kernelzoo.layout import dtype_name, held, span
-from kernelzoo.operations.canonical import as_plain_memory, launch_invariant, launch_reduced, launch_rows
+from kernelzoo.operations.canonical import launch_invariant, launch_reduced, launch_rows, resolve_negation
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Output
 from kernelzoo.operations.derived import completed_sizes, contradicting_sizes, shape_of
 from kernelzoo.operations.limits import broken
-from kernelzoo.operations.memory import distinct, no_memory_for
+from kernelzoo.operations.memory import count_distinct_elements, no_memory_for
 from kernelzoo.operations.signature import Signature, wide_name, zip_dict
 from kernelzoo.operations.tensors import check_fully, check_integers, check_output, describe, is_traced, is_wrapper
 
@@ -303,7 +303,7 @@ class Bindable(Signature):
 
     def bytes_moved(self, args: Arguments) -> int:
         """Return the fewest bytes that an implementation can move: each stored element of inputs and outputs once."""
-        read = sum(distinct(x) * x.element_size() for x in args.inputs)
+        read = sum(count_distinct_elements(x) * x.element_size() for x in args.inputs)
         outs = zip(self.out_shapes(args), self.out_dtypes(args), strict=True)
         return read + sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)
 
@@ -351,7 +351,7 @@ class Bindable(Signature):
 
     def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """Bind arguments with lazily negated views, which the launch copies first."""
-        plain = [as_plain_memory(x) for x in args.inputs]
+        plain = [resolve_negation(x) for x in args.inputs]
         launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
         return sequence(*(copy for _, copy in plain), launch)
 

@@ -59,7 +59,7 @@ def outer_inner(groups: list[Group], tensors: int) -> tuple[Group, Group]:
     return (one, groups[0]) if groups[0][2] else (groups[0], one)
 
 
-def as_plain_memory(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
+def resolve_negation(x: torch.Tensor) -> tuple[torch.Tensor, Launch | None]:
     """Return a plain tensor for a lazily negated view, and the launch that copies x into it. Else return x and None."""
     if not x.is_neg():
         return x, None
@@ -159,7 +159,7 @@ def launch_invariant(
     single = not is_whole(n, x.element_size())
     for i, (tensor, names) in enumerate(zip([*inputs, *outs], axes, strict=True)):
         if "outer" not in names:
-            plain, copy = as_plain_memory(tensor)
+            plain, copy = resolve_negation(tensor)
             views.append(plain)
             before += [] if copy is None else [copy]
             continue

@@ -12,7 +12,7 @@ Exact: TypeAlias = "tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None
 """``(high + low) * 2^scale`` as (high, low, scale). None as low or scale means 0."""
 
 
-def scaled(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
+def scale_by_exponent(x: torch.Tensor, exponent: torch.Tensor) -> torch.Tensor:
     """Return ``x * 2^exponent`` for exponents from -2000 to 2000. Exact unless the result is subnormal."""
     half = (exponent / 2).floor_()
     return x.mul(half.exp2()).mul_((exponent - half).exp2_())
@@ -39,7 +39,7 @@ def _halves(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return high, a - high
 
 
-def summed(high: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def sum_row_pairs(high: torch.Tensor, low: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Sum each row of (high, low) pairs by pairwise summation; returns the sums as a pair."""
     while high.size(1) > 1:
         if high.size(1) % 2:

@@ -70,7 +70,7 @@ def unlike(x: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: to
     return ""
 
 
-def compared_in(dtype: torch.dtype) -> torch.dtype:
+def bounds_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype of an output's bounds."""
     return torch.float32 if dtype.is_floating_point and dtype.itemsize == 1 else dtype
 

@@ -30,7 +30,7 @@ def device_fails() -> bool:
     return False
 
 
-def place_of(function: Hook, error: Exception | None = None) -> str:
+def code_location(function: Hook, error: Exception | None = None) -> str:
     """Return the file and line where a function failed, outside of torch. Without an error, return where it begins."""
     inner = str(Path(torch.__file__).parent)
     steps = traceback.extract_tb(error.__traceback__)[1:] if error is not None else []  # the first is the caller

@@ -38,7 +38,7 @@ BUILT_IN = (
 
 
 @cache
-def homes() -> dict[str, str]:
+def module_names() -> dict[str, str]:
     """Return the module of each built-in operation, and of each one in ENTRY_POINTS, by name. Imports none of them."""
     import importlib.metadata  # slow to import, and only needed here
 
@@ -47,23 +47,23 @@ def homes() -> dict[str, str]:
 
 
 class Operations(Mapping[str, Operation]):
-    """All known operations by name. A module of :func:`homes` is imported when its operation is first used."""
+    """All known operations by name. A module of :func:`module_names` is imported when its operation is first used."""
 
     def __getitem__(self, name: str) -> Operation:
         if name not in declared:
-            importlib.import_module(homes()[name])
+            importlib.import_module(module_names()[name])
             if name not in declared:
-                raise RegistrationError(f"{homes()[name]} is announced as operation {name!r}, and declares none")
+                raise RegistrationError(f"{module_names()[name]} is announced as operation {name!r}, and declares none")
         return declared[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*homes(), *declared)))
+        return iter(dict.fromkeys((*module_names(), *declared)))
 
     def __len__(self) -> int:
-        return len({*homes(), *declared})
+        return len({*module_names(), *declared})
 
     def __contains__(self, name: object) -> bool:
-        return name in declared or name in homes()
+        return name in declared or name in module_names()
 
 
 OPERATIONS = Operations()

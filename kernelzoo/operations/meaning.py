@@ -15,9 +15,9 @@ from kernelzoo.operations import sampling
 from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
-from kernelzoo.operations.expected import Bounds, Expected, Rare, bounds_of, compared_in
+from kernelzoo.operations.expected import Bounds, Expected, Rare, bounds_dtype, bounds_of
 from kernelzoo.operations.hooks import parameters
-from kernelzoo.operations.rows import Rows, parts
+from kernelzoo.operations.rows import Rows, split_rows
 from kernelzoo.operations.signature import zip_dict
 from kernelzoo.operations.tensors import describe
 
@@ -46,9 +46,9 @@ class Operation(Bindable):
         rows = Rows(self, args)
         inputs = [self._as_float64(x) for x in rows.inputs]
         results = _several(self.call("reference", self._hook_arguments(inputs, args)))
-        return tuple(rows.back(i, result) for i, result in enumerate(results))
+        return tuple(rows.restore_shape(i, result) for i, result in enumerate(results))
 
-    def computed(self, inputs: Sequence[torch.Tensor], args: Arguments) -> Any:
+    def call_reference(self, inputs: Sequence[torch.Tensor], args: Arguments) -> Any:
         """Run the reference on inputs in canonical form, without converting them to float64."""
         function, known = self.hooks["reference"], self._hook_arguments(inputs, args)
         return function(**{name: known[name] for name in parameters(function)})
@@ -68,14 +68,14 @@ class Operation(Bindable):
             return self._expect_stepwise(args)
         rows, dtypes = Rows(self, args), self.out_dtypes(args)
         pairs_of = [
-            tuple(torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2))
+            tuple(torch.empty(shape, dtype=bounds_dtype(dtype), device=args.x.device) for _ in range(2))
             for shape, dtype in zip(rows.out_shapes, dtypes, strict=True)
         ]
         flat = [bound for pair in pairs_of for bound in pair]
         axes = [*self.axes[: len(self.inputs)], *(names for names in self.axes[len(self.inputs) :] for _ in range(2))]
         count = len(self.inputs)
         tensors = [*rows.inputs, *flat]
-        for part in parts(self.by_rows, axes, tensors, count) if any(bound.numel() for bound in flat) else ():
+        for part in split_rows(self.by_rows, axes, tensors, count) if any(bound.numel() for bound in flat) else ():
             inputs, bounds = [self._as_float64(x) for x in part[:count]], part[count:]
             known = self._hook_arguments(inputs, args)
             results = self._call_for_outputs("reference", known, bounds[::2])
@@ -84,7 +84,7 @@ class Operation(Bindable):
             due = self._call_for_outputs("special", known, bounds[::2]) if "special" in self.hooks else results
             for i, (exact, error, special, dtype) in enumerate(zip(results, errors, due, dtypes, strict=True)):
                 self._write_bounds(bounds[2 * i : 2 * i + 2], exact, error, special, dtype)
-        pairs = [[rows.back(i, bound) for bound in pair] for i, pair in enumerate(pairs_of)]
+        pairs = [[rows.restore_shape(i, bound) for bound in pair] for i, pair in enumerate(pairs_of)]
         return self._expected(args, pairs)
 
     def _expect_stepwise(self, args: Arguments) -> Expected:
@@ -110,7 +110,7 @@ class Operation(Bindable):
         found, share = (found.errors, found.share) if isinstance(found, Rare) else (found, 1.0)
         pairs = []
         for exact, error, (shape, dtype) in zip(results, _several(found), kinds, strict=True):
-            pairs.append([torch.empty(shape, dtype=compared_in(dtype), device=args.x.device) for _ in range(2)])
+            pairs.append([torch.empty(shape, dtype=bounds_dtype(dtype), device=args.x.device) for _ in range(2)])
             self._write_bounds(pairs[-1], exact, error, exact, dtype)
         wider = cache(partial(self._next_bounds, errors, results, kinds, args))
         return replace(self._expected(args, pairs), wider=wider, share=share)
@@ -159,7 +159,7 @@ class Operation(Bindable):
             return ""
         count = len(self.inputs)
         try:
-            for part in parts(self.by_rows, self.axes, [*rows.inputs, *outs], count):
+            for part in split_rows(self.by_rows, self.axes, [*rows.inputs, *outs], count):
                 known = self._hook_arguments([x if written else _as_kernels(x) for x in part[:count]], args)
                 results = self._call_for_outputs("written" if written else "reference", known, part[count:])
                 if "special" in self.hooks:
@@ -170,7 +170,7 @@ class Operation(Bindable):
         except OperationError:  # it may be written for float64 alone
             return ""
         try:
-            expected.check_strictly([rows.back(i, out) for i, out in enumerate(outs)])
+            expected.check_strictly([rows.restore_shape(i, out) for i, out in enumerate(outs)])
         except ContractError as error:
             return str(error)
         return ""
@@ -222,7 +222,7 @@ class Operation(Bindable):
 
     # --- Inputs to try --------------------------------------------------------------------------------------------
 
-    sample, completed = sampling.sample, sampling.completed
+    sample, match_companions = sampling.sample, sampling.match_companions
 
     def unset(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
         """Allocate inputs like these on a device. Their values are arbitrary, but legal."""

@@ -56,7 +56,7 @@ def overlaps_itself(x: torch.Tensor) -> bool:
     return False
 
 
-def distinct(x: torch.Tensor) -> int:
+def count_distinct_elements(x: torch.Tensor) -> int:
     return math.prod(size for size, stride in zip(x.shape, x.stride(), strict=True) if stride) if x.numel() else 0
 
 

@@ -11,7 +11,7 @@ from kernelzoo.operations.declared import ROW
 
 
 class Rows:
-    """The inputs of a call in canonical form. :meth:`back` restores an output to its own shape."""
+    """The inputs of a call in canonical form. :meth:`restore_shape` restores an output to its own shape."""
 
     def __init__(self, op: Bindable, args: Arguments) -> None:
         self._shapes = op.out_shapes(args)
@@ -40,7 +40,7 @@ class Rows:
         outs = zip(op.axes[len(inputs) :], self._shapes, strict=True)
         self.out_shapes = [sizes.get(names, shape) for names, shape in outs]
 
-    def back(self, number: int, out: torch.Tensor) -> torch.Tensor:
+    def restore_shape(self, number: int, out: torch.Tensor) -> torch.Tensor:
         """Return an output in canonical form in its own shape."""
         return out.reshape(self._shapes[number])
 
@@ -49,7 +49,7 @@ _PART = {"cpu": 2**20, "cuda": 2**24}
 """The most elements of a float64 temporary: 8 MB on the host, 128 MB on a GPU. There are about five at once."""
 
 
-def parts(
+def split_rows(
     by_rows: bool, axes: Sequence[tuple[str, ...]], tensors: Sequence[torch.Tensor], inputs: int
 ) -> Iterable[list[torch.Tensor]]:
     """Split tensors in canonical form into groups of rows: at most _PART elements of the first tensor, or one row.

@@ -37,13 +37,13 @@ def sample(
     known = completed_sizes(op.derived, known)
     if "draws" in op.hooks:
         return tuple(op.call("draws", {"sizes": known, "generator": generator}))
-    drawn = [_first(op, shape, dtype, dim, dims, known, generator)]
+    drawn = [_draw_first(op, shape, dtype, dim, dims, known, generator)]
     for name, size in zip(others, shapes[1:], strict=False):
         drawn.append(as_declared(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
-    return completed(op, tuple(drawn), dim, generator=generator)
+    return match_companions(op, tuple(drawn), dim, generator=generator)
 
 
-def completed(
+def match_companions(
     op: Bindable, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
 ) -> tuple[torch.Tensor, ...]:
     """Replace the companion inputs by ones that match the first input, if the operation defines ``others``."""
@@ -57,7 +57,7 @@ def completed(
     return (inputs[0], *(found.to(drawn.dtype).reshape(drawn.shape).contiguous() for found, drawn in fitting))
 
 
-def _first(
+def _draw_first(
     op: Bindable,
     shape: tuple[int, ...],
     dtype: str,
@@ -66,10 +66,10 @@ def _first(
     known: Mapping[str, Any],
     generator: torch.Generator,
 ) -> torch.Tensor:
-    declared, kind = next(iter(op.inputs.values())), getattr(torch, dtype)
+    first, kind = next(iter(op.inputs.values())), getattr(torch, dtype)
     if not kind.is_floating_point or not op.rounds or dtype in NARROW:
-        x = as_declared(declared, shape, dtype, known, generator, dim if op.by_rows else ())
-        return decide(x, dims, op.decisive, generator) if op.by_rows and declared.low is declared.high is None else x
+        x = as_declared(first, shape, dtype, known, generator, dim if op.by_rows else ())
+        return place_decisive(x, dims, op.decisive, generator) if op.by_rows and first.low is first.high is None else x
     x = normal(shape, dtype, generator=generator)
     if not x.numel() or not shape:
         return x.to(kind)
@@ -81,11 +81,11 @@ def _first(
         row = row_shape(shape, dim)
         width, place = (torch.rand(row, dtype=x.dtype, generator=generator, device=generator.device) for _ in range(2))
         x.mul_(width.mul_(1.5).add_(0.5)).add_(place.mul_(4).sub_(2))
-        decide(x, dims, op.decisive, generator)
+        place_decisive(x, dims, op.decisive, generator)
     return x.to(kind)
 
 
-def decide(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
+def place_decisive(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
     """Put a decisive element at a random place in each row. It reveals a kernel that skips part of a row."""
     if not x.numel():
         return x

@@ -11,7 +11,7 @@ from typing import Any
 from kernelzoo.errors import KernelZooError, OperationError
 from kernelzoo.operations.declared import ROW, WIDE, Input, Output, Scalar
 from kernelzoo.operations.derived import completed_sizes, shape_of, variables
-from kernelzoo.operations.hooks import Hook, device_fails, parameters, place_of
+from kernelzoo.operations.hooks import Hook, code_location, device_fails, parameters
 from kernelzoo.operations.limits import Limit, merged
 
 
@@ -137,11 +137,11 @@ class Signature:
             short = type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
             if short or device_fails():  # torch is not imported for this alone
                 raise
-            raise self.fault(hook, f"raised {type(error).__name__}: {error}", place_of(function, error)) from error
+            raise self.fault(hook, f"raised {type(error).__name__}: {error}", code_location(function, error)) from error
 
     def fault(self, hook: str, words: str, place: str = "") -> OperationError:
         """Return the error for a function of the class that failed, or returned something wrong."""
-        place = place or place_of(self.hooks[hook])
+        place = place or code_location(self.hooks[hook])
         return OperationError(f"operation {self.name} is at fault, no kernel: its {hook} {words} ({place})")
 
     def dtype_of(self, name: str, dtype: str) -> str:

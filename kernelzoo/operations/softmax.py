@@ -6,7 +6,7 @@ from functools import partial
 from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Generator, Input, Output, Sample, Tensor
 from kernelzoo.operations.declaring import operation
-from kernelzoo.operations.exact import Exact, exponential, scaled, summed, two_product, two_sum
+from kernelzoo.operations.exact import Exact, exponential, scale_by_exponent, sum_row_pairs, two_product, two_sum
 
 
 @operation(in_torch="softmax")
@@ -55,7 +55,7 @@ class softmax:
         e, e_low, scale = exponential(t, t_low)
         gone = ~legal | deep
         e, e_low = e.where(~gone, 0.0), e_low.where(~gone, 0.0)
-        total, total_low = summed(scaled(e, scale), scaled(e_low, scale))
+        total, total_low = sum_row_pairs(scale_by_exponent(e, scale), scale_by_exponent(e_low, scale))
         quotient = e / total
         product, left = two_product(quotient, total.expand_as(quotient))
         rest = (e - product).sub_(left).add_(e_low).sub_(quotient * total_low).div_(total)

@@ -10,7 +10,7 @@ from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
 from kernelzoo.operations.declared import SUMMED, Input, Output, Sample, Tensor, no_overflow
 from kernelzoo.operations.declaring import operation
-from kernelzoo.operations.exact import Exact, summed
+from kernelzoo.operations.exact import Exact, sum_row_pairs
 
 
 @operation(dtypes=FLOATS + INTEGERS, in_torch="sum", several_axes=True)
@@ -45,7 +45,7 @@ class sum:
     def exact(x: Tensor) -> Exact:
         """Return the sum in double-double, by pairwise summation."""
         total = x.sum(1)
-        high, low = (part[:, 0] for part in summed(x, x.new_zeros(()).expand_as(x)))
+        high, low = (part[:, 0] for part in sum_row_pairs(x, x.new_zeros(()).expand_as(x)))
         legal = total.isfinite()
         return high.where(legal, total), low.where(legal, 0.0), None
 

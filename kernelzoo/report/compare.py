@@ -95,7 +95,7 @@ def same_card(row: Row, base: Row) -> bool:
     return not (row.gpu and base.gpu) or row.gpu == base.gpu
 
 
-def to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison]:
+def compare_to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison]:
     """Compare every row, except the baseline's, with the baseline's row on the same problem."""
     found = {}
     for (problem, name), row in selection.cells.items():

@@ -204,7 +204,7 @@ def _lines(results: Results) -> Mapping[str, int]:
 def _subject(results: Results, group: Group, selection: Selection) -> Json:
     problems, names = looks.by_length(selection.problems), selection.names
     places = {problem: place for place, problem in enumerate(problems)}, {name: i for i, name in enumerate(names)}
-    comparisons = compare.to_baseline(selection)
+    comparisons = compare.compare_to_baseline(selection)
     runs = {run: place for place, (run, _) in enumerate(group.runs())}
     rows = selection.rows
     moved: dict[Problem, int] = {}

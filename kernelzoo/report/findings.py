@@ -112,7 +112,7 @@ def _parsed(document: Any, file: str) -> Findings:
     return Findings(kind[1], printable(environment["device"]), printable("; ".join(facts)), rows)
 
 
-def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _count_by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Count the outcomes of cases checked under load, by section and backend."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in rows:
@@ -133,7 +133,7 @@ def _by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return list(found.values())
 
 
-def _exact_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _merge_exact_dtypes(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Merge the rows of all dtypes into one for each implementation of an operation that does not round."""
     found: dict[str, dict[str, Any]] = {}
     others = []
@@ -151,8 +151,8 @@ def _exact_together(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 SUMMARIES: dict[str, Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, Any]]]] = {
-    "accuracy": _exact_together,
-    "load": _by_section,
+    "accuracy": _merge_exact_dtypes,
+    "load": _count_by_section,
 }
 """Summaries for kinds that do not show every row."""
 

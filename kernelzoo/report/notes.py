@@ -27,7 +27,7 @@ def marks(flags: Iterable[str]) -> list[str]:
     return [mark for mark in NOTES if mark in found]
 
 
-def marked(text: str, flags: Iterable[str]) -> str:
+def append_marks(text: str, flags: Iterable[str]) -> str:
     return " ".join([text, *marks(flags)])
 
 

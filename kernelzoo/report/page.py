@@ -112,7 +112,7 @@ def _part(group: Group, id: str) -> Part:
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
     if group.clock not in OF_CALLS:  # the cache matters to kernels only
         facts.append(("cache", group.cache))
-    facts += [*sections.limits(group.rows), *_conditions(group.rows), *sections.aged(group)]
+    facts += [*sections.limits(group.rows), *_conditions(group.rows), *sections.version_ages(group)]
     if group.repeated:
         facts.append(("left out", f"{group.repeated} results of older runs; a ratio may compare two runs"))
     return Part(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import notes
-from kernelzoo.report.compare import changes, to_baseline
-from kernelzoo.report.result_tables import coverage, failure_table, marks_of, ranked
+from kernelzoo.report.compare import changes, compare_to_baseline
+from kernelzoo.report.result_tables import coverage, failure_table, marks_of, rank_names
 from kernelzoo.report.results import Results, Row, Selection, geometric_mean
 from kernelzoo.report.table import BLANK, Cell, Table, escape, ratio_text, significant
 
@@ -17,11 +17,11 @@ MOST = 25
 
 def markdown(results: Results, against: Results | None = None) -> str:
     """Return the whole text. ``against``: older results, to say what has become slower or faster."""
-    parts = [] if against is None else list(_since(results, against))
+    parts = [] if against is None else list(_describe_changes(results, against))
     for group in results.groups:
         for op in group.operations():
             selection = group.select(op)
-            told = _each(selection) if len(selection.rows) <= MOST else _counted(selection)
+            told = _result_table(selection) if len(selection.rows) <= MOST else _verdict_table(selection)
             parts += [f"**{escape(op)}**, {escape(group.label)}", told.markdown()]
     lost = [failure for failure in results.failed if failure.outcome != "refused"]
     if lost:
@@ -30,9 +30,9 @@ def markdown(results: Results, against: Results | None = None) -> str:
     return "\n\n".join([*parts, *map(escape, notes.lines(marks))])
 
 
-def _each(selection: Selection) -> Table:
+def _result_table(selection: Selection) -> Table:
     """Return a table with a line for each result, by problem, the fastest first."""
-    compared = to_baseline(selection)
+    compared = compare_to_baseline(selection)
     headers = ["implementation", "problem", "µs", f"time / {selection.baseline}", "95 % interval", "verdict"]
 
     def line(row: Row) -> list[Cell]:
@@ -45,9 +45,9 @@ def _each(selection: Selection) -> Table:
     return Table(headers, [line(row) for row in sorted(selection.rows, key=lambda row: (row.problem, row.seconds))])
 
 
-def _counted(selection: Selection) -> Table:
+def _verdict_table(selection: Selection) -> Table:
     """Return a table with a line for each implementation: the mean ratio, and how often each verdict occurs."""
-    compared = to_baseline(selection)
+    compared = compare_to_baseline(selection)
     verdicts = Verdict.FASTER, Verdict.SAME, Verdict.SLOWER, Verdict.UNCLEAR
 
     def line(name: str) -> list[Cell]:
@@ -60,12 +60,12 @@ def _counted(selection: Selection) -> Table:
         return [Cell(rows[0].id + marks_of(rows, counted=True)), told, *counts, Cell(coverage(rows, selection))]
 
     taken = {name: selection.of(name) for name in selection.names}
-    order = ranked(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
+    order = rank_names(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
     headers = ["implementation", f"mean time / {selection.baseline}", *(verdict.value for verdict in verdicts)]
     return Table([*headers, "problems"], [line(name) for name in order])
 
 
-def _since(new: Results, old: Results) -> Iterator[str]:
+def _describe_changes(new: Results, old: Results) -> Iterator[str]:
     """Yield paragraphs about what is slower or faster than in the older results."""
     found = changes(new, old)
     if not any(change.comparisons for change in found):

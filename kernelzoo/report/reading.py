@@ -103,7 +103,7 @@ def _read(path: Path) -> _File:
     info = commit if isinstance(commit := data.get("commit_info"), dict) else {}
     dirty = " with uncommitted changes" if info.get("dirty") else ""
     commit = f"{sha[:10]}{dirty}" if (sha := _text(info.get("id"))) else ""
-    again = tuple(map(_again, data.get("kernelzoo", {}).get("again", [])))
+    again = tuple(map(_describe_remeasurement, data.get("kernelzoo", {}).get("again", [])))
     run = Run(printable(path.name), _text(data.get("datetime")), commit, again)
     failed = [
         Failure(
@@ -270,7 +270,7 @@ def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
     return found
 
 
-def _again(one: Mapping[str, Any]) -> tuple[str, str]:
+def _describe_remeasurement(one: Mapping[str, Any]) -> tuple[str, str]:
     """Return the backends measured again, and a text: the date, and torch's time then relative to its earlier time."""
     mean, least, most = (float(one["yardstick"][name]) for name in ("mean", "least", "most"))
     took = f"took {mean:.3f} of its earlier time in the mean, {least:.2f} to {most:.2f}"

@@ -23,7 +23,7 @@ VALUES = re.compile(
 UNRANKED = "Implementations with fewer problems are unranked; `best ranked` is the best mean on the same problems."
 
 
-def ranked(
+def rank_names(
     taken: Mapping[str, Sequence[Row]],
     mean: Callable[[Sequence[Row]], float | None],
     best: Callable[[Iterable[float]], float] = min,
@@ -48,7 +48,7 @@ def ranked(
 
 
 def summary_table(selection: Selection) -> Table:
-    """Return a table with a line for each implementation, in the order of :func:`ranked` by ratio to the baseline."""
+    """Return a table with a line per implementation, in the order of :func:`rank_names` by ratio to the baseline."""
     names = _by_ratio(selection)
     with_limit = any(row.of_limit is not None for row in selection.rows)
     with_submit = any(row.submit_us is not None for row in selection.rows)
@@ -83,8 +83,8 @@ def coverage(rows: Sequence[Row], selection: Selection, there: float | None = No
 def _by_ratio(selection: Selection) -> dict[str, float | None]:
     taken = {name: selection.of(name) for name in selection.names}
     if not selection.of(selection.baseline):  # without a baseline, rank by time
-        return dict.fromkeys(ranked(taken, lambda rows: geometric_mean(row.seconds for row in rows)))
-    return ranked(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
+        return dict.fromkeys(rank_names(taken, lambda rows: geometric_mean(row.seconds for row in rows)))
+    return rank_names(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
 
 
 def _droppable(selection: Selection, *others: str) -> list[str]:
@@ -167,7 +167,7 @@ def _some(problems: list[str]) -> str:
 
 
 def call_table(selection: Selection) -> Table:
-    """Return a table of complete calls: a line for each implementation, in the order of :func:`ranked` by ratio."""
+    """Return a table of complete calls: a line for each implementation, in the order of :func:`rank_names` by ratio."""
     lines = []
     for name, there in _by_ratio(selection).items():
         rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)

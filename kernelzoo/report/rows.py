@@ -58,7 +58,7 @@ def read(*paths: str | Path) -> Rows:
     """
     found = load(paths)
     measured = [_measured(row) for group in found.groups for row in group.rows]
-    lost = [{**_of(one), "outcome": one.outcome, "reason": one.reason} for one in found.failed]
+    lost = [{**_describe_result(one), "outcome": one.outcome, "reason": one.reason} for one in found.failed]
     return Rows([*measured, *lost])
 
 
@@ -93,7 +93,7 @@ _EMPTY: dict[str, Any] = dict.fromkeys(
 ) | {"reason": "", "breaks": ""}  # "" rather than None: a data frame takes a column's type from the first rows
 
 
-def _of(one: Result) -> dict[str, Any]:
+def _describe_result(one: Result) -> dict[str, Any]:
     problem = one.problem
     return {
         **_EMPTY,
@@ -116,7 +116,7 @@ def _measured(row: Row) -> dict[str, Any]:
     how = {"device": row.device, "clock": row.clock, "cache": row.cache, "shape_set": row.shape_set}
     said = {"form": row.form or None, "flags": list(row.flags), "breaks": row.breaks}
     host = {"submit_us": row.submit_us, "first_call_ms": row.first_call_ms, "versions": dict(row.versions)}
-    return {**_of(row), "outcome": "measured", **timed, **moved, **how, **said, **host}
+    return {**_describe_result(row), "outcome": "measured", **timed, **moved, **how, **said, **host}
 
 
 def document(results: Results) -> Json:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from kernelzoo.report.looks import OWN
 from kernelzoo.report.notes import DAGGER
-from kernelzoo.report.result_tables import coverage, marks_of, ranked
+from kernelzoo.report.result_tables import coverage, marks_of, rank_names
 from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
 from kernelzoo.report.table import BLANK, Cell, Table, known, significant
 
@@ -35,9 +35,9 @@ def score_table(group: Group, op: str) -> Table | None:
     taken = {name: [row for row in selection.of(name) if row.of_limit is not None] for name in selection.names}
     lines = [
         _score_line(name + marks_of(selection.of(name), counted=True), taken[name], selection, there)
-        for name, there in ranked(taken, lambda rows: geometric_mean(row.of_limit for row in rows), max).items()
+        for name, there in rank_names(taken, lambda rows: geometric_mean(row.of_limit for row in rows), max).items()
     ]
-    for label, best in sides(selection):
+    for label, best in find_fastest_rows(selection):
         lines.append(_score_line(label, list(best.values()), selection))
     if copies := {row.problem: _as_copy(row) for row in selection.rows if row.copy_us and row.of_limit}:
         lines.append(_score_line(COPY, list(copies.values()), selection))
@@ -48,7 +48,7 @@ def score_table(group: Group, op: str) -> Table | None:
 def shortfall_table(group: Group, op: str) -> Table | None:
     """Tabulate problems on which the best kernelzoo variant reaches less than ``SHORT`` of the limit, worst first."""
     selection = group.select(op)
-    zoo = dict(sides(selection)).get(ZOO, {})
+    zoo = dict(find_fastest_rows(selection)).get(ZOO, {})
     short = [row for row in zoo.values() if row.of_limit is not None and row.of_limit < SHORT]
     with_copy = any(row.copy_us is not None for row in short)
     backends = _own_backends(selection)
@@ -69,7 +69,7 @@ def behind_table(group: Group, op: str) -> Table | None:
     Peers that break the contract are included and marked."""
     from kernelzoo.report.compare import compare  # imports numpy, which a report without gaps does not need
 
-    found = dict(sides(group.select(op)))
+    found = dict(find_fastest_rows(group.select(op)))
     zoo, others = found.get(ZOO, {}), found.get(ALL_OTHERS) or found.get(OTHERS, {})
     gaps = [compare(row, others[problem]) for problem, row in zoo.items() if problem in others]
     slower = sorted((gap for gap in gaps if gap.ratio > 1), key=lambda gap: -gap.ratio)
@@ -90,7 +90,7 @@ def behind_table(group: Group, op: str) -> Table | None:
 def spread_table(group: Group, op: str) -> Table | None:
     """Tabulate speeds of the best variant and of each backend's ``auto``, relative to the best peer and to a copy."""
     selection = group.select(op)
-    kernels = {ZOO: list(dict(sides(selection)).get(ZOO, {}).values())}
+    kernels = {ZOO: list(dict(find_fastest_rows(selection)).get(ZOO, {}).values())}
     kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}
     lines = []
     for label, base in _references(selection):
@@ -109,7 +109,7 @@ def spread_table(group: Group, op: str) -> Table | None:
 def worst_table(group: Group, op: str) -> Table | None:
     """Tabulate the ten worst problems of the best kernelzoo variant relative to the best peer, and to a plain copy."""
     selection = group.select(op)
-    zoo = dict(sides(selection)).get(ZOO, {})
+    zoo = dict(find_fastest_rows(selection)).get(ZOO, {})
     lines = []
     for label, base in _references(selection):
         speeds = _speeds(zoo.values(), base)
@@ -122,7 +122,7 @@ def worst_table(group: Group, op: str) -> Table | None:
 
 def _references(selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
     """Yield labels with seconds by problem: of the best peer that keeps the contract, and of a copy."""
-    others = dict(sides(selection)).get(OTHERS, {})
+    others = dict(find_fastest_rows(selection)).get(OTHERS, {})
     yield OTHERS, {problem: row.seconds for problem, row in others.items()}
     yield COPY, {row.problem: row.copy_us / 1e6 for row in selection.rows if row.copy_us}
 
@@ -154,7 +154,7 @@ def variant_table(group: Group, op: str) -> Table | None:
     return Table(headers, lines) if named else None
 
 
-def sides(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
+def find_fastest_rows(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
     """Yield labels with the fastest row of each problem: of kernelzoo, and of peers that keep the contract. If a peer
     breaks the contract, yield the fastest row of all peers too."""
     own = _own_backends(selection)

@@ -297,7 +297,7 @@ def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
     return [(name, _joined(values)) for name, values in found.items()]
 
 
-def aged(group: Group) -> list[tuple[str, str]]:
+def version_ages(group: Group) -> list[tuple[str, str]]:
     """Return the versions, with their age at the last measurement if their release date is in releases.json."""
     measured = max(run.date for run, _ in group.runs())[:10]
     text = resources.files("kernelzoo.report").joinpath("releases.json").read_text(encoding="utf-8")

@@ -90,7 +90,7 @@ def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -
     shown = _common_problems(selection, known, set(problems))
     rows_of = {name: selection.of(name) for name in selection.names}
     base = selection.baseline.partition("/")[0]
-    peers = list(dict(score.sides(selection)).get(PEER, {}).values())
+    peers = list(dict(score.find_fastest_rows(selection)).get(PEER, {}).values())
     if {row.name for row in peers} - {selection.baseline, f"{base}/auto"}:
         rows_of[PEER] = peers
     bars = []

@@ -106,7 +106,7 @@ def insert(document: str, text: Mapping[str, str], where: str) -> tuple[str, lis
     return "".join([*parts, document[copied:]]), changed
 
 
-def refreshed(path: Path, text: Mapping[str, str]) -> tuple[str, list[str]]:
+def refresh_document(path: Path, text: Mapping[str, str]) -> tuple[str, list[str]]:
     """Return a document with its blocks inserted, and the names of changed blocks. Raises ResultsError."""
     try:
         document = path.read_bytes().decode()

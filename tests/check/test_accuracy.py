@@ -14,7 +14,7 @@ from kernelzoo.check.accuracy import Tally, Truth
 from kernelzoo.check.accuracy_values import Problem
 from kernelzoo.check.fuzz import values as fuzz_values
 from kernelzoo.launch import Bind, Launch, void
-from kernelzoo.operations.exact import summed
+from kernelzoo.operations.exact import sum_row_pairs
 
 CPU = torch.device("cpu")
 SOFTMAX = operations.OPERATIONS["softmax"]
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("declared", "one_thread")
 def tally(x: torch.Tensor, result: torch.Tensor) -> Tally:
     """The errors of one result for one row, which must be normal numbers all, or none of them."""
     counted = Tally("by/softmax/hand", "softmax", operations.dtype_name(x.dtype))
-    accuracy.Rounded(SOFTMAX, SOFTMAX.arguments((x.unsqueeze(0),)), HAND).count(counted, result.unsqueeze(0))
+    accuracy.UlpReference(SOFTMAX, SOFTMAX.arguments((x.unsqueeze(0),)), HAND).count(counted, result.unsqueeze(0))
     return counted
 
 
@@ -106,7 +106,7 @@ def test_the_exact_value_is_exact() -> None:
 def test_the_sum_of_pairs_is_exact() -> None:
     values = torch.randn(3, 1001, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).exp_()
     values[:, ::7] *= 2.0**-60
-    high, low = summed(values, torch.zeros_like(values))
+    high, low = sum_row_pairs(values, torch.zeros_like(values))
     for row in range(3):
         exact = sum(map(Fraction, values[row].tolist()), Fraction())
         assert abs(Fraction(high[row].item()) + Fraction(low[row].item()) - exact) <= exact / 2**100

@@ -113,7 +113,7 @@ def test_looks_survive_what_is_broken(monkeypatch, tmp_path) -> None:
     (tmp_path / "pynvml.py").write_text("import time; time.sleep(600)")
     monkeypatch.setenv("PYTHONPATH", before(tmp_path))
     monkeypatch.setattr(probe, "_PATIENCE", 10)
-    found = probe.look(["torch", "ptxas", "nvml", "backend:torch"])
+    found = probe.run_probes(["torch", "ptxas", "nvml", "backend:torch"])
     assert found["torch"] == {"error": "SystemError: numpy.dtype size changed"}
     assert found["ptxas"]["error"].startswith("crashed (SIGSEGV)")
     assert found["nvml"] == {"error": "hung: no answer in 10 s"}
@@ -169,7 +169,7 @@ def test_a_backend_that_crashes_costs_its_own_answer(tmp_path: Path, monkeypatch
     """One process is asked for all; those that it did not come to are asked again."""
     (tmp_path / "numba.py").write_text("import os\nos.abort()\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
-    found = probe.look(["backend:torch", "backend:cpu", "backend:triton"])
+    found = probe.run_probes(["backend:torch", "backend:cpu", "backend:triton"])
     assert list(found) == ["backend:torch", "backend:cpu", "backend:triton"]
     assert found["backend:cpu"]["error"].startswith("crashed (SIGABRT)")
     assert found["backend:torch"]["devices"] and "crashed" not in found["backend:triton"].get("error", "")

@@ -124,7 +124,7 @@ def interrupts(self: Guards, tasks: Iterable[Any], do: Callable[[Any, Any], Any]
 )
 def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Guards, "each", interrupts)
+    monkeypatch.setattr(Guards, "run_tasks", interrupts)
     races, calls = measuring.sweep, FirstCall("torch/min/auto", "long rows", "float32", "1x1", "1x1", "failed")
 
     def one_race(*given: Any) -> Iterator[Any]:
@@ -158,8 +158,8 @@ def test_ctrl_c_of_tune_says_which_tables_are_stored(monkeypatch, tmp_path, caps
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     about = SimpleNamespace(device_name="a stub", versions={})
     guards = SimpleNamespace(first=SimpleNamespace(about=about))
-    guards.each = lambda tasks, do, processes: interrupts(guards, tasks, lambda guard, task: (), processes)
-    bar = SimpleNamespace(expect=lambda steps: None, aside=nullcontext)
+    guards.run_tasks = lambda tasks, do, processes: interrupts(guards, tasks, lambda guard, task: (), processes)
+    bar = SimpleNamespace(expect=lambda steps: None, hide_while_printing=nullcontext)
     record = Recording("kernelzoo-tune/1")
     session = tune.Session(guards, 1, bar, Card("NVIDIA Toy 1", "9.9", 7), 3, 60.0, record)  # type: ignore[arg-type]
     assert session.tune({"declared": [{}, {}], "unavailable": {}}, ["float32"], tmp_path / "r.json", json=False) == 130

@@ -148,7 +148,7 @@ def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked,
     )
     races, race = list[Any](), folder.Crew.race
     monkeypatch.setattr(folder.Crew, "race", lambda *given: races.append(given) or race(*given))
-    how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
+    how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     assert folder.folder(how, "", None, resume=False, json=True) == 2
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert found["verdict"] == verdict and reason in found["reason"] and len(races) == asked
@@ -167,7 +167,7 @@ def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, tmp_path, monk
         return ([], lost) if len(draws) <= unlucky else raced(crew, guard, problem, ids, rounds)
 
     monkeypatch.setattr(folder.Crew, "race_ids", drawn)
-    how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
+    how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     folder.folder(how, "", None, resume=False, json=True)
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert found["verdict"] == verdict and len(draws) == asked and len({*map(tuple, draws)}) == 1
@@ -189,7 +189,7 @@ def test_a_narrow_table_names_definitions(monkeypatch, capsys) -> None:
 
 def test_slow_solutions_are_judged_on_what_is_timed(tmp_path, monkeypatch, capsys) -> None:
     put(tmp_path, ["right"], (2, 4, 8, 16, 32))
-    how = folder.How(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
+    how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     for longest, right_on in ((folder.LONGEST, 5), (0.0, 3)):
         monkeypatch.setattr(folder, "LONGEST", longest)
         assert folder.folder(how, "", None, resume=False, json=True) == 0

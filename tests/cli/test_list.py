@@ -35,7 +35,7 @@ def test_every_implementation_and_whether_it_runs(process) -> None:
 
 def test_a_backend_whose_process_gives_no_answer_has_its_reason(monkeypatch) -> None:
     answers = {"backend:torch": asdict(Availability("torch", ("cpu",))), "backend:cpu": {"error": "crashed"}}
-    monkeypatch.setattr(probe_of, "look", lambda names: {name: answers[name] for name in names})
+    monkeypatch.setattr(probe_of, "run_probes", lambda names: {name: answers[name] for name in names})
     found = probe_backends(["torch", "cpu"])
     assert found["torch"].devices == ("cpu",) and found["cpu"].reason == "crashed"
 

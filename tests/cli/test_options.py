@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from kernelzoo.cli.against import share
+from kernelzoo.cli.against import parse_share
 from kernelzoo.cli.options import OptionError, choose, full_dtype, select, select_early, shape, split_words, why_missing
 from kernelzoo.cli.sizes import problems
 from kernelzoo.errors import UnknownNameError
@@ -124,14 +124,14 @@ def test_problems_of_a_set_keep_their_own_axes() -> None:
 
 
 def test_shares() -> None:
-    assert share("5%") == pytest.approx(0.05)
-    assert share("0.05") == pytest.approx(0.05)
-    assert share("0%") == 0
+    assert parse_share("5%") == pytest.approx(0.05)
+    assert parse_share("0.05") == pytest.approx(0.05)
+    assert parse_share("0%") == 0
     for one, other in pairwise(["1%", "2%", "0.5"]):
-        assert share(one) < share(other)
+        assert parse_share(one) < parse_share(other)
     for text in ("5", "-1%", "nan", "x%", "", "inf"):
         with pytest.raises(OptionError, match=r"like 5% or 0\.05"):
-            share(text)
+            parse_share(text)
 
 
 def test_names_are_refused_before_a_process_starts_unless_a_module_may_add_them() -> None:

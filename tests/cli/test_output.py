@@ -56,8 +56,8 @@ def test_nothing_commands_the_terminal(capsys) -> None:
 
 
 def test_a_reason_is_cut_in_its_middle() -> None:
-    assert output.brief("a\nb") == "a b"
-    told = output.brief("start " + "x" * 5000 + " end")
+    assert output.shorten_reason("a\nb") == "a b"
+    told = output.shorten_reason("start " + "x" * 5000 + " end")
     assert told.startswith("start x") and told.endswith("x end") and " ... " in told and len(told) < 420
 
 

@@ -21,7 +21,7 @@ from kernelzoo.device import ARCHITECTURES, Device, assumed
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.cupy.launch import PROBLEM, Plan, Step
-from kernelzoo.kernels.cupy.rows import packed, packs
+from kernelzoo.kernels.cupy.rows import count_packs, rows_are_aligned
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.kernels.shared.driver import MAX_GRID_X
 from kernelzoo.layout import Rows, rows_with
@@ -176,7 +176,7 @@ def words(kernel: str) -> list[str]:
 def covers_every_element(op: str, problem: Rows, step: Step) -> None:
     """Kernels that hold a row in registers: the threads and their packs are enough for the longest one."""
     name, *numbers = words(step.kernel)
-    count = packs(problem)
+    count = count_packs(problem)
     if name in ("fused", "persistent"):
         assert step.threads * int(numbers[2]) >= count, (problem, step)
     if name == "split_cluster":
@@ -202,7 +202,10 @@ def covers_every_element(op: str, problem: Rows, step: Step) -> None:
     if name in ("multi_row_tile", "rows_deferred_lanes"):
         _, wide, lanes, items, _, edges = numbers
         assert int(lanes) * int(items) >= count, (problem, step)
-        assert packed(problem) or int(wide) == 1 or int(lanes) * int(edges) >= 2 * (int(wide) - 1), (problem, step)
+        assert rows_are_aligned(problem) or int(wide) == 1 or int(lanes) * int(edges) >= 2 * (int(wide) - 1), (
+            problem,
+            step,
+        )
 
 
 @cache

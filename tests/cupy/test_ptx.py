@@ -188,7 +188,7 @@ def values(case: Case) -> tuple[tuple[torch.Tensor, ...], operations.Expected]:
         if case.op == "min_backward":
             inputs[0].sub_(inputs[0].amin(dim, keepdim=True))
             inputs[0].select(dim, 0).zero_(), inputs[0].select(dim, -1).zero_()
-            inputs = op.completed(inputs, dim, generator=generator)
+            inputs = op.match_companions(inputs, dim, generator=generator)
     if case.apart:
         inputs = (inputs[0], *(torch.cat((x.new_zeros(1), x.view(-1)))[1:].view(x.shape) for x in inputs[1:]))
     return inputs, op.expect(op.arguments(inputs, dim))

@@ -23,7 +23,7 @@ from kernelzoo.device import ARCHITECTURES, assumed
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.inspect import inspect as inspected
 from kernelzoo.kernels.cute import compiler, launch
-from kernelzoo.kernels.cute.tiles import problem
+from kernelzoo.kernels.cute.tiles import make_problem
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import recorded
 
@@ -95,7 +95,7 @@ def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operatio
 def test_parameters_stand_where_the_kernel_reads_them() -> None:
     """The addresses of the canonical tensors come first, where a launch on other addresses writes them."""
     x, out, room = torch.empty(6, 8, 5), torch.empty(6, 5), torch.empty(4)
-    given = problem(x, out)
+    given = make_problem(x, out)
     made = launch.parameters((x, out), (room,), given, (3, 7))
     addresses = x.data_ptr(), out.data_ptr(), room.data_ptr()
     assert made == (*addresses, 8, 30, 5, 40, 5, 1, 5, 0, 1, 3, 7)

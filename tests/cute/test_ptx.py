@@ -53,7 +53,7 @@ class TestCute(Emulated):
         x = torch.randn((2, *shape), generator=torch.Generator().manual_seed(4)).half()[:, :, ::2]
         given = x.repeat(1, 1, 2) if form == "split_cluster" else x
         self.right(op, form, axis + 1, inputs_of(op, given, axis + 1), rtol=2e-3, atol=1e-4, times=1)
-        assert tiles.block(tiles.problem(x, x)).far
+        assert tiles.long_row_tile(tiles.make_problem(x, x)).far
 
     @pytest.mark.sampled(2, "op", "form", "short")
     @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ class TestCute(Emulated):
         x[::3] -= 8.5
         x[::5, 0] = x[::5, -1] = -float("inf")  # neither is a neighbour's
         x[7, 3] = float("nan")
-        assert tiles.problem(x.unsqueeze(2), x.unsqueeze(2)).shifted
+        assert tiles.make_problem(x.unsqueeze(2), x.unsqueeze(2)).shifted
         inputs = inputs_of(op, x, 1, x.nan_to_num(0, 0, 0))
         rtol, atol = (2e-3, 1e-4) if dtype == torch.float16 else (1e-5, 1e-6)
         self.right(op, form, 1, inputs, rtol, atol, times=1)

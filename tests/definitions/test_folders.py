@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kernelzoo.cli.folder import batches, sampled
+from kernelzoo.cli.folder import batches, sample_problems
 from kernelzoo.cli.verdicts import Case, kind_of
 from kernelzoo.definitions.files import DefinitionError
 from kernelzoo.definitions.folders import Solution, Task, paired
@@ -113,8 +113,8 @@ def test_batches_hold_few_solutions_and_no_name_twice() -> None:
     parts = [[(task.name, len(some)) for task, some in batch] for batch in batches(tasks, 4)]
     assert parts == [[("a", 4)], [("a", 1), ("b", 1)], [("b", 1), ("c", 2)]]
     problems: list[Any] = list(range(31))
-    some: list[Any] = sampled(problems, 3)
-    assert some == [0, 15, 30] and len(sampled(problems[:2], 3)) == 2
+    some: list[Any] = sample_problems(problems, 3)
+    assert some == [0, 15, 30] and len(sample_problems(problems[:2], 3)) == 2
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from kernelzoo import operations, registry
 from kernelzoo.calls.backend import get
 from kernelzoo.calls.methods import is_plain
 from kernelzoo.check.bits import bits, poison_like
-from kernelzoo.check.cases import by
+from kernelzoo.check.cases import shape_str
 from kernelzoo.errors import BackendUnavailableError, NoRoomError, UnsupportedProblemError
 from kernelzoo.packages import load_module
 
@@ -223,7 +223,7 @@ def sizes(backend: str, where: Where) -> Iterator[Case]:
             # Its float32 intermediates would be four times as large as all else.
             named = named and not (i.variant == "naive" and size.gib > 8)
             if i.op == size.op and named:
-                yield i.id, f"{size.dtype} {size.name} {by(size.shape)}", partial(check, i)
+                yield i.id, f"{size.dtype} {size.name} {shape_str(size.shape)}", partial(check, i)
         if where.is_cuda:
             torch.cuda.empty_cache()
 

@@ -41,7 +41,7 @@ def race(enter: Callable[[str, Bind], Implementation], monkeypatch: pytest.Monke
 def test_it_has_no_result(adversary: Adversary, race: Race, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or it looks at its data, all of which has changed, and so does all of its work in each sample."""
     # Turns in a row, whose time is no sample, are of the same data.
-    monkeypatch.setattr(Doubts, "false_time", lambda *given: "")
+    monkeypatch.setattr(Doubts, "find_false_time", lambda *given: "")
     made: Any = adversary.made()
     result = race(made, problem=adversary.problem)["entrant/softmax/only"]
     assert not result.samples or made.skipped == 0, (result, made.skipped)

@@ -36,11 +36,11 @@ def stops(process: int) -> bool:
 
 
 def test_a_runner_answers_beside_the_judges_work_and_stops_no_compiler() -> None:
-    runner = RunnerProcess.together("cpu", {"": []}, 60.0, None)[0][""]
+    runner = RunnerProcess.start_all("cpu", {"": []}, 60.0, None)[0][""]
     try:
         (process,) = runner.processes
         assert stops(process)
-        with runner.meanwhile({"do": "tables", "backends": ["torch"], "ops": []}):
+        with runner.answer_in_background({"do": "tables", "backends": ["torch"], "ops": []}):
             with subprocess.Popen([sys.executable, "-c", ENDS], stdout=subprocess.PIPE, text=True) as compiler:
                 assert compiler.communicate(timeout=60)[0] == "ended\n"
             assert not stops(process)
@@ -52,9 +52,9 @@ def test_a_runner_answers_beside_the_judges_work_and_stops_no_compiler() -> None
 
 
 def test_a_runner_that_dies_meanwhile_is_noticed_by_the_next_request() -> None:
-    runner = RunnerProcess.together("cpu", {"": []}, 60.0, None)[0][""]
+    runner = RunnerProcess.start_all("cpu", {"": []}, 60.0, None)[0][""]
     try:
-        with runner.meanwhile({"do": "tables", "backends": ["torch"], "ops": []}):
+        with runner.answer_in_background({"do": "tables", "backends": ["torch"], "ops": []}):
             assert runner._process is not None
             runner._process.kill()
         with pytest.raises(DiedError):
@@ -140,7 +140,7 @@ def alive(process: str) -> bool:
 def test_what_works_on_a_gpu_while_it_is_stopped_is_ended(late: list[float], after: list[float], words: str) -> None:
     answers = iter(late + after)
     data: Any = SimpleNamespace(is_gpu=True, probe=lambda: next(answers))
-    runner = RunnerProcess.together("cpu", {"": []}, 60.0, None)[0][""]
+    runner = RunnerProcess.start_all("cpu", {"": []}, 60.0, None)[0][""]
     entrant = Entrant(registry.implementation("torch/softmax/eager"), runner)
     made = _Race("device", [entrant], [runner], data, lambda stage, id: None, 3, Here(torch.device("cpu")))
     try:
@@ -185,14 +185,14 @@ time.sleep(600)
 @pytest.fixture
 def runs_on(tmp_path: Path) -> Iterator[RunnerProcess]:
     (file := tmp_path / "runs_on.py").write_text(RUNS_ON.replace("FORKS", repr(FORKS)), encoding="utf-8")
-    runner = RunnerProcess.together("cpu", {"": [str(file)]}, 60.0, None)[0][""]
+    runner = RunnerProcess.start_all("cpu", {"": [str(file)]}, 60.0, None)[0][""]
     yield runner
     runner.close()
 
 
 def test_what_runs_on_after_an_answer_is_told(runs_on: RunnerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process may let it go on, while the judge looks through what it has started."""
-    found = runs_on._all
+    found = runs_on._all_process_ids
 
     def slow() -> list[int]:
         os.kill(runs_on.processes[0], signal.SIGCONT)
@@ -201,8 +201,8 @@ def test_what_runs_on_after_an_answer_is_told(runs_on: RunnerProcess, monkeypatc
 
     runs_on.ask("empty")
     assert runs_on.overrun() < 0.05
-    monkeypatch.setattr(runs_on, "_all", slow)
-    runs_on._halt()
+    monkeypatch.setattr(runs_on, "_all_process_ids", slow)
+    runs_on._pause_processes()
     assert runs_on.overrun() > 0.005
 
 

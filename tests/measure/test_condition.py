@@ -257,7 +257,7 @@ def test_a_host_that_shares_its_processor_is_disturbed() -> None:
 
 def test_a_host_counts_the_longest_wait_of_any_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = {"1": 0, "2": 5_000_000}
-    monkeypatch.setattr(condition, "_waits", lambda processes: dict(waits))
+    monkeypatch.setattr(condition, "_read_thread_waits", lambda processes: dict(waits))
     watcher = watched(CPU)
     before = watcher.read()
     assert before.waited_s == 0.0
@@ -281,15 +281,15 @@ def test_other_processes_on_a_gpu_are_told_from_ours(nvml: Nvml) -> None:
     """Where NVML counts in another namespace than ours, nobody can be told."""
     watcher = watched(CUDA)
     nvml.processes = [types.SimpleNamespace(pid=pid) for pid in (os.getpid(), 70, 71)]
-    assert watcher.others({os.getpid(), 70}) == "1 other processes use the device"
-    assert watcher.others({os.getpid(), 70, 71}) == ""
+    assert watcher.describe_other_processes({os.getpid(), 70}) == "1 other processes use the device"
+    assert watcher.describe_other_processes({os.getpid(), 70, 71}) == ""
     nvml.processes = nvml.processes[1:]
-    assert watcher.others({os.getpid()}) == ""
+    assert watcher.describe_other_processes({os.getpid()}) == ""
 
 
 def test_a_host_s_waits_between_turns_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     waits = {"1": 0}
-    monkeypatch.setattr(condition, "_waits", lambda processes: dict(waits))
+    monkeypatch.setattr(condition, "_read_thread_waits", lambda processes: dict(waits))
     watcher = watched(CPU)
     assert isinstance(watcher, condition.HostWatch)
     waits["1"] = 4_000_000
@@ -303,12 +303,12 @@ def test_a_host_of_which_others_take_a_processor_is_disturbed(
     used: float, busy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two processors for a second, this process used the rest of what was not idle."""
-    monkeypatch.setattr(condition, "_waits", lambda processes: {"1": 0})
+    monkeypatch.setattr(condition, "_read_thread_waits", lambda processes: {"1": 0})
     monkeypatch.setattr(condition, "_processors", lambda: 2)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     now = [0.0]
     monkeypatch.setattr(condition.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(condition, "_used", lambda processes: (0.5 * now[0], (1.5 - used) * now[0]))
+    monkeypatch.setattr(condition, "_read_cpu_seconds", lambda processes: (0.5 * now[0], (1.5 - used) * now[0]))
     watcher = watched(CPU)
     before, now[0] = watcher.read(), 1.0
     after = watcher.read()
@@ -320,8 +320,8 @@ def test_a_host_of_which_others_take_a_processor_is_disturbed(
 
 @pytest.mark.skipif(watch(CPU) is None, reason="this system does not count how long threads wait")
 def test_a_host_knows_what_it_has_used() -> None:
-    before = condition._used(["self"])
+    before = condition._read_cpu_seconds(["self"])
     sum(number * number for number in range(2_000_000))
-    after = condition._used(["self"])
+    after = condition._read_cpu_seconds(["self"])
     assert before is not None and after is not None and after[1] - before[1] >= 0.02 and after[0] >= before[0]
-    assert condition._used(["4194305"]) is None
+    assert condition._read_cpu_seconds(["4194305"]) is None

@@ -126,10 +126,10 @@ def test_a_counter_that_fails_is_said_and_no_number(
 
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EnergyError, match="'cpu' has none"):
-        energy.meter(torch.device("cpu"))
+        energy.make_energy_meter(torch.device("cpu"))
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(EnergyError, match="pip install nvidia-ml-py"):
-        energy.meter(torch.device("cuda"))
+        energy.make_energy_meter(torch.device("cuda"))
 
 
 def test_a_gpu_without_the_counter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_a_gpu_without_the_counter_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(uuid="8f6a"))
     with pytest.raises(EnergyError, match="no energy counter for this GPU: Not Supported"):
-        energy.meter(torch.device("cuda"))
+        energy.make_energy_meter(torch.device("cuda"))
 
 
 def test_real_nvml_has_the_counter() -> None:
@@ -194,7 +194,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], list[str]
 
     def on(machine: Machine) -> list[str]:
         steps: list[str] = []
-        monkeypatch.setattr(energy, "meter", lambda device: lambda: joules(machine, None))
+        monkeypatch.setattr(energy, "make_energy_meter", lambda device: lambda: joules(machine, None))
         for name in ("perf_counter", "sleep"):
             monkeypatch.setattr(energy, name, getattr(machine, name))
 
@@ -250,7 +250,7 @@ def test_a_row_without_its_energy_is_a_row_that_says_so(on_machine) -> None:
 
 
 def test_without_being_asked_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(energy, "meter", lambda device: pytest.fail("read"))
+    monkeypatch.setattr(energy, "make_energy_meter", lambda device: pytest.fail("read"))
     (made,) = measure.race(
         PROBLEM, [registry.implementation("torch/softmax/eager")], torch.device("cpu"), rounds=1
     ).values()

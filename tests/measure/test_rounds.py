@@ -34,7 +34,7 @@ class Watch:
         self.left -= 1
         return self.why if self.left >= 0 else ""
 
-    def others(self, ours: set[int]) -> str:
+    def describe_other_processes(self, ours: set[int]) -> str:
         assert os.getpid() in ours
         return self.beside
 
@@ -70,9 +70,9 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int,
             return of(next(turns))
 
         module = RACE
-        monkeypatch.setattr(RACE._Race, "timed_turn", turn)
+        monkeypatch.setattr(RACE._Race, "time_turn", turn)
         monkeypatch.setattr(RACE._Race, "sample", turn)
-        monkeypatch.setattr(Doubts, "false_time", lambda doubts, entrant, median: "")
+        monkeypatch.setattr(Doubts, "find_false_time", lambda doubts, entrant, median: "")
         if not options.pop("watched", False):
             monkeypatch.setattr(module, "watch", lambda device, processes=(): None)
         both = [kernelzoo.implementation(f"torch/min/{variant}") for variant in ("eager", "auto")]
@@ -133,7 +133,7 @@ def test_a_time_that_the_judges_clock_contradicts(disturbed: str, others: str, m
     """It is false on a quiet machine; on a busy one there is none, and no blame."""
     busy = disturbed or others
     monkeypatch.setattr(RACE, "watch", lambda *given: Watch(inf, disturbed, others))
-    monkeypatch.setattr(Doubts, "false_time", lambda *given: "it took longer")
+    monkeypatch.setattr(Doubts, "find_false_time", lambda *given: "it took longer")
     (result,) = measure.race(PROBLEM, [kernelzoo.implementation("torch/min/eager")], CPU, rounds=1).values()
     assert not result.samples
     if busy:

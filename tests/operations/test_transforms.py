@@ -237,7 +237,7 @@ def test_torch_s_check_of_an_operation(backend: str, op: str, dim: int) -> None:
     for x in inputs if op in ("softmax", "min", "softmax_backward") else inputs[2:]:
         x.requires_grad_()
     call = torch_library.Call(kernelzoo.get(backend), operation, dim, False, {}, "auto")
-    found = torch.library.opcheck(torch_library.overload(operation), torch_library._flat(call, inputs))
+    found = torch.library.opcheck(torch_library.overload(operation), torch_library._flatten_call(call, inputs))
     assert set(found.values()) == {"SUCCESS"}
 
 

@@ -5,7 +5,7 @@ import pytest
 import kernelzoo
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import explorer, former_ids, load, looks, result_tables, score, sections, standing
-from kernelzoo.report.compare import changes, to_baseline
+from kernelzoo.report.compare import changes, compare_to_baseline
 from kernelzoo.report.page_changes import differences
 
 EAGER = [10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 22.0]
@@ -13,7 +13,7 @@ HALF = [sample / 2 for sample in EAGER]
 
 
 def interval(entries, write):
-    (comparison,) = to_baseline(load([write(entries)]).groups[0].select("softmax")).values()
+    (comparison,) = compare_to_baseline(load([write(entries)]).groups[0].select("softmax")).values()
     return comparison
 
 
@@ -38,7 +38,7 @@ def test_races_of_two_files_are_two_races(entry, write) -> None:
         write([entry(data=EAGER, race="a")], "one.json"),
         write([entry("triton/softmax/auto", data=HALF, race="a")], "two.json"),
     ]
-    (told,) = to_baseline(load(paths).groups[0].select("softmax")).values()
+    (told,) = compare_to_baseline(load(paths).groups[0].select("softmax")).values()
     assert told.interval.high > 0.55
 
 

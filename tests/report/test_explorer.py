@@ -39,7 +39,7 @@ def test_page_holds_every_group_apart(sweep, host, entry, write, made) -> None:
 def test_the_explorer_holds_what_the_tables_would_say(sweep, entry, write, made) -> None:
     results = load([write([*sweep, entry("triton/softmax/auto", (7, 7), data=[5.0] * 9, form="triton/softmax/fused")])])
     selection = results.groups[0].select("softmax", "float32")
-    comparisons = compare.to_baseline(selection)
+    comparisons = compare.compare_to_baseline(selection)
     page = made(results)
     rows = page.rows(1)
     assert len(rows) == len(selection.rows) and page.subjects()[1]["names"] == selection.names

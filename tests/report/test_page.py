@@ -91,7 +91,7 @@ def test_what_breaks_the_contract_is_marked_wherever_it_has_a_time(entry, write,
 
 def test_versions_have_their_age_on_the_day_of_measuring(entry, write) -> None:
     (group,) = load([write([entry("torch/softmax/eager", (8, 8), 1.0)], date="2026-03-30T00:00:00")]).groups
-    assert sections.aged(group) == [("python", "3.12.1"), ("torch", "2.11.0, 7 days old"), ("driver", "580.95")]
+    assert sections.version_ages(group) == [("python", "3.12.1"), ("torch", "2.11.0, 7 days old"), ("driver", "580.95")]
 
 
 def test_comparison_says_what_changed_and_what_else_differs(entry, write, made) -> None:

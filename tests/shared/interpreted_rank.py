@@ -33,7 +33,7 @@ def awaited(words: Any, there: Any, limit: Any = None) -> Any:
 
 
 def main(rank: int, ranks: int, folder: Path, launches: int, missing: int) -> None:
-    split_ranks.awaited = split_ranks.awaited_from_ranks = awaited
+    split_ranks.awaited = split_ranks.await_rank_words = awaited
     split_ranks.device_of = lambda x: SimpleNamespace(is_nvidia=True)
     parts.split = lambda rows, n, most, vector, programs: split(rows, n, 1, vector, 1)
     inputs = torch.load(folder / "inputs.pt")

@@ -16,7 +16,7 @@ from kernelzoo.kernels.triton import strips
 from kernelzoo.kernels.triton.gradients import columns_launch
 from kernelzoo.kernels.triton.min import columns as whole_columns
 from kernelzoo.kernels.triton.min_backward import columns_kernel as of_minimum
-from kernelzoo.kernels.triton.softmax.columns import launch_of_strips
+from kernelzoo.kernels.triton.softmax.columns import make_strip_launch
 from kernelzoo.kernels.triton.softmax.split_columns import strips_in_parts, tiles_in_parts
 from kernelzoo.kernels.triton.softmax.strips import Strips
 from kernelzoo.kernels.triton.softmax_backward import columns_kernel as of_softmax
@@ -64,7 +64,7 @@ def test_softmax_of_strips(dtype: torch.dtype) -> None:
         assert columns is not None
         held = tiling._replace(packed=columns.multiple == 8 and tiling.columns >= 16)
         if tiling.elements >= columns.n:
-            return launch_of_strips("a test", x, out, columns, held, WRITE)
+            return make_strip_launch("a test", x, out, columns, held, WRITE)
         return strips_in_parts(x, out, columns, held)
 
     for shape, axis in (((64, 48), 0), ((70, 40), 0), ((3, 37, 33), 1), ((2, 129, 96), 1)):
@@ -88,7 +88,7 @@ def minimum_is_right(
         assert columns is not None
         numbers = whole_columns.Numbers(element_bytes=elements)
         tile = whole_columns.column_tile(numbers, columns, threads, line, pile)
-        return whole_columns.launch_of_columns("triton/min/split", x, out, columns, tile, parts)
+        return whole_columns.make_column_launch("triton/min/split", x, out, columns, tile, parts)
 
     out = allocate(MIN, x, axis)
     launch = launched(MIN, bind, x, axis, out)

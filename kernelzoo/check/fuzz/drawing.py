@@ -83,14 +83,14 @@ def strategy(op: str, elements: int) -> SearchStrategy[Case]:
 
     @st.composite
     def drawn(draw: DrawFn) -> Case:
-        choose = choosing(draw)
+        choose = hypothesis_chooser(draw)
         case = _draw_case(choose, op, elements)
         return _with_values_or_fault(choose, op, _similar_case(choose, op, case, elements, choose(_LIKE)))
 
     return drawn()
 
 
-def choosing(draw: DrawFn) -> Choose:
+def hypothesis_chooser(draw: DrawFn) -> Choose:
     """Return a :class:`Choose` that lets Hypothesis draw."""
     from hypothesis import strategies as st
 
@@ -118,7 +118,7 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
 
     @st.composite
     def drawn(draw: DrawFn) -> Any:
-        choose = choosing(draw)
+        choose = hypothesis_chooser(draw)
         dtype, dim = choose(operation.dtypes), -1 if operation.by_rows else None
         further = dict[str, int]()
         if operation.by_rows:
@@ -129,7 +129,7 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
             sizes = operation.fitted({axis: choose(range(1, largest + 1)) for axis in operation.free_axes})
             shape, further = named_sizes(operation, sizes)
         room = 4 * max(_MOST_BY_ROWS, math.prod(shape))
-        case = Case(dtype, shape, layout_of(choose, shape, room, read_only=True), dim, sizes=tuple(further.items()))
+        case = Case(dtype, shape, draw_layout(choose, shape, room, read_only=True), dim, sizes=tuple(further.items()))
         case = with_values(choose, op, with_companions(choose, op, case, room), plain=True)
         inputs = [x for _, x in placing.inputs(operation, case, torch.Generator())]
         return inputs[0] if len(inputs) == 1 else tuple(inputs)
@@ -148,7 +148,7 @@ def _draw_case(choose: Choose, op: str, elements: int) -> Case:
     if not case.far:
         room = 4 * elements + 64
         if _chance(choose, 40):
-            layouts = (layout_of(choose, shape, room, read_only=False) for shape in case.out_shapes(op))
+            layouts = (draw_layout(choose, shape, room, read_only=False) for shape in case.out_shapes(op))
             case = replace(case, outs=tuple(layouts))
         case = with_companions(choose, op, case, room)
     drawn = ((name, choose((scalar.default, *scalar.also))) for name, scalar in operation.scalars.items())
@@ -162,7 +162,7 @@ def with_companions(choose: Choose, op: str, case: Case, room: int) -> Case:
     for companion, shape in list(case.each_companion(op)):
         wanted = operation.inputs[companion.name].dtype
         dtype = choose(wanted) if isinstance(wanted, tuple) else ""
-        layout: Layout | None = layout_of(choose, shape, room, read_only=True)
+        layout: Layout | None = draw_layout(choose, shape, room, read_only=True)
         layout = None if layout == Layout(contiguous(shape)) else layout
         # An empty dtype stands for the first one.
         dtype = "" if dtype and dtype == operation.dtype_of(companion.name, case.dtype) else dtype
@@ -188,7 +188,7 @@ def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
     if rank and _chance(choose, 4):
         empty = choose(range(rank))
         shape = (*shape[:empty], 0, *shape[empty + 1 :])
-    return Case(dtype, shape, layout_of(choose, shape, 4 * elements + 64, read_only=True), dim, keepdim)
+    return Case(dtype, shape, draw_layout(choose, shape, 4 * elements + 64, read_only=True), dim, keepdim)
 
 
 def _dtype(choose: Choose, operation: operations.Operation) -> str:
@@ -199,18 +199,18 @@ def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
     """Draw dtype and sizes for an operation with named axes. Sometimes a size is 0, if that makes all outputs empty."""
     operation = operations.OPERATIONS[op]
     dtype, axes = _dtype(choose, operation), operation.free_axes
-    sizes = _allowed(operation, _shape(choose, len(axes), (), elements), elements)
+    sizes = _fit_sizes_to_bounds(operation, _shape(choose, len(axes), (), elements), elements)
     outs = operation.axes[len(operation.inputs) :]
     spare = [place for place, axis in enumerate(axes) if all(axis in names for names in outs)]
     spare = [place for place in spare if operation.limits.get(axes[place], Limit()).allows(0)]
     if spare and _chance(choose, 4):
         sizes[choose(spare)] = 0
     shape, further = named_sizes(operation, dict(zip(axes, sizes, strict=True)))
-    layout = layout_of(choose, shape, 4 * elements + 64, read_only=True)
+    layout = draw_layout(choose, shape, 4 * elements + 64, read_only=True)
     return Case(dtype, shape, layout, None, sizes=tuple(further.items()))
 
 
-def _allowed(operation: operations.Operation, sizes: Sequence[int], elements: int) -> list[int]:
+def _fit_sizes_to_bounds(operation: operations.Operation, sizes: Sequence[int], elements: int) -> list[int]:
     """Fit the sizes of named axes to their bounds. While there are too many elements, axes get their least size."""
     named = operation.fitted(dict(zip(operation.free_axes, sizes, strict=True)))
     least = operation.fitted(dict.fromkeys(named, 1))
@@ -248,7 +248,7 @@ def _lengths(most: int) -> list[int]:
     return lengths + [most] * (1 + len(lengths) // 3)
 
 
-def layout_of(choose: Choose, shape: Sequence[int], room: int, *, read_only: bool) -> Layout:
+def draw_layout(choose: Choose, shape: Sequence[int], room: int, *, read_only: bool) -> Layout:
     """Draw a layout within ``room`` elements. If ``read_only``, it may also be expanded or overlap itself."""
     offset = choose((0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 7, 8, 12, 15))
     kind = choose(("contiguous",) * 3 + ("permuted", "gaps", "permuted gaps") * 2 + ("read alone",) * 2)
@@ -275,7 +275,7 @@ def _similar_case(choose: Choose, op: str, case: Case, elements: int, how: str) 
     """Return a similar case that runs the same compiled kernels; see GROUP. ``how``: one of _LIKE."""
     if how == "near":
         return replace(case, x=Layout(contiguous(case.shape)))
-    return _resized(choose, op, case, elements) if how == "resized" and case.elements and not case.far else case
+    return _enlarge_case(choose, op, case, elements) if how == "resized" and case.elements and not case.far else case
 
 
 def _with_values_or_fault(choose: Choose, op: str, case: Case) -> Case:
@@ -314,7 +314,7 @@ def _specials(choose: Choose, names: Sequence[str], elements: int) -> tuple[tupl
     return tuple((choose(names), choose((0, -1, choose(range(last))))) for _ in range(count))
 
 
-def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
+def _enlarge_case(choose: Choose, op: str, case: Case, elements: int) -> Case:
     """Return the case with matching strides and larger sizes: by multiples of 16, below the next power of two."""
     sizes = list(case.free_sizes(op))
     for d, size in enumerate(sizes):
@@ -322,7 +322,7 @@ def _resized(choose: Choose, op: str, case: Case, elements: int) -> Case:
         allowed = (elements // max(1, math.prod(sizes) // max(1, size)) - size) // 16
         sizes[d] += 16 * choose(range(1 + max(0, min(room, allowed))))
     if not operations.OPERATIONS[op].by_rows:
-        sizes = _allowed(operations.OPERATIONS[op], sizes, elements)
+        sizes = _fit_sizes_to_bounds(operations.OPERATIONS[op], sizes, elements)
     resized = case.with_sizes(op, sizes)
     outs = zip(case.out_shapes(op), case.outs, resized.out_shapes(op), strict=False)
     resized = replace(

@@ -55,13 +55,13 @@ class Call:
             fits = (start + span(shape, contiguous(shape))) * wide <= storage.nbytes()
             strides = contiguous(shape) if fits else [0] * len(shape)
             out = torch.empty(0, dtype=right.dtype, device=x.device).set_(storage, start, shape, strides)
-            if not self._may_be(number, out):
+            if not self._allows_in_place(number, out):
                 return out
             if x.numel() < 2:
                 break
         return "out"
 
-    def _may_be(self, number: int, out: torch.Tensor) -> bool:
+    def _allows_in_place(self, number: int, out: torch.Tensor) -> bool:
         allowed = {declared.inplace for declared in self.op.outputs.values()}
         return list(self.op.inputs)[number] in allowed and same_memory(out, self.inputs[number])
 

@@ -16,7 +16,7 @@ from kernelzoo.operations.limits import broken
 def parse(text: str, op: str) -> Case:
     """Return the case that ``str(case)`` wrote. Raises CaseError."""
     try:
-        case = _parsed(json.loads(text), operations.OPERATIONS[op])
+        case = _case_from_json(json.loads(text), operations.OPERATIONS[op])
         _check(case, op, text)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         if isinstance(error, KernelZooError):
@@ -25,7 +25,7 @@ def parse(text: str, op: str) -> Case:
     return case
 
 
-def _parsed(said: dict[str, Any], op: operations.Operation) -> Case:
+def _case_from_json(said: dict[str, Any], op: operations.Operation) -> Case:
     companions = list(op.inputs)[1:]
     # Some keys exist only for some operations.
     known = {"dtype", "shape", "dim", "strides", "offset", "keepdim", "out", "values", "seed", "specials"}

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 
 from kernelzoo.check.bits import bits
-from kernelzoo.check.case import far
+from kernelzoo.check.case import copy_rows_far_apart
 from kernelzoo.check.fuzz import values
 from kernelzoo.check.fuzz.case import Case, Companion, Layout, contiguous, families, span
 from kernelzoo.operations import Operation
@@ -35,7 +35,7 @@ def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed
         dtype = given.dtype or op.dtype_of(given.name, case.dtype)
         draw = partial(_values, op, case, number, given, dtype, generator, placed[0][1] if number else None)
         if case.far and not number:
-            placed.append(far(draw(case.shape), case.x.strides[0], _GUARD))
+            placed.append(copy_rows_far_apart(draw(case.shape), case.x.strides[0], _GUARD))
             continue
         layout = given.layout or Layout(contiguous(shape))
         memory, x = _input(shape, layout, getattr(torch, dtype), draw, generator.device)
@@ -83,7 +83,7 @@ def _all_inputs(op: Operation, case: Case, first: torch.Tensor, generator: torch
         as_declared(op.inputs[name], shape, op.dtype_of(name, case.dtype), _range_values(op, case), generator)
         for name, shape in zip(companions, shapes, strict=True)
     )
-    return op.completed((first, *drawn), case.dim, generator=generator)
+    return op.match_companions((first, *drawn), case.dim, generator=generator)
 
 
 def _length(op: Operation, case: Case) -> int:

@@ -204,7 +204,7 @@ class _Runner:
         checks: list[Check] = []
         for turn, pattern in enumerate((0x5A, 0xA5)):
             own = not case.outs and turn == 0
-            boards = [] if own else self._boards(case, args, pattern)
+            boards = [] if own else self._new_outs(case, args, pattern)
             tensors = [tensor for both in (*placed, *boards) for tensor in both]
             were = [_identity(tensor) for tensor in tensors]
             started = time.perf_counter()
@@ -216,7 +216,7 @@ class _Runner:
             if self._in_words:
                 expected.check(found)
             checks += _wrong(expected, found, "" if own else " in out")
-            for name, (board, out), clean in zip(op.outputs, boards, self._boards(case, args, pattern), strict=False):
+            for name, (board, out), clean in zip(op.outputs, boards, self._new_outs(case, args, pattern), strict=False):
                 # Copying out into clean memory must give this memory: nothing else has changed.
                 clean[1].copy_(out)
                 whose = name if len(op.outputs) > 1 else "out"
@@ -255,7 +255,7 @@ class _Runner:
         words = f"bytes around {declared.inplace} as out, or between its elements, have changed"
         return [*_wrong(expected, [out], f" with {declared.inplace} as out"), (words, _differ(board, clean))]
 
-    def _boards(self, case: Case, args: Arguments, pattern: int) -> list[Placed]:
+    def _new_outs(self, case: Case, args: Arguments, pattern: int) -> list[Placed]:
         """Return memory for each output, filled with the byte ``pattern``, and the output in it."""
         shapes, dtypes = self._operation.out_shapes(args), self._operation.out_dtypes(args)
         layouts = case.outs or [Layout(contiguous(shape)) for shape in shapes]

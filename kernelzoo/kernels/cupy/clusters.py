@@ -2,7 +2,7 @@
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.rows import side_by_side
+from kernelzoo.kernels.cupy.rows import has_contiguous_rows
 from kernelzoo.layout import Rows
 
 THREADS = 512  # per block, at most. At 64 registers per thread, an SM runs two such blocks: one computes, one loads
@@ -15,7 +15,7 @@ def cluster_sizes(device: Device) -> list[int]:
 
 def can_use_clusters(rows: Rows, device: Device) -> bool:
     """Whether clusters can process the rows: rows are contiguous, and the device supports clusters."""
-    return device.cluster_blocks > 1 and side_by_side(rows)
+    return device.cluster_blocks > 1 and has_contiguous_rows(rows)
 
 
 def require_clusters(id: str, usable: bool) -> None:

@@ -2,7 +2,7 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step
-from kernelzoo.kernels.cupy.rows import C_TYPES, WARP, c_type, width
+from kernelzoo.kernels.cupy.rows import C_TYPES, WARP, c_type, pack_width
 from kernelzoo.layout import Rows, Strides, cdiv, power_of_two
 
 THREADS = 512  # per block, at most
@@ -32,7 +32,7 @@ def plan_rows(
     ``MANY_LANES`` lanes, and otherwise at least ``least``. ``scalars``: the kernel's last arguments."""
     numbers = numbers or (aligned_width(rows) if rows.out_n else ragged_width(rows),)
     few = max(least, min(few, rows.planned * rows.n // (numbers[0] * MANY_LANES)))
-    lanes, together = lanes_of(rows, rows.n, numbers[0], few)
+    lanes, together = choose_lanes(rows, rows.n, numbers[0], few)
     kernel = instance("rows", dtypes, *numbers)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), *scalars)
     return Plan(rows, (Step(kernel, cdiv(rows.total, together), lanes * together, arguments),), others=others)
@@ -49,7 +49,7 @@ def plan_multi_pass(
 
     ``along``: the tensors of ``others`` that have several elements per row. By default, all have."""
     wide = aligned_width(rows, *(others if along is None else along))
-    count = cdiv(rows.n, lanes_of(rows, rows.n, wide)[0] * wide)
+    count = cdiv(rows.n, choose_lanes(rows, rows.n, wide)[0] * wide)
     items = next((items for items in (FEWEST, MOST_VECTORS) if wide > 1 and items >= count), 0)
     return plan_rows(rows, *others, dtypes=dtypes, scalars=scalars, numbers=(wide, items), few=FEWEST, least=FEWEST)
 
@@ -60,7 +60,7 @@ def instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
 
 def aligned_width(rows: Rows, *along: Strides) -> int:
     """Return the vector width. It is 1 unless rows of x, out and ``along`` consist of complete, aligned vectors."""
-    wide = width(rows, *along)
+    wide = pack_width(rows, *along)
     starts = (start for tensor in along for start in (tensor.outer, tensor.inner, tensor.phase))
     return wide if rows.aligned and rows.common() % wide == 0 and not any(start % wide for start in starts) else 1
 
@@ -68,7 +68,7 @@ def aligned_width(rows: Rows, *along: Strides) -> int:
 def ragged_width(rows: Rows) -> int:
     """Return the vector width for kernels that read an unaligned head and tail. It is 1 if rows are strided, or short
     and unaligned."""
-    return width(rows) if rows.n >= LONG_VECTORS * width(rows) else aligned_width(rows)
+    return pack_width(rows) if rows.n >= LONG_VECTORS * pack_width(rows) else aligned_width(rows)
 
 
 def whole_warps(n: int, wide: int, few: int) -> tuple[int, int]:
@@ -84,10 +84,10 @@ def plan_with_row_sums(
 
     ``sums``: the indices of the tensors that are sums over all rows."""
     wide, most = aligned_width(rows, *others), SUM_REGISTERS // (len(sums) * cdiv(rows.itemsize, 4))
-    lanes, together = lanes_of(rows, rows.n, wide, 1)
+    lanes, together = choose_lanes(rows, rows.n, wide, 1)
     items = next((n for n in REGISTER_VECTORS if wide > 1 and n * wide <= most and lanes * n * wide >= rows.n), 0)
     if items == 0:  # sums in memory; rows of one block have separate sums
-        wide, (lanes, together) = 1, lanes_of(rows, rows.n)
+        wide, (lanes, together) = 1, choose_lanes(rows, rows.n)
     each = 1 if items else together
     blocks = min(cdiv(rows.total, together), device.multiprocessors * SM_THREADS // (lanes * together))
     count, dtype = each * max(1, min(blocks, MOST_SUMS // max(1, each * rows.n))), c_type(rows)
@@ -103,7 +103,7 @@ def plan_with_row_sums(
     return Plan(rows, (first, *adding), len(sums) * count * rows.n * max(4, rows.itemsize), others=others)
 
 
-def lanes_of(rows: Rows, n: int, wide: int = 1, few: int = FEWEST) -> tuple[int, int]:
+def choose_lanes(rows: Rows, n: int, wide: int = 1, few: int = FEWEST) -> tuple[int, int]:
     """Return (lanes per row of n elements, rows per block), so that a block has complete warps. If rows are strided,
     adjacent threads get adjacent rows. Otherwise a lane has at least ``few`` vectors of ``wide`` elements."""
     if rows.across:

@@ -19,19 +19,19 @@ def c_type(layout: Layout) -> str:
     return C_TYPES[layout.dtype]
 
 
-def side_by_side(rows: Rows, *along: Strides) -> bool:
+def has_contiguous_rows(rows: Rows, *along: Strides) -> bool:
     """Whether all tensors' rows are contiguous and have more than one element."""
     return rows.contiguous and rows.n > 1 and all(tensor.n == 1 for tensor in along)
 
 
-def width(rows: Rows, *along: Strides) -> int:
+def pack_width(rows: Rows, *along: Strides) -> int:
     """Return the number of elements per pack. A pack is 16 bytes of a contiguous row, or else one element."""
-    return VECTOR_BYTES // rows.itemsize if side_by_side(rows, *along) and not rows.single else 1
+    return VECTOR_BYTES // rows.itemsize if has_contiguous_rows(rows, *along) and not rows.single else 1
 
 
-def packs(rows: Rows, *along: Strides) -> int:
+def count_packs(rows: Rows, *along: Strides) -> int:
     """Return the number of packs per row, at least one."""
-    return max(1, rows.n // width(rows, *along))
+    return max(1, rows.n // pack_width(rows, *along))
 
 
 def threads(packs: int, items: int) -> int:
@@ -46,12 +46,12 @@ def require_fit(id: str, rows: Rows, wide: int, most: int, where: str) -> None:
         raise UnsupportedProblemError(id, reason)
 
 
-def packed(rows: Rows) -> bool:
+def rows_are_aligned(rows: Rows) -> bool:
     """Whether every row starts and ends on a 16-byte boundary, so that no row has edges."""
-    return width(rows) > 1 and rows.aligned and rows.common() % width(rows) == 0
+    return pack_width(rows) > 1 and rows.aligned and rows.common() % pack_width(rows) == 0
 
 
-def one_piece(rows: Rows) -> bool:
+def matrix_is_contiguous(rows: Rows) -> bool:
     """Whether all rows together are one contiguous piece of memory."""
     return rows.one_piece or (rows.planned == 1 and rows.contiguous)
 
@@ -69,7 +69,7 @@ def split_strips(strips: int, n: int, least: int, resident: int) -> Split:
     return split(strips, n, min(parts, resident, cdiv(n, LEAST_SHARE)), 1, resident)
 
 
-def columns_of(id: str, rows: Rows) -> Columns:
+def require_columns(id: str, rows: Rows) -> Columns:
     """Return the problem as columns. Raises UnsupportedProblemError unless rows are strided."""
     if rows.columns is None:
         raise UnsupportedProblemError(id, "it takes columns, rows whose neighbours are nearer in memory than elements")

@@ -28,7 +28,7 @@ class Strides:
         return Strides(map(Int64, values), self.dense, self.moves)
 
 
-class Given(NamedTuple):
+class KernelArguments(NamedTuple):
     """The arguments before the constants: addresses of tensors (``pointers``) and workspaces (``rooms``), ``Rows``, and
     the tensors' strides."""
 

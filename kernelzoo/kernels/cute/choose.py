@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.kernels.cute.launch import device_of
-from kernelzoo.kernels.cute.tiles import block, longest_row, problem
+from kernelzoo.kernels.cute.tiles import long_row_tile, longest_row, make_problem
 from kernelzoo.kernels.shared.cut import streamed
 from kernelzoo.kernels.shared.long_rows import takes_split
 from kernelzoo.layout import rows_of
@@ -25,9 +25,9 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     """One block if a row fits in its registers. Longer rows are read twice: if many, by one block each, else by
     several."""
-    given, inputs = problem(x, others[-1], *others[:-1]), sum(one.ndim == 3 for one in others)  # inputs with rows
+    given, inputs = make_problem(x, others[-1], *others[:-1]), sum(one.ndim == 3 for one in others)  # inputs with rows
     return (
         "fused"
         if given.n <= longest_row(given, inputs)
-        else streamed(block(given, inputs).count(given.planned), device_of(x))
+        else streamed(long_row_tile(given, inputs).count(given.planned), device_of(x))
     )

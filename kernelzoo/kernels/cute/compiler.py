@@ -18,7 +18,7 @@ from cutlass import cute
 from cutlass._mlir._mlir_libs import _cutlass_ir
 from cutlass.cute.runtime import make_ptr
 
-from kernelzoo.kernels.cute.arguments import Given, Rows, Strides
+from kernelzoo.kernels.cute.arguments import KernelArguments, Rows, Strides
 from kernelzoo.kernels.cute.tiles import Tile
 from kernelzoo.kernels.shared import code_cache, programs
 from kernelzoo.kernels.shared.shown import shown
@@ -111,7 +111,7 @@ def _host(
     rows, *others = numbers
     known = zip(others, constants[-2].dense, constants[-2].moves, strict=False)  # integers come after strides
     strides = [Strides(*one) for one in known]
-    given = Given(pointers[: len(strides)], pointers[len(strides) :], rows, strides)
+    given = KernelArguments(pointers[: len(strides)], pointers[len(strides) :], rows, strides)
     kernel(given, *others[len(strides) :], *constants).launch(
         grid=(blocks, 1, 1), block=(threads, 1, 1), cluster=(blocks, 1, 1)
     )
@@ -154,8 +154,7 @@ def entry(program: Program, capability: int) -> tuple[bytes, str]:
 
 @cache
 def _compiler() -> str:
-    """Return a text that identifies this package's source and the compiler, which differs between drivers of CUDA 12
-    and 13."""
+    """Return a text that identifies this package's source and the compiler, different for CUDA 12 and 13."""
     text = code_cache.text_of(Path(__file__).parent)
     return repr((text, version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))
 

@@ -82,7 +82,7 @@ def row_offset(row, rows, strides, TILE):
     return Int64(group) * strides.group + Int64(row - group * rows.inner) * strides.row
 
 
-def exists(row, rows, TILE):
+def row_exists(row, rows, TILE):
     """Return whether the problem has this row: the last tile may have fewer rows."""
     return cutlass.Boolean(True) if TILE.full else row < rows.total
 
@@ -144,7 +144,7 @@ def predicate(tXcX, copies, rows, TILE):
     inside = cute.make_rmem_tensor((TILE.each,), cutlass.Boolean)
     for i in range(TILE.each):
         row, element = tXcX[0, 0, i]
-        inside[i] = exists(row, rows, TILE) & (element < rows.n)
+        inside[i] = row_exists(row, rows, TILE) & (element < rows.n)
     return cute.make_tensor(inside.iterator, cute.make_layout((copies, 1, TILE.each), stride=(0, 0, 1)))
 
 
@@ -163,7 +163,7 @@ def copy_shifted(atom, source, target, tXcX, rows, TILE: cutlass.Constexpr):
     """Copy if rows start and end inside vectors. Elements of incomplete vectors are copied one by one."""
     for i in range_constexpr(TILE.each):
         row, element = tXcX[0, 0, i]
-        here = exists(row, rows, TILE)
+        here = row_exists(row, rows, TILE)
         if here and element >= 0 and element + TILE.vector <= rows.n:
             cute.copy(atom, source[None, 0, i], target[None, 0, i])
         elif here and element < rows.n:
@@ -250,7 +250,7 @@ def thread_reduce(mine, join, TILE):
     return [tree_reduce(row, join) for row in split_rows(mine, TILE)]
 
 
-def shared(kind, layout, TILE):
+def allocate_shared(kind, layout, TILE):
     """Allocate shared memory, aligned so that no vector load also reads other data. If rows are columns, alignment is
     that of an element: vector loads would take too many registers."""
     align = kind.width // 8 if TILE.across else VECTOR_BYTES
@@ -265,7 +265,7 @@ def block_reduce(mine, join, TILE):
     if TILE.meeting == 1:
         return mine
     place, along = thread_coords(TILE)
-    room = shared(type(mine[0]), cute.make_layout((TILE.rows_each, TILE.places, TILE.meeting)), TILE)
+    room = allocate_shared(type(mine[0]), cute.make_layout((TILE.rows_each, TILE.places, TILE.meeting)), TILE)
     left = cute.make_rmem_tensor((TILE.rows_each,), type(mine[0]))
     for r, value in enumerate(mine):
         left[r] = value
@@ -333,7 +333,7 @@ def accumulate(kept, values, join):
         kept[r] = join(kept[r], value)
 
 
-def registers(kept):
+def list_values(kept):
     """Return the values of an accumulator as a list."""
     return [kept[r] for r in range(cute.size(kept))]
 
@@ -347,7 +347,7 @@ def store_rows(mine, out, start: Int64, stride: Int64, leaves: cutlass.Boolean, 
 
 def store_partial(mine, room, row, part, parts, rows, TILE):
     """Write a part's results, one per row of a thread, to a workspace at ``partial_offset``."""
-    leaves = exists(row, rows, TILE) & (thread_coords(TILE)[1] == 0)
+    leaves = row_exists(row, rows, TILE) & (thread_coords(TILE)[1] == 0)
     store_rows(make_fragment(mine, room.dtype), room, *partial_offset(row, part, parts, rows, TILE), leaves, TILE)
 
 

@@ -72,7 +72,7 @@ def bound(
     return programs.launch_of(function, shape, Parameters.of_words(*words), tensors, workspace, device)
 
 
-def in_parts(
+def launch_in_parts(
     id: str,
     kernels: Sequence[Any],
     tensors: Sequence[torch.Tensor],
@@ -86,7 +86,7 @@ def in_parts(
     ``left``: the dtypes of a block's results per row. A single kernel also gets counters of finished blocks, which it
     resets to zero."""
     x, count = tensors[0], tile.count(problem.total)
-    plan = tiles.parts_of(problem, tile, device_of(x))
+    plan = tiles.count_row_parts(problem, tile, device_of(x))
     room = [x.new_empty(problem.total * plan.parts, dtype=dtype) for dtype in left]
     if len(kernels) == 1:
         room.append(x.new_zeros(count, dtype=torch.int32))
@@ -94,7 +94,7 @@ def in_parts(
     return sequence(*(bound(id, one, tensors, problem, tile, constants, plan, room, blocks) for one in kernels))
 
 
-def rows_and_sums(
+def launch_rows_and_sums(
     id: str,
     rows_kernel: Any,
     sums_kernel: Any,
@@ -104,13 +104,13 @@ def rows_and_sums(
     left: int,
 ) -> Launch:
     """Return a launch over rows that stores ``left`` numbers per row, and one over elements that sums over all rows."""
-    x, tile = tensors[0], tiles.over_rows(problem)
+    x, tile = tensors[0], tiles.row_sum_tile(problem)
     room = [x.new_empty(problem.total, dtype=tiles.wide_dtype(x.dtype)) for _ in range(left)]
     blocks = cdiv(problem.n, tile.block)
     second = bound(id, sums_kernel, tensors, problem, tile, workspace=room, blocks=blocks)
     if problem.total == 0:
         return second
-    first = tiles.read_once(problem)
+    first = tiles.read_once_tile(problem)
     return sequence(bound(id, rows_kernel, tensors, problem, first, constants, workspace=room), second)
 
 

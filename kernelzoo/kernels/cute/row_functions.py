@@ -8,7 +8,7 @@ from cutlass import Boolean, Float32, Float64, Int64, cute, range_constexpr
 from kernelzoo.kernels.cute import device_functions as dev
 
 
-def read_once(TILE, load):
+def load_block_once(TILE, load):
     """Return a function that loads block i. If rows have only one block, load it here, once."""
     if not TILE.single:
         return load
@@ -24,7 +24,7 @@ def load_scaled(tXgX, tXgW, tXcX, i, rows, TILE):
 
 def load_workspace(room, row, rows, TILE):
     """Load values, one per row of a thread, that another launch stored in the workspace ``room``."""
-    return dev.registers(dev.load_rows(room, Int64(row), Int64(1), dev.exists(row, rows, TILE), TILE))
+    return dev.list_values(dev.load_rows(room, Int64(row), Int64(1), dev.row_exists(row, rows, TILE), TILE))
 
 
 def places(tXcX, i, TILE):
@@ -32,7 +32,7 @@ def places(tXcX, i, TILE):
     return [[tXcX[v, 0, j, i][1] for v in range(TILE.vector)] for j in range(TILE.each)]
 
 
-def inside(tXcX, i, rows, TILE):
+def are_inside_row(tXcX, i, rows, TILE):
     """Return whether each of a thread's elements of block i is inside its row."""
     if TILE.whole:
         return [[Boolean(True)] * TILE.vector] * TILE.each
@@ -60,7 +60,7 @@ def accumulate_sums(sums, values, TILE):
 
 def thread_sums(totals, lost):
     """Return a thread's sums, corrected by their rounding errors."""
-    return [corrected_sum(*pair) for pair in zip(dev.registers(totals), dev.registers(lost), strict=True)]
+    return [corrected_sum(*pair) for pair in zip(dev.list_values(totals), dev.list_values(lost), strict=True)]
 
 
 def row_sums(sums, TILE):
@@ -74,9 +74,9 @@ def add_parts(left: cute.Pointer, row, many, parts, rows, TILE: cutlass.Constexp
     every = dev.make_accumulator(0, TILE, left.dtype)
     for other in cutlass.range(dev.thread_coords(TILE)[1], many, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
-        one = dev.load_rows(left, place, apart, dev.exists(row, rows, TILE), TILE)
-        dev.accumulate(every, dev.registers(one), dev.add)
-    return dev.make_fragment(dev.block_reduce(dev.registers(every), dev.add, TILE), left.dtype)
+        one = dev.load_rows(left, place, apart, dev.row_exists(row, rows, TILE), TILE)
+        dev.accumulate(every, dev.list_values(one), dev.add)
+    return dev.make_fragment(dev.block_reduce(dev.list_values(every), dev.add, TILE), left.dtype)
 
 
 def means(sums, rows, TILE):
@@ -93,8 +93,7 @@ def inverse_root(square, EPS):
 
 
 def add_compensated(totals, lost, values):
-    """Add values to running sums, and their rounding errors to ``lost``, after Knuth (TAOCP 2, 4.2.2). Integers have no
-    errors."""
+    """Add values to running sums, and rounding errors (none for integers) to ``lost``, after Knuth (TAOCP 2, 4.2.2)."""
     for r, value in enumerate(values):
         total = totals[r]
         new = total + value
@@ -112,8 +111,8 @@ def corrected_sum(total, lost):
 def load_numbers(x, row, rows, TILE):
     """Load one value per row of a thread, in its own dtype."""
     x, at = x
-    here = dev.exists(row, rows, TILE)
-    return dev.registers(dev.load_rows(x, dev.row_offset(row, rows, at, TILE), at.row, here, TILE))
+    here = dev.row_exists(row, rows, TILE)
+    return dev.list_values(dev.load_rows(x, dev.row_offset(row, rows, at, TILE), at.row, here, TILE))
 
 
 @cute.jit
@@ -147,7 +146,7 @@ def sum_over_rows(function: cutlass.Constexpr, tensors, rooms, outs, block, rows
 def store_sum(total, out: cute.Pointer, at: Int64, exists: Boolean, TILE: cutlass.Constexpr):
     """Add up the sums that several threads have for the same element, in a fixed order, and write the result."""
     place, along = dev.thread_coords(TILE)
-    room = dev.shared(type(total), cute.make_layout((TILE.places, TILE.lanes)), TILE)
+    room = dev.allocate_shared(type(total), cute.make_layout((TILE.places, TILE.lanes)), TILE)
     room[place, along] = total
     cute.arch.sync_threads()
     if exists and place == 0:

@@ -21,7 +21,7 @@ def finite_update(tops, totals, values, TILE):
     highest = dev.acc_type(TILE)(-lowest(TILE))
     risen = [
         dev.minimum(dev.maximum(*pair), highest)
-        for pair in zip(dev.registers(tops), dev.thread_reduce(values, dev.maximum, TILE), strict=True)
+        for pair in zip(dev.list_values(tops), dev.thread_reduce(values, dev.maximum, TILE), strict=True)
     ]
     add_terms(tops, totals, risen, values, TILE)
 
@@ -35,7 +35,7 @@ def update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE: cutlass.Cons
 
 def row_states(tops, totals, TILE):
     """Return (maxima, sums) of a thread's rows, merged over all threads."""
-    mine = dev.registers(tops)
+    mine = dev.list_values(tops)
     row_tops = dev.block_reduce(mine, dev.maximum, TILE)
     sums = [rescale(*pair) for pair in zip(mine, fn.thread_sums(*totals), row_tops, strict=True)]
     return row_tops, dev.block_reduce(sums, dev.add, TILE)
@@ -46,7 +46,7 @@ def merge_parts(tops, totals, left_tops, left_totals, row, parts, rows, TILE: cu
     """Merge this thread's share of the parts' states into its own states."""
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
-        merge(tops, totals[0], left_tops, left_totals, place, apart, dev.exists(row, rows, TILE), TILE)
+        merge(tops, totals[0], left_tops, left_totals, place, apart, dev.row_exists(row, rows, TILE), TILE)
 
 
 @cute.jit

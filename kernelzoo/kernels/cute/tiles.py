@@ -97,7 +97,7 @@ class Problem:
         return beside == 1 and not any(number % width for number in (group, apart, count, phase))
 
 
-def problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Problem:
+def make_problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Problem:
     """Return the problem of a launch. ``beside``: the tensors between the first and the output."""
     rows, others = rows_with(x, out, *beside)
     first = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
@@ -200,26 +200,26 @@ class Tile:
         return {name: getattr(self, name) for name in ("threads", "lanes", "vector", "each", "across")}
 
 
-def tile(given: Problem, threads: int, lanes: int, vector: int, each: int) -> Tile:
-    tensors, dense = range(len(given.strides)), tuple(one.n == 1 for one in given.strides)
-    step, rows_each = (1, vector) if given.across else (vector, 1)
+def make_tile(problem: Problem, threads: int, lanes: int, vector: int, each: int) -> Tile:
+    tensors, dense = range(len(problem.strides)), tuple(one.n == 1 for one in problem.strides)
+    step, rows_each = (1, vector) if problem.across else (vector, 1)
     block, rows = lanes * step * each, threads // lanes * rows_each
     return Tile(
-        *(given.rows.dtype, given.across, threads, lanes, vector, each),
-        single=given.room <= block,
-        whole=not given.shifted and given.n > 0 and given.n % block == 0,
-        full=given.total % rows == 0 and (rows == 1 or given.planned == given.total),
-        grouped=given.grouped,
-        far=max(given.n, given.total) >= FAR,
-        shifted=given.shifted and vector > 1,
-        moves=tuple(vector > 1 and (given.moves(i, vector) or (given.shifted and dense[i])) for i in tensors),
+        *(problem.rows.dtype, problem.across, threads, lanes, vector, each),
+        single=problem.room <= block,
+        whole=not problem.shifted and problem.n > 0 and problem.n % block == 0,
+        full=problem.total % rows == 0 and (rows == 1 or problem.planned == problem.total),
+        grouped=problem.grouped,
+        far=max(problem.n, problem.total) >= FAR,
+        shifted=problem.shifted and vector > 1,
+        moves=tuple(vector > 1 and (problem.moves(i, vector) or (problem.shifted and dense[i])) for i in tensors),
         dense=dense,
     )
 
 
-def most_vectors(given: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
+def most_vectors(problem: Problem, vector: int, inputs: int, bytes: int = HELD_BYTES) -> int:
     """Return how many vectors of each of ``inputs`` tensors a thread can store in registers."""
-    return max(1, bytes // given.rows.wide_bytes // vector // inputs)
+    return max(1, bytes // problem.rows.wide_bytes // vector // inputs)
 
 
 SHORT_THREADS = 128
@@ -231,7 +231,6 @@ SHORT_VECTORS = 4
 SHORT_ELEMENTS, READ_ELEMENTS = 4, 8
 """Elements of a short row without vectors per thread, at least; it has less than twice as many. The second number is
 for kernels whose results take no registers."""
-
 
 STRIP_THREADS = 256
 """Threads per block of columns, unless long columns need more."""
@@ -245,93 +244,97 @@ STRIPS = (
 """(bytes across, threads) of strips of columns. Longer columns take more threads, then half a line, then a sector."""
 
 
-def _strip_lanes(given: Problem, vector: int, bytes: int, threads: int) -> int:
+def _strip_lanes(problem: Problem, vector: int, bytes: int, threads: int) -> int:
     """Return the threads per column for a strip of ``bytes`` bytes across, at most n rounded up to a power of two."""
-    beside = min(max(1, bytes // (vector * given.rows.itemsize)), power_of_two(cdiv(given.total, vector)))
-    return min(threads // min(beside, WARP), power_of_two(given.n))
+    beside = min(max(1, bytes // (vector * problem.rows.itemsize)), power_of_two(cdiv(problem.total, vector)))
+    return min(threads // min(beside, WARP), power_of_two(problem.n))
 
 
-def longest_row(given: Problem, inputs: int) -> int:
+def longest_row(problem: Problem, inputs: int) -> int:
     """Return the elements of the longest row that fits in a block's registers. Columns are at least a sector across."""
-    vector = given.vector()
-    most = most_vectors(given, vector, inputs)
-    if given.across:
-        return _strip_lanes(given, vector, *STRIPS[-1]) * most
-    return MOST_THREADS * most * vector - (given.room - given.n)
+    vector = problem.vector()
+    most = most_vectors(problem, vector, inputs)
+    if problem.across:
+        return _strip_lanes(problem, vector, *STRIPS[-1]) * most
+    return MOST_THREADS * most * vector - (problem.room - problem.n)
 
 
-def register_tile(id: str, given: Problem, inputs: int) -> Tile:
+def register_tile(id: str, problem: Problem, inputs: int) -> Tile:
     """Return a tile of complete rows in a block's registers: several short rows, one row, or a strip of columns.
     ``inputs``: the number of tensors with n elements per row. Raises UnsupportedProblemError if a row doesn't fit."""
-    if given.n > (longest := longest_row(given, inputs)):
-        words = f"a row must fit on chip, {longest} of {given.rows.dtype} laid out so; got {given.n}"
+    if problem.n > (longest := longest_row(problem, inputs)):
+        words = f"a row must fit on chip, {longest} of {problem.rows.dtype} laid out so; got {problem.n}"
         raise UnsupportedProblemError(id, words)
-    return _register_tile(given, inputs)
+    return _register_tile(problem, inputs)
 
 
-def _register_tile(given: Problem, inputs: int) -> Tile:
-    vector = given.vector()
-    most = most_vectors(given, vector, inputs)
-    if given.across:
-        found = ((threads, _strip_lanes(given, vector, bytes, threads)) for bytes, threads in STRIPS)
-        threads, lanes = next((threads, lanes) for threads, lanes in found if cdiv(given.n, lanes) <= most)
-        return tile(given, threads, lanes, vector, cdiv(given.n, lanes))
-    if (short := short_tile(given, inputs, SHORT_ELEMENTS)) is not None:
+def _register_tile(problem: Problem, inputs: int) -> Tile:
+    vector = problem.vector()
+    most = most_vectors(problem, vector, inputs)
+    if problem.across:
+        found = ((threads, _strip_lanes(problem, vector, bytes, threads)) for bytes, threads in STRIPS)
+        threads, lanes = next((threads, lanes) for threads, lanes in found if cdiv(problem.n, lanes) <= most)
+        return make_tile(problem, threads, lanes, vector, cdiv(problem.n, lanes))
+    if (short := short_tile(problem, inputs, SHORT_ELEMENTS)) is not None:
         return short
-    vectors = cdiv(given.room, vector)
+    vectors = cdiv(problem.room, vector)
     usual = min(most, max(4, 8 // vector))
     threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, usual))))
-    return tile(given, threads, threads, vector, cdiv(vectors, threads))
+    return make_tile(problem, threads, threads, vector, cdiv(vectors, threads))
 
 
-def short_tile(given: Problem, inputs: int, elements: int) -> Tile | None:
+def short_tile(problem: Problem, inputs: int, elements: int) -> Tile | None:
     """Return a tile of several short rows. Return None if a row needs more than a warp, or if rows lie across memory.
     If rows have no vectors, a thread has at least ``elements`` elements."""
-    vector = given.vector()
-    vectors = cdiv(given.room, vector)
-    if given.across or vectors > WARP * SHORT_VECTORS or given.planned < 2:
+    vector = problem.vector()
+    vectors = cdiv(problem.room, vector)
+    if problem.across or vectors > WARP * SHORT_VECTORS or problem.planned < 2:
         return None
-    usual = min(most_vectors(given, vector, inputs), elements if vector == 1 else max(2, 4 // vector))
+    usual = min(most_vectors(problem, vector, inputs), elements if vector == 1 else max(2, 4 // vector))
     lanes = min(WARP, power_of_two(cdiv(vectors, usual)))
-    if vector == 1 and cdiv(vectors, usual) < lanes and cdiv(vectors, lanes // 2) <= most_vectors(given, 1, inputs):
+    if vector == 1 and cdiv(vectors, usual) < lanes and cdiv(vectors, lanes // 2) <= most_vectors(problem, 1, inputs):
         lanes //= 2
-    return tile(given, SHORT_THREADS, lanes, vector, cdiv(vectors, lanes))
+    return make_tile(problem, SHORT_THREADS, lanes, vector, cdiv(vectors, lanes))
 
 
-def block(given: Problem, inputs: int = 1) -> Tile:
+def long_row_tile(problem: Problem, inputs: int = 1) -> Tile:
     """Return a tile for kernels that read rows block by block: 64 bytes of each input per thread."""
-    vector = given.vector()
-    if given.across:
-        lanes = _strip_lanes(given, vector, LINE_BYTES, STRIP_THREADS)
-        each = min(max(1, 4 // inputs), cdiv(given.n, lanes))
-        return tile(given, STRIP_THREADS, lanes, vector, each)
-    vectors = cdiv(given.room, vector)
+    vector = problem.vector()
+    if problem.across:
+        lanes = _strip_lanes(problem, vector, LINE_BYTES, STRIP_THREADS)
+        each = min(max(1, 4 // inputs), cdiv(problem.n, lanes))
+        return make_tile(problem, STRIP_THREADS, lanes, vector, each)
+    vectors = cdiv(problem.room, vector)
     lanes = min(STRIP_THREADS, max(WARP, power_of_two(cdiv(vectors, 4))))
-    each = min(most_vectors(given, vector, inputs, 128), max(4, 8 // vector) // inputs or 1, cdiv(vectors, lanes))
-    return tile(given, lanes, lanes, vector, each)
+    each = min(most_vectors(problem, vector, inputs, 128), max(4, 8 // vector) // inputs or 1, cdiv(vectors, lanes))
+    return make_tile(problem, lanes, lanes, vector, each)
 
 
-def plain(given: Problem, inputs: int = 1, elements: int = SHORT_ELEMENTS) -> Tile:
+def blockwise_tile(problem: Problem, inputs: int = 1, elements: int = SHORT_ELEMENTS) -> Tile:
     """Return a tile for kernels that read rows block by block: short rows, one row, or a strip of columns."""
-    if given.n == 0:  # nothing is read
-        return tile(given, WARP, WARP, 1, 1)
-    return short_tile(given, inputs, elements) or block(given, inputs)
+    if problem.n == 0:  # nothing is read
+        return make_tile(problem, WARP, WARP, 1, 1)
+    return short_tile(problem, inputs, elements) or long_row_tile(problem, inputs)
 
 
-def read_once(given: Problem, inputs: int = 2) -> Tile:
-    """Return a tile of complete rows if they fit in a block's registers and are read once; else a ``plain`` tile."""
-    return _register_tile(given, inputs) if 0 < given.n <= longest_row(given, inputs) else plain(given, inputs)
+def read_once_tile(problem: Problem, inputs: int = 2) -> Tile:
+    """Return a tile of complete rows if they fit in a block's registers and are read once; else ``blockwise_tile``."""
+    return (
+        _register_tile(problem, inputs)
+        if 0 < problem.n <= longest_row(problem, inputs)
+        else blockwise_tile(problem, inputs)
+    )
 
 
-def over_rows(given: Problem) -> Tile:
+def row_sum_tile(problem: Problem) -> Tile:
     """Return a tile for sums over all rows. A thread has one element, and adjacent threads have adjacent elements."""
-    return tile(given, STRIP_THREADS, STRIP_THREADS // WARP if given.across else WARP, 1, 1)
+    return make_tile(problem, STRIP_THREADS, STRIP_THREADS // WARP if problem.across else WARP, 1, 1)
 
 
-def parts_of(given: Problem, made: Tile, device: Device) -> Cut:
+def count_row_parts(problem: Problem, tile: Tile, device: Device) -> Cut:
     """Return how several blocks share the rows of each tile."""
-    blocks = max(1, cdiv(given.room, made.block))
-    return cut(blocks, made.count(given.planned), made.rows * given.n, device)
+    blocks = max(1, cdiv(problem.room, tile.block))
+    return cut(blocks, tile.count(problem.planned), tile.rows * problem.n, device)
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:

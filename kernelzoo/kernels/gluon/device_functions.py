@@ -106,22 +106,22 @@ def column_offsets(COLS: gl.constexpr, FAR: gl.constexpr, LAYOUT: gl.constexpr):
 
 
 @gluon.jit
-def before_vectors(start, n, EDGES: gl.constexpr):
+def count_before_vectors(start, n, EDGES: gl.constexpr):
     """Return how many elements of a row come before its first aligned vector."""
     return gl.minimum((-start) & (EDGES - 1), n)
 
 
 @gluon.jit
-def inside_vectors(start, n, EDGES: gl.constexpr):
+def count_in_vectors(start, n, EDGES: gl.constexpr):
     """Return how many elements of a row are in complete aligned vectors."""
-    return (n - before_vectors(start, n, EDGES)) // EDGES * EDGES
+    return (n - count_before_vectors(start, n, EDGES)) // EDGES * EDGES
 
 
 @gluon.jit
 def edge_columns(start, there, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
     """Return (columns, mask) of the rows' edge elements. Heads and tails have fewer than EDGES elements each."""
     start = gl.convert_layout(start, EDGE_LAYOUT)
-    before, inside = before_vectors(start, n, EDGES), inside_vectors(start, n, EDGES)
+    before, inside = count_before_vectors(start, n, EDGES), count_in_vectors(start, n, EDGES)
     lane = gl.arange(0, 2 * EDGES, gl.SliceLayout(0, EDGE_LAYOUT))[None, :]
     cols = gl.where(lane < EDGES, lane, before + inside + lane - EDGES)
     known = gl.where(lane < EDGES, lane < before, cols < n)
@@ -140,7 +140,7 @@ def load_edges(
 ):  # fmt: skip
     """Return (elements per row in complete vectors; columns, mask and values of the edge elements, as WIDE)."""
     if EDGES:
-        inside = inside_vectors(start, n, EDGES)
+        inside = count_in_vectors(start, n, EDGES)
         edge, known = edge_columns(start, there, n, EDGES, EDGE_LAYOUT)
         edges = gl.load(edge_pointers(x, start, edge, EDGE_LAYOUT), known, other=other).to(WIDE)
     else:  # no edges
@@ -149,7 +149,7 @@ def load_edges(
 
 
 @gluon.jit
-def load_held(pointer, mask, other):
+def load_evict_last(pointer, mask, other):
     """Load elements of rows that a program keeps on chip. L2 evicts these inputs later than results.
 
     Results are then written from L2 to memory steadily. Kernels before and after are no slower for it.

@@ -16,16 +16,16 @@ from kernelzoo.layout import Rows
 
 def tile_arguments(rows: Rows, tile: Tile) -> tuple[Any, ...]:
     """Return (programs, warps, ROWS, BLOCK, LAYOUT) of a kernel."""
-    return tile.programs, tile.warps, tile.rows, tile.block, layout_of(rows, tile.rows, tile.block, tile.warps)
+    return tile.programs, tile.warps, tile.rows, tile.block, choose_layout(rows, tile.rows, tile.block, tile.warps)
 
 
-def layout_of(rows: Rows, many: int, block: int, warps: int) -> gl.BlockedLayout:
+def choose_layout(rows: Rows, tile_rows: int, block: int, warps: int) -> gl.BlockedLayout:
     """Return a tile's layout. Adjacent threads load adjacent memory. Warps take different rows if possible."""
     if rows.across:
-        vector = min(strided_vector_width(rows), many)
-        lanes = min(LANES, many // vector)
+        vector = min(strided_vector_width(rows), tile_rows)
+        lanes = min(LANES, tile_rows // vector)
         return gl.BlockedLayout([vector, 1], [lanes, LANES // lanes], [1, warps], [0, 1])
     vector = min(row_vector_width(rows), block)
     lanes = min(LANES, block // vector)
-    apart = min(warps, max(1, many * lanes // LANES))
+    apart = min(warps, max(1, tile_rows * lanes // LANES))
     return gl.BlockedLayout([1, vector], [LANES // lanes, lanes], [apart, warps // apart], [1, 0])

@@ -35,39 +35,39 @@ class Tile(NamedTuple):
     layout: gl.BlockedLayout
     edge_layout: gl.BlockedLayout
 
-    def count(self, rows: Rows) -> int:
+    def count_tiles(self, rows: Rows) -> int:
         """Return how many tiles cover all rows of a problem."""
         return rows.columns.strips(self.rows) if self.across and rows.columns else cdiv(rows.total, self.rows)
 
-    def constants(self, rows: Rows, *others: Strides) -> tuple[object, ...]:
+    def kernel_constants(self, rows: Rows, *others: Strides) -> tuple[object, ...]:
         """Return a kernel's EDGES, ACROSS, FAR, ROWS, COLS, LAYOUT, EDGE_LAYOUT. others: strides of tensors like x."""
         edges = 0 if self.across else edges_of(rows, *others)
         far = self.cols * max(rows.x_n, rows.out_n, *(other.n for other in others)) >= 2**31  # offsets within a row
         return edges, self.across, far, self.rows, self.cols, self.layout, self.edge_layout
 
 
-def along(rows: Rows, many: int, cols: int, warps: int, *others: Strides) -> Tile:
-    """Return a tile of ``many`` rows. Each thread has complete vectors of one row."""
-    edges, vector = edges_of(rows, *others), min(vector_of(rows, *others), cols)
+def make_row_tile(rows: Rows, tile_rows: int, cols: int, warps: int, *others: Strides) -> Tile:
+    """Return a tile of ``tile_rows`` rows. Each thread has complete vectors of one row."""
+    edges, vector = edges_of(rows, *others), min(choose_vector_width(rows, *others), cols)
     lanes = min(LANES, cols // vector)
-    spread = [1, warps] if many == 1 else [warps, 1]
+    spread = [1, warps] if tile_rows == 1 else [warps, 1]
     layout = gl.BlockedLayout([1, vector], [LANES // lanes, lanes], spread, [1, 0])
     edge = gl.BlockedLayout([1, max(1, 2 * edges // lanes)], [LANES // lanes, lanes], spread, [1, 0])
-    return Tile(many, cols, warps, False, vector, layout, edge)
+    return Tile(tile_rows, cols, warps, False, vector, layout, edge)
 
 
-def across(rows: Rows, columns: Columns, many: int, depth: int, warps: int, *others: Strides) -> Tile:
-    """Return a tile of ``many`` adjacent columns. Each thread has complete vectors of elements of adjacent columns."""
+def make_column_tile(rows: Rows, columns: Columns, width: int, depth: int, warps: int, *others: Strides) -> Tile:
+    """Return a tile of ``width`` adjacent columns. Each thread has complete vectors of elements of adjacent columns."""
     beside, vector = [by_columns(rows, other) for other in others], 1
     if columns.x_inner == 1 and not columns.x_phase and not any(o.n and (o.phase or o.inner != 1) for o in beside):
         strides = [stride for other in beside if other.n for stride in (other.outer, other.n) if stride]
-        vector = min(columns.multiple, many, *(stride & -stride for stride in strides))
-    lanes = min(LANES, many // vector)
+        vector = min(columns.multiple, width, *(stride & -stride for stride in strides))
+    lanes = min(LANES, width // vector)
     layout = gl.BlockedLayout([vector, 1], [lanes, LANES // lanes], [1, warps], [0, 1])
-    return Tile(many, depth, warps, True, vector, layout, layout)
+    return Tile(width, depth, warps, True, vector, layout, layout)
 
 
-def vector_of(rows: Rows, *others: Strides) -> int:
+def choose_vector_width(rows: Rows, *others: Strides) -> int:
     """Return the number of elements per vector: the most, up to 16 bytes, that are aligned in every tensor's rows."""
     if edges_of(rows, *others):
         return rows.whole_vector
@@ -98,7 +98,7 @@ def body_length(rows: Rows, *others: Strides) -> int:
     return max(1, rows.n // edges * edges if edges else rows.n)
 
 
-def lowest(dtype: torch.dtype) -> float:
+def lowest_finite(dtype: torch.dtype) -> float:
     """Return the lowest finite number. Running maxima start from it, so that no difference is -inf - -inf."""
     return float(torch.finfo(dtype).min)
 
@@ -118,14 +118,14 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, *others: St
     if rows.columns is not None:
         depth, width = power_of_two(rows.n), strip_of(rows.columns, inputs)
         warps = max(1, min(8, width * depth * inputs * rows.wide_bytes // (128 * LANES)))
-        return across(rows, rows.columns, width, depth, warps, *others)
+        return make_column_tile(rows, rows.columns, width, depth, warps, *others)
     knobs, cols = of(Numbers, device.index), power_of_two(body_length(rows, *others))
     many = knobs.warp_bytes // rows.wide_bytes // inputs // cols
     if many > 1:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
-        return along(rows, min(many, even), cols, 1, *others)
+        return make_row_tile(rows, min(many, even), cols, 1, *others)
     threads = min(1024, row_threads(knobs, rows, rows.n) * inputs)
-    return along(rows, 1, cols, device.warps(threads), *others)
+    return make_row_tile(rows, 1, cols, device.warps(threads), *others)
 
 
 def register_options(device: Device, tile: Tile) -> dict[str, Any]:
@@ -150,16 +150,16 @@ MOST_PARTS = 256
 """The most programs per tile. Each program, or the last to finish, reads the results of all."""
 
 
-def block(rows: Rows, bytes: int, *others: Strides) -> Tile:
+def make_block_tile(rows: Rows, bytes: int, *others: Strides) -> Tile:
     """Return a tile for kernels that loop over rows in blocks. It is part of one row, or of one memory line of columns.
     bytes: the size of the tile in the dtype of the computation."""
     elements, columns = bytes // rows.wide_bytes, rows.columns
     if columns is not None:
         width = line_of(columns)
         depth = max(1, min(power_of_two(rows.n), elements // width))
-        return across(rows, columns, width, depth, _warps(rows, width * depth), *others)
+        return make_column_tile(rows, columns, width, depth, _warps(rows, width * depth), *others)
     cols = min(elements, power_of_two(body_length(rows, *others)))
-    return along(rows, 1, cols, _warps(rows, cols), *others)
+    return make_row_tile(rows, 1, cols, _warps(rows, cols), *others)
 
 
 def _warps(rows: Rows, elements: int) -> int:
@@ -167,7 +167,7 @@ def _warps(rows: Rows, elements: int) -> int:
     return max(1, min(8, elements * rows.wide_bytes // (64 * LANES)))
 
 
-class Parts(NamedTuple):
+class RowParts(NamedTuple):
     """How programs share rows. parts: programs per tile. span: units of each row per program. unit: elements per unit.
     merged: parts, rounded up to a power of two."""
 
@@ -177,19 +177,19 @@ class Parts(NamedTuple):
     merged: int
 
 
-def plan_parts(rows: Rows, tile: Tile, device: Device, *others: Strides) -> Parts:
+def plan_parts(rows: Rows, tile: Tile, device: Device, *others: Strides) -> RowParts:
     """Return a split of rows that fills the device. A row has at least two parts if it has two units."""
-    unit = 1 if tile.across else vector_of(rows, *others)
+    unit = 1 if tile.across else choose_vector_width(rows, *others)
     elements = rows.n if tile.across else body_length(rows, *others)
-    wanted = cdiv(CROWD * device.multiprocessors, tile.count(rows.as_planned))
+    wanted = cdiv(CROWD * device.multiprocessors, tile.count_tiles(rows.as_planned))
     most = min(MOST_PARTS, tile.rows * elements // LEAST_PART, max(2, tile.cols))
     parts = max(2, min(wanted, most))
     span = cdiv(elements, parts * unit)
     parts = cdiv(elements, span * unit)
-    return Parts(parts, span, unit, power_of_two(parts))
+    return RowParts(parts, span, unit, power_of_two(parts))
 
 
 def streaming_form(device: Device, rows: Rows, *others: Strides) -> str:
     """Choose a gradient's form for rows that don't fit on chip: online for many rows, else split_two_launches."""
-    many = block(rows, ON_CHIP_BYTES, *others).count(rows.as_planned) >= CROWD * device.multiprocessors
+    many = make_block_tile(rows, ON_CHIP_BYTES, *others).count_tiles(rows.as_planned) >= CROWD * device.multiprocessors
     return "online" if many else "split_two_launches"

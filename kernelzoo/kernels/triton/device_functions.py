@@ -63,7 +63,7 @@ def edge_columns(lane, before, inside, n, VECTOR: tl.constexpr):
 
 
 @triton.jit
-def product(a, b):
+def rounded_product(a, b):
     """Return a * b, rounded, so that it can't be fused with an addition over lanes. After fused additions, each lane
     would have different bits, and it would be undefined which lane's bits are written."""
     return tl.fma(a, b, 0.0)

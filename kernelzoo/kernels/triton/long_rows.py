@@ -21,6 +21,6 @@ def load_parts(left, row, parts, other, PARTS: tl.constexpr):
 
 
 @triton.jit
-def merging_row():
+def row_to_merge():
     """Return the number of the row whose parts this program merges, as [1, 1]."""
     return (tl.program_id(0).to(tl.int64) + tl.arange(0, 1))[:, None]

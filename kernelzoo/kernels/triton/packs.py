@@ -11,7 +11,7 @@ from kernelzoo.kernels.triton.device_functions import add_exactly, whole
 
 
 @triton.jit
-def to_packs(tile, LANES: tl.constexpr, VECTOR: tl.constexpr):
+def reshape_to_packs(tile, LANES: tl.constexpr, VECTOR: tl.constexpr):
     return tl.reshape(tile, [tile.shape[0], tile.shape[1] // (LANES * VECTOR), LANES, VECTOR])
 
 
@@ -26,7 +26,7 @@ def row_sum(
     for start in range(begin, end, BLOCK):
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
         tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=0).to(WIDE)
-        total, lost = add_exactly(total, lost, tl.sum(tl.sum(to_packs(tile, LANES, VECTOR), 3), 1))
+        total, lost = add_exactly(total, lost, tl.sum(tl.sum(reshape_to_packs(tile, LANES, VECTOR), 3), 1))
     return tl.sum(whole(total, lost), 1, keep_dims=True)
 
 
@@ -46,7 +46,7 @@ def row_state(
     for start in range(begin, end, BLOCK):
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
         tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=float("-inf")).to(WIDE)
-        packs = to_packs(tile, LANES, VECTOR)
+        packs = reshape_to_packs(tile, LANES, VECTOR)
         new = tl.minimum(tl.maximum(top, tl.max(tl.max(packs, 3), 1)), HIGHEST)
         terms = exponential(packs - new[:, None, :, None])
         scale = exponential(top - new)

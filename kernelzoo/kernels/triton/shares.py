@@ -82,6 +82,6 @@ def store_halves(
 
 
 @triton.jit
-def columns_left(inside, start, COLS: tl.constexpr):
+def count_columns_left(inside, start, COLS: tl.constexpr):
     """Return how many of the COLS columns from ``start`` on are inside a row, as int32."""
     return tl.maximum(tl.minimum(inside - start, COLS), 0).to(tl.int32)

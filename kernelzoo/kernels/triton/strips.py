@@ -60,9 +60,9 @@ def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
     columns = rows.columns
     if columns is None or rows.n <= FEW_ROWS:
         return None
-    threads, programs, registers, room = _program(columns, device, inputs)
+    threads, programs, registers, room = _program_limits(columns, device, inputs)
     elements = power_of_two(columns.n)
-    width = _width(columns)
+    width = _strip_width(columns)
     while width * elements > room and width * columns.itemsize > SECTOR_BYTES:
         width //= 2
     if width * elements > room:
@@ -75,9 +75,9 @@ def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
 
 def shared_strip(columns: Columns, device: Device, inputs: int) -> Strip:
     """Return a strip that at least two programs share. It stays in registers if enough programs can be resident."""
-    threads, programs, registers, room = _program(columns, device, inputs)
+    threads, programs, registers, room = _program_limits(columns, device, inputs)
     resident = programs * device.multiprocessors
-    width = _width(columns)
+    width = _strip_width(columns)
     elements = min(room // width, power_of_two(columns.n) // 2)
     least = cdiv(columns.n, elements)
     most = HELD_PARTS
@@ -89,13 +89,13 @@ def shared_strip(columns: Columns, device: Device, inputs: int) -> Strip:
     return Strip(width, elements, threads, programs, registers, cdiv(columns.n, span), span)
 
 
-def _width(columns: Columns) -> int:
+def _strip_width(columns: Columns) -> int:
     """Return the number of columns per strip: one memory line, or all columns if they are few."""
     line = LINE_BYTES // columns.itemsize
     return power_of_two(columns.inner) if columns.inner <= 2 * line else line
 
 
-def _program(columns: Columns, device: Device, inputs: int) -> tuple[int, int, int, int]:
+def _program_limits(columns: Columns, device: Device, inputs: int) -> tuple[int, int, int, int]:
     """Return (threads, programs per SM, register limit per thread, elements of each input that a program can hold)."""
     if device.arch in ("", "sm_90"):
         threads, programs, registers, elements = 256, 2, 128, 64 // inputs

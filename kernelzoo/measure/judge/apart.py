@@ -73,12 +73,12 @@ class RunnerProcess(WorkerProcess):
         super().__init__(device, modules, patience=patience, environment={WAITING: waiting}, start=False)
 
     @classmethod
-    def together(
-        cls, device: str, given: Mapping[str, Sequence[str]], patience: float, waiting: str | None
+    def start_all(
+        cls, device: str, modules_by_runner: Mapping[str, Sequence[str]], patience: float, waiting: str | None
     ) -> tuple[dict[str, RunnerProcess], dict[str, str]]:
         """Start runners in parallel. Returns them by name, and why others can't start. The runner "" must start."""
         lost = dict[str, str]()
-        runners = {name: cls(device, modules, patience, waiting) for name, modules in given.items()}
+        runners = {name: cls(device, modules, patience, waiting) for name, modules in modules_by_runner.items()}
         with ThreadPoolExecutor(len(runners)) as threads:
             list(threads.map(cls._spawn, runners.values()))
             _note_own_processes(runners.values())  # before any code of a user runs
@@ -86,7 +86,7 @@ class RunnerProcess(WorkerProcess):
         for name, one in opened.items():
             if (error := one.exception()) is None:
                 runners[name]._apart = True
-                runners[name]._halt()
+                runners[name]._pause_processes()
             elif name and isinstance(error, GuardError):
                 lost[name] = str(error)
                 del runners[name]
@@ -123,7 +123,7 @@ class RunnerProcess(WorkerProcess):
             self.broken = True
             raise
         finally:
-            self.took = self._halt() - started
+            self.took = self._pause_processes() - started
 
     def overrun(self) -> float:
         """Return the most seconds that one of its processes has run since it was asked to stop."""
@@ -131,7 +131,7 @@ class RunnerProcess(WorkerProcess):
         return max([0.0, *(now - ran for now, ran in used if now < math.inf)])
 
     @contextlib.contextmanager
-    def meanwhile(self, request: Json) -> Iterator[None]:
+    def answer_in_background(self, request: Json) -> Iterator[None]:
         """Return a context in which a trusted runner answers a request. If it dies, only the next request raises."""
         _send(self._stopped, signal.SIGCONT)
         with ThreadPoolExecutor(1) as thread:
@@ -141,21 +141,21 @@ class RunnerProcess(WorkerProcess):
             finally:
                 with contextlib.suppress(DiedError, GuardError):
                     answer.result()
-                self._halt()
+                self._pause_processes()
 
     def end(self) -> None:
         """Kill its process and all processes that it has started. The next request raises DiedError."""
         self.broken = True
-        _send(self._all(), signal.SIGKILL)
+        _send(self._all_process_ids(), signal.SIGKILL)
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_GPU_ENDING)
 
     def _stop(self) -> None:
-        _send(self._all()[1:], signal.SIGKILL)
+        _send(self._all_process_ids()[1:], signal.SIGKILL)
         super()._stop()
 
-    def _halt(self) -> float:
+    def _pause_processes(self) -> float:
         """Stop its process and all descendants. Returns when it had stopped, so that work after an answer is timed."""
         for process in self.processes:
             _send([process], signal.SIGSTOP)
@@ -165,12 +165,12 @@ class RunnerProcess(WorkerProcess):
         for process in self.processes if not self.broken else ():  # a signal may arrive late
             os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         halted, known = perf_counter(), known | {process: _run_seconds(process) for process in self.processes}
-        self._stopped = self._all()
+        self._stopped = self._all_process_ids()
         _send(self._stopped, signal.SIGSTOP)
         self._used = dict.fromkeys(self._stopped, 0.0) | known
         return halted
 
-    def _all(self) -> list[int]:
+    def _all_process_ids(self) -> list[int]:
         """Return the ids of its process and of all processes that it has started."""
         return [*self.processes, *self._strays()] if self.processes else []
 
@@ -191,7 +191,7 @@ class RunnerProcess(WorkerProcess):
 
     def _named_strays(self) -> dict[int, str]:
         """Return the running strays' names by id, without compilers that ran before the request and their children."""
-        return {one: name for one in sorted(self._strays()) if (name := _name(one, self._before))}
+        return {one: name for one in sorted(self._strays()) if (name := _name_stray(one, self._before))}
 
     def end_strays(self) -> list[str]:
         """Kill the running strays, except compilers. Returns the strays' names."""
@@ -236,7 +236,7 @@ def _note_own_processes(runners: Iterable[RunnerProcess]) -> None:
         _own_ids.update({process}, children_of(process), children_of(os.getpid()))
 
 
-def pids() -> set[int]:
+def own_pids() -> set[int]:
     """Return the ids of this process, and of those that belong to its runners."""
     return {os.getpid(), *_own_ids}
 
@@ -267,7 +267,7 @@ def _run_seconds(process: int) -> float:
     return math.inf
 
 
-def _name(process: int, before: Collection[int]) -> str:
+def _name_stray(process: int, before: Collection[int]) -> str:
     """Return a stray's name and id; "" if it has ended, or is a compiler from ``before`` or its child."""
     with contextlib.suppress(OSError):
         state, parent, *_ = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

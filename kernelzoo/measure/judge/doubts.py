@@ -65,19 +65,19 @@ class Doubts:
     gpu_is_busy: Callable[[Entrant], bool]
     """A function that returns whether the GPU is busy while all runners are stopped."""
 
-    def false_time(self, entrant: Entrant, median: float) -> str:
+    def find_false_time(self, entrant: Entrant, median: float) -> str:
         """Return why the judge's clock contradicts the samples; "" if it does not."""
         if self.timed == "call":
             return ""
-        false = self._in_a_row(entrant, median) if self.data.is_gpu else ""
-        return false or ("" if entrant.runner is self.own else self._on_new_data(entrant, median))
+        false = self._check_repeated_turns(entrant, median) if self.data.is_gpu else ""
+        return false or ("" if entrant.runner is self.own else self._check_turns_on_new_data(entrant, median))
 
-    def _in_a_row(self, entrant: Entrant, median: float) -> str:
+    def _check_repeated_turns(self, entrant: Entrant, median: float) -> str:
         """Repeat the last turn for 40 ms, so that small differences add up. Returns a contradiction, or ""."""
         once = median * entrant.count
         times = max(3, int(_LONG / once))
         allowed = self.empty + _SLACK + _SUBMITTED * entrant.count
-        if entrant.returns:  # the last turn's results are delivered after its clock; see ``hidden_work``
+        if entrant.returns:  # the last turn's results are delivered after its clock; see ``find_hidden_work``
             allowed += _DELIVERING * entrant.count * len(self.data.sets.outs)
         least, unexplained = math.inf, math.inf
         for _ in range(_TRIES):  # a busy host is late, and never early
@@ -95,7 +95,7 @@ class Doubts:
             return f"a turn took {once * 1e3:.2f} ms as a sample, and {least * 1e3:.2f} ms of a row: a false time"
         return ""
 
-    def _on_new_data(self, entrant: Entrant, median: float) -> str:
+    def _check_turns_on_new_data(self, entrant: Entrant, median: float) -> str:
         """Time turns on new data, because a runner could skip turns on old data. Returns a contradiction, or "".
 
         On a GPU, work may continue after the process has stopped. So the judge's time lasts until the GPU is idle.
@@ -132,7 +132,7 @@ class Doubts:
             f" {median * count * 1e3:.2f} by that of their runner: a false time, or work outside the clock"
         )
 
-    def hidden_work(self, entrant: Entrant, median: float) -> str:
+    def find_hidden_work(self, entrant: Entrant, median: float) -> str:
         """Return why a lane seems to work after its clock stops, other than copying results; "" if it does not.
 
         To find out, a turn is timed together with these copies. It may be longer only by about their time.

@@ -165,7 +165,7 @@ class Gate:
                 wrong = [name for row, name in rules.items() if not self._row_right(expected, row)]
                 told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(rules) else ""
                 raise retold(error, f"{where} in the same memory{told}: {error}") from None
-        if not _same(self.sets[0][0], self.sets[1][0]):
+        if not _have_same_bits(self.sets[0][0], self.sets[1][0]):
             raise ContractError("the input was changed while it held fresh data", "changes its input")
 
     def _row_right(self, expected: Expected, row: int) -> bool:
@@ -190,7 +190,7 @@ class Gate:
             lane.launch([0])
             self.mutation.check([0])
             found.append(tuple(out.clone() for out in self.sets[0][1]))
-        return _same(*found)
+        return _have_same_bits(*found)
 
     def _check_alone(self, lane: Entrant) -> bool | None:
         """Return whether the first row gets the same bits if it is launched alone; None if that can't be checked."""
@@ -209,7 +209,7 @@ class Gate:
         except Exception:  # it may refuse a single row
             return None
         first = (0,) * len(shape)
-        return _same(self.sets.row(0, first)[2], self.sets.row(1, first)[2])
+        return _have_same_bits(self.sets.row(0, first)[2], self.sets.row(1, first)[2])
 
     def _check_elements(self, lane: Entrant, special: bool, same_bits: bool) -> bool:
         """Change single elements, and check their rows. If launches are repeatable, other rows must keep their bits.
@@ -242,21 +242,21 @@ class Gate:
             return same_bits
         for row, was in zip(results, old, strict=True):
             row.copy_(was)
-        if _same(outs, before):
+        if _have_same_bits(outs, before):
             return same_bits
-        near = self._near(outs, before)
+        near = self._nearly_equal(outs, before)
         if same_bits:  # two launches gave the same bits, perhaps by chance
             x[place] = kept
             for _ in range(_LAUNCHES):
                 lane.launch([0])
-                same_bits = same_bits and _same(outs, before)
+                same_bits = same_bits and _have_same_bits(outs, before)
         if same_bits or not near:
             raise ContractError(
                 f"the one element at {place} was changed, and the results of other rows with it", "wrong value"
             )
         return False
 
-    def _near(self, outs: Tensors, before: Tensors) -> bool:
+    def _nearly_equal(self, outs: Tensors, before: Tensors) -> bool:
         """Whether outputs agree within rounding, such as those of sums in another order."""
         return all(
             torch.allclose(a, b, rtol=1e-2, atol=1e-6, equal_nan=True) for a, b in zip(outs, before, strict=True)
@@ -297,13 +297,13 @@ class Gate:
                 found = tuple(out.clone() for out in outs)
                 lane.launch([number])
                 alone = self.sets[number][1]
-                if _same(found, alone) if same_bits else self._near(found, alone):
+                if _have_same_bits(found, alone) if same_bits else self._nearly_equal(found, alone):
                     continue
                 raise retold(
                     error, f"wrong where launch {number + 1} of {links} reads what the one before wrote: {error}"
                 ) from None
 
 
-def _same(a: Tensors, b: Tensors) -> bool:
+def _have_same_bits(a: Tensors, b: Tensors) -> bool:
     """Whether two tuples of tensors are equal to the bit."""
     return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))

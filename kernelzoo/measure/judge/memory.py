@@ -67,7 +67,7 @@ class Sets:
         self.inputs, self.outs = fields[: len(meta.inputs)], fields[len(meta.inputs) :]
         self.bytes = first
         self._file: int | None = None
-        self.block = self._opened(memory) if memory is not None else self._made(shared)
+        self.block = self._open_block(memory) if memory is not None else self._allocate_block(shared)
 
     def __getitem__(self, number: int) -> Set:
         """Return the tensors of one set, as views of the block."""
@@ -136,7 +136,7 @@ class Sets:
             os.close(self._file)
             self._file = None
 
-    def _made(self, shared: bool) -> torch.Tensor:
+    def _allocate_block(self, shared: bool) -> torch.Tensor:
         if self.device.type != "cpu" or not shared:
             return torch.empty(max(1, self.bytes), dtype=torch.uint8, device=self.device)
         self._file = os.memfd_create("kernelzoo", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -144,7 +144,7 @@ class Sets:
         fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         return _map_file(self._file)
 
-    def _opened(self, memory: Mapping[str, Any]) -> torch.Tensor:
+    def _open_block(self, memory: Mapping[str, Any]) -> torch.Tensor:
         if "file" in memory:
             with open(memory["file"], "r+b") as file:
                 return _map_file(file.fileno())

@@ -201,7 +201,7 @@ class Mutation:
             inputs = self._python.choice(several)
             if axis is not None:
                 turned = self._python.randrange(self.sets.inputs[0].shape[axis])
-                inputs = tuple(self._rolled(x, i, turned, axis) for i, x in enumerate(inputs))
+                inputs = tuple(self._roll_rows(x, i, turned, axis) for i, x in enumerate(inputs))
             self.fill(number, inputs)
 
     def _kept_axis(self) -> int | None:
@@ -210,13 +210,13 @@ class Mutation:
         kept = [d for d in range(len(shape)) if d != self.problem.dim % len(shape) and shape[d] > 1]
         return max(kept, key=lambda d: shape[d], default=None)
 
-    def _rolled(self, x: torch.Tensor, number: int, turned: int, axis: int) -> torch.Tensor:
+    def _roll_rows(self, x: torch.Tensor, number: int, shift: int, axis: int) -> torch.Tensor:
         names = self.operation.axes[number]
         if names == ROW:
-            return x.roll(turned, axis)
+            return x.roll(shift, axis)
         if names == ("outer", "inner"):
             reduced = self.problem.dim % len(self.sets.inputs[0].shape)
-            return x.roll(turned, axis - (axis > reduced))
+            return x.roll(shift, axis - (axis > reduced))
         return x
 
     def _unchanged(self, number: int) -> None:

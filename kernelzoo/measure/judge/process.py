@@ -68,7 +68,7 @@ class Judge(Answering):
         for file in files:
             needed = meanings if needs is None else needs.get(file, [])
             given[file] = [path for path in modules if path in needed or path == file]
-        starting = ThreadPoolExecutor(1).submit(RunnerProcess.together, device, given, patience, waiting)
+        starting = ThreadPoolExecutor(1).submit(RunnerProcess.start_all, device, given, patience, waiting)
         self._device = open_device(device)
         refused = load_modules(meanings)
         self._runners, lost = starting.result()
@@ -108,7 +108,7 @@ class Judge(Answering):
             try:
                 if self._ceilings is None:
                     backends = sorted({id.partition("/")[0] for id in ids if not self._file(id)})
-                    with self._runners[""].meanwhile({"do": "tables", "backends": backends, "ops": []}):
+                    with self._runners[""].answer_in_background({"do": "tables", "backends": backends, "ops": []}):
                         self._ceilings = ceilings(self._device)
             except torch.OutOfMemoryError as error:
                 words = f"{FULL}: {error}"
@@ -163,24 +163,24 @@ class Judge(Answering):
 
     # --- Requests that need no judge --------------------------------------------------------------------------------
 
-    def _of_one(self, do: str, **request: Any) -> dict[str, Any]:
+    def _ask_own_runner(self, do: str, **request: Any) -> dict[str, Any]:
         """Return the answer of the implementation's runner; without an id, of the runner of kernelzoo's kernels."""
-        return self._passed(self._runner(request.get("id", "")), do, request)
+        return self._forward_request(self._runner(request.get("id", "")), do, request)
 
-    on_tables = partialmethod(_of_one, "tables")
-    on_plans = partialmethod(_of_one, "plans")
-    on_verify = partialmethod(_of_one, "verify")
-    on_fuzz = partialmethod(_of_one, "fuzz")
-    on_largest = partialmethod(_of_one, "largest")
+    on_tables = partialmethod(_ask_own_runner, "tables")
+    on_plans = partialmethod(_ask_own_runner, "plans")
+    on_verify = partialmethod(_ask_own_runner, "verify")
+    on_fuzz = partialmethod(_ask_own_runner, "fuzz")
+    on_largest = partialmethod(_ask_own_runner, "largest")
 
     def on_accuracy(self, ids: list[str], **request: Any) -> dict[str, Any]:
         rows = []
         for runner in dict.fromkeys(map(self._runner, ids)):
             some = [id for id in ids if self._runner(id) is runner]
-            rows += self._passed(runner, "accuracy", {"ids": some, **request})["rows"]
+            rows += self._forward_request(runner, "accuracy", {"ids": some, **request})["rows"]
         return {"rows": rows}
 
-    def _passed(self, runner: RunnerProcess, do: str, request: dict[str, Any]) -> dict[str, Any]:
+    def _forward_request(self, runner: RunnerProcess, do: str, request: dict[str, Any]) -> dict[str, Any]:
         """Return a runner's answer to a request."""
 
         def tell(stage: str, id: str) -> None:

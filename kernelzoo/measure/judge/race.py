@@ -21,7 +21,7 @@ from kernelzoo.measure.calls import clock_for
 from kernelzoo.measure.ceilings import Ceilings, has_copy
 from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.condition import HostWatch, Watch, watch
-from kernelzoo.measure.judge.apart import RaisedError, RunnerProcess, pids
+from kernelzoo.measure.judge.apart import RaisedError, RunnerProcess, own_pids
 from kernelzoo.measure.judge.data import Data
 from kernelzoo.measure.judge.doubts import Doubts, Timed
 from kernelzoo.measure.judge.entrant import AnyRunner, Entrant, Here
@@ -77,18 +77,18 @@ def race(
     here = Here(device)
     entrants = [one if isinstance(one, Entrant) else Entrant(one, here) for one in implementations]
     ceilings = None if timed == "call" else ceilings
-    meter = energies.meter(device) if energy else None
+    meter = energies.make_energy_meter(device) if energy else None
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         data = Data(problem, device, cache, shared=any(entrant.runner is not here for entrant in entrants))
         asked = [*([own] if own else []), *(entrant.runner for entrant in entrants)]
         runners: list[AnyRunner] = list({id(runner): runner for runner in asked}.values())
         made = _Race(timed, entrants, runners, data, progress, rounds, own or here)
         try:
-            if made.opened():
+            if made.open_sets():
                 made.admit(waive)
                 if rounds:
                     made.run(rounds, until_clear)
-                    made.finish(meter, ceilings)
+                    made.recheck_lanes(meter, ceilings)
         finally:
             for runner in runners:
                 with suppress(DiedError, RaisedError):
@@ -116,7 +116,7 @@ class _Race:
     host: HostWatch | None = None
     """The watch of the host, which is read after each turn, not only after each round."""
 
-    def opened(self) -> bool:
+    def open_sets(self) -> bool:
         """Allocate the sets, and open them in every runner. If memory is too small, refuse all ids and return False."""
         clock = clock_for(self.data.device, self.timed, self.data.problem.op)
         state = "filled with other data" if self.data.cache == "cold" else "hot: data written just before"
@@ -171,16 +171,16 @@ class _Race:
                 self.lanes[entrant.id] = entrant
             if entrant.id in self.lanes:
                 with self.contain_errors(entrant.id, _LAUNCHED):
-                    self.size(entrant)
+                    self.choose_launch_count(entrant)
         if self.lanes and self.timed != "call" and has_copy(self.data.sets):
             implementation = next(iter(self.lanes.values())).implementation
             self.copy = Entrant(implementation, self.runners[0], name=COPY)
             self.copy.bind()
-            self.size(self.copy)
+            self.choose_launch_count(self.copy)
         if self.lanes and self.timed != "call":
             self.empty = statistics.median(self.time_empty_turn(self.own) for _ in range(5))
 
-    def size(self, entrant: Entrant) -> None:
+    def choose_launch_count(self, entrant: Entrant) -> None:
         """Choose an entrant's number of launches per turn, by timing a short turn."""
         most = self.data.sets.count
         if self.timed == "call" and self.data.is_gpu:  # calls of up to 8 kernels; a stream queues at most 1024 kernels
@@ -188,10 +188,10 @@ class _Race:
         if self.data.cache == "hot":
             most = max(1, min(most, self.data.cached // 2 // max(1, self.data.problem.bytes)))
         entrant.count = min(most, 8)
-        seconds = min(self.timed_turn(entrant) for _ in range(2))
+        seconds = min(self.time_turn(entrant) for _ in range(2))
         entrant.count, entrant.orders = max(1, min(most, -(-int(TURN * 1e9) // max(1, int(seconds * 1e9))))), []
 
-    def timed_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
+    def time_turn(self, entrant: Entrant, special: Tensors | None = None) -> float:
         """Time a turn on new data, and check its results. Returns the seconds per launch.
 
         ``special``: inputs for one set of the turn. Raises ContractError if results or times are wrong.
@@ -220,9 +220,9 @@ class _Race:
 
     def sample(self, entrant: Entrant) -> float:
         """Return one sample: the mean seconds per launch of up to 20 turns, enough to last TURN seconds."""
-        first = self.timed_turn(entrant)
+        first = self.time_turn(entrant)
         more = min(20, int(TURN / max(1e-9, first * entrant.count))) - 1
-        return statistics.fmean([first, *(self.timed_turn(entrant) for _ in range(more))])
+        return statistics.fmean([first, *(self.time_turn(entrant) for _ in range(more))])
 
     def gpu_is_busy(self, entrant: Entrant) -> bool:
         """Whether the GPU is busy while all runners are stopped; always False for kernelzoo's own kernels.
@@ -304,7 +304,7 @@ class _Race:
             return watch(self.data.device)
         return watch(torch.device("cpu"), [process for runner in self.runners for process in runner.processes])
 
-    def finish(self, meter: Callable[[], float] | None, ceilings: Ceilings | None) -> None:
+    def recheck_lanes(self, meter: Callable[[], float] | None, ceilings: Ceilings | None) -> None:
         """For each lane, measure energy if asked, check a turn on special values, and test its times."""
         doubts, watcher = Doubts(self.data, self.timed, self.empty, self.own, self.gpu_is_busy), self.watcher()
         for id, entrant in list(self.lanes.items()):
@@ -316,11 +316,15 @@ class _Race:
                     measurement.energy = energies.measure(more, partial(entrant.ask, "end"), entrant.count, meter)
                     self.progress("check", id)
                 self.data.gate.mutation.guard()
-                self.timed_turn(entrant, None if measurement.breaks else self.data.gate.special)
+                self.time_turn(entrant, None if measurement.breaks else self.data.gate.special)
                 self.data.gate.mutation.check_guards()
                 median, before = measurement.median, watcher.read() if watcher else None
-                if false := doubts.false_time(entrant, median) or doubts.hidden_work(entrant, median):
-                    busy = watcher and before and (watcher.disturbed(before, watcher.read()) or watcher.others(pids()))
+                if false := doubts.find_false_time(entrant, median) or doubts.find_hidden_work(entrant, median):
+                    busy = (
+                        watcher
+                        and before
+                        and (watcher.disturbed(before, watcher.read()) or watcher.describe_other_processes(own_pids()))
+                    )
                     if busy:
                         raise BusyError(f"{false}; but {busy}, so measure again")
                     raise ContractError(false, "false time")

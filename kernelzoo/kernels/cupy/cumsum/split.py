@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.lanes import FEWEST, aligned_width, instance, lanes_of, whole_warps
+from kernelzoo.kernels.cupy.lanes import FEWEST, aligned_width, choose_lanes, instance, whole_warps
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
-from kernelzoo.kernels.cupy.parts import STATE_BYTES, cut
+from kernelzoo.kernels.cupy.parts import STATE_BYTES, cut_into_parts
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
@@ -11,10 +11,10 @@ from kernelzoo.registry import register
 def split(rows: Rows, device: Device) -> Plan:
     """Several blocks share a row and store its parts' sums. A second launch scans each part, from the sums before
     it."""
-    parts, span = cut(rows, device)
+    parts, span = cut_into_parts(rows, device)
     n = min(rows.n, span)
     wide, few = whole_warps(n, aligned_width(rows), FEWEST)
-    lanes, together = lanes_of(rows, n, wide, few)
+    lanes, together = choose_lanes(rows, n, wide, few)
     blocks, threads = cdiv(rows.total, together) * parts, lanes * together
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), "partial", (I32, parts), (I64, span))
     sums = Step(instance("sums_of_parts", (rows.dtype,), wide), blocks, threads, arguments)

@@ -1,6 +1,6 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
-from kernelzoo.kernels.cupy.min.atomics import TILE_ROWS, chunks_of, plan_of
+from kernelzoo.kernels.cupy.min.atomics import TILE_ROWS, count_chunks, plan_atomic_steps
 from kernelzoo.kernels.cupy.min.tiles import Numbers
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
@@ -13,10 +13,10 @@ MAX_GRID_Y = 65535
 @planned(Numbers)
 def atomic_batched(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """Several blocks share the reduced axis. Each collects its rows' minima and then sends them by atomics."""
-    chunks, tiles = chunks_of(rows, device, numbers), cdiv(rows.total, TILE_ROWS)
+    chunks, tiles = count_chunks(rows, device, numbers), cdiv(rows.total, TILE_ROWS)
     # Groups of rows fill the device. A group has at most the tiles whose minima a block can store. It has at least two
     # tiles if every SM still gets a block.
     groups = max(1, numbers.blocks_per_sm * device.multiprocessors // chunks)
     least = 2 if tiles * chunks >= 2 * device.multiprocessors else 1
     share = min(BATCH_TILES, max(least, cdiv(tiles, groups)))
-    return plan_of("atomic_batched", rows, chunks, min(cdiv(tiles, share), MAX_GRID_Y))
+    return plan_atomic_steps("atomic_batched", rows, chunks, min(cdiv(tiles, share), MAX_GRID_Y))

@@ -3,21 +3,21 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I64, Plan, Step
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
+from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, pack_width
 from kernelzoo.layout import Rows, cdiv
 
 TILE_ROWS = 8  # per block: one row per warp
 
 
-def chunks_of(rows: Rows, device: Device, numbers: Numbers) -> int:
+def count_chunks(rows: Rows, device: Device, numbers: Numbers) -> int:
     """Return the number of blocks along the reduced axis: one wave, with at least one batch of loads per warp."""
-    return max(1, min(cdiv(packs(rows), WARP * ITEMS), numbers.blocks_per_sm * device.multiprocessors))
+    return max(1, min(cdiv(count_packs(rows), WARP * ITEMS), numbers.blocks_per_sm * device.multiprocessors))
 
 
-def plan_of(form: str, rows: Rows, chunks: int, row_blocks: int) -> Plan:
+def plan_atomic_steps(form: str, rows: Rows, chunks: int, row_blocks: int) -> Plan:
     """Return the plan of a form, with ``chunks`` blocks along the reduced axis and ``row_blocks`` across rows."""
     name, narrow, over_rows = c_type(rows), rows.itemsize < 4, cdiv(rows.total, THREADS)
-    kernel, block_n = f"{form}<{name}, {width(rows)}, {ITEMS}>", cdiv(packs(rows), chunks)
+    kernel, block_n = f"{form}<{name}, {pack_width(rows)}, {ITEMS}>", cdiv(count_packs(rows), chunks)
     steps = [
         Step(f"fill<{name}>", over_rows, THREADS, ("partial",)),
         Step(kernel, chunks, THREADS, ("partial", (I64, block_n)), grid_y=row_blocks),

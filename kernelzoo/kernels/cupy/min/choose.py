@@ -5,7 +5,7 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import device_of
 from kernelzoo.kernels.cupy.min import rows_deferred_block, rows_deferred_lanes, tiles
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, shared_tile, whole_tile
-from kernelzoo.kernels.cupy.rows import packs, thread_has_row
+from kernelzoo.kernels.cupy.rows import count_packs, thread_has_row
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -30,8 +30,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         few = 100 * whole_tile(rows.columns, device).count < knobs.columns_percent * sms
         return _split(rows, device, knobs) if few and rows.n > SHORT_COLUMN else _rows_deferred(rows)
     # One block per row fills the device at half as many rows as SMs, or at a quarter if rows are not long.
-    percent = knobs.fill_percent if packs(rows) > LONG_PACKS else knobs.fill_percent // 2
-    if 100 * rows.total > percent * sms or packs(rows) <= SHORT_PACKS:
+    percent = knobs.fill_percent if count_packs(rows) > LONG_PACKS else knobs.fill_percent // 2
+    if 100 * rows.total > percent * sms or count_packs(rows) <= SHORT_PACKS:
         return _rows_deferred(rows)
     return _split(rows, device, knobs)
 
@@ -57,7 +57,7 @@ def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs
 def _rows_deferred(rows: Rows) -> str:
     if rows.columns is not None:
         return "rows_deferred_lanes" if thread_has_row(rows) else "columns"
-    return "rows_deferred_lanes" if packs(rows) <= rows_deferred_lanes.MOST_PACKS else "rows_deferred_block"
+    return "rows_deferred_lanes" if count_packs(rows) <= rows_deferred_lanes.MOST_PACKS else "rows_deferred_block"
 
 
 def _split(rows: Rows, device: Device, knobs: Knobs) -> str:

@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, whole_tile
-from kernelzoo.kernels.cupy.rows import c_type, columns_of
+from kernelzoo.kernels.cupy.rows import c_type, require_columns
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 @planned()
 def columns(rows: Rows, device: Device) -> Plan:
     """A block reduces a tile of adjacent columns. Adjacent lanes read adjacent columns, and each loops down its own."""
-    columns = columns_of("cupy/min/columns", rows)
+    columns = require_columns("cupy/min/columns", rows)
     tile = whole_tile(columns, device)
     kernel = f"columns<{c_type(columns)}, {tile.width}, {ITEMS}>"
     return Plan(columns, (Step(kernel, tile.count, tile.threads, tile.arguments),))

@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, Numbers, shared_tile
-from kernelzoo.kernels.cupy.rows import c_type, columns_of
+from kernelzoo.kernels.cupy.rows import c_type, require_columns
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 
@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 @planned(Numbers)
 def columns_split(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """Several blocks share a tile of adjacent columns. The last to finish merges their minima: one launch."""
-    columns = columns_of("cupy/min/columns_split", rows)
+    columns = require_columns("cupy/min/columns_split", rows)
     tile, chunks = shared_tile(columns, device, numbers.column_blocks)
     kernel = f"columns_split<{c_type(columns)}, {tile.width}, {ITEMS}>"
     shares: tuple[Argument, ...] = ("partial", "counters", (I32, chunks), (I64, cdiv(columns.n, chunks)))

@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS
-from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
+from kernelzoo.kernels.cupy.rows import c_type, count_packs, pack_width, threads
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -19,5 +19,5 @@ class Numbers:
 def rows_deferred_block(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """One block per row. Each thread keeps a running minimum, and the block merges these once, at the end."""
     most = LONE_THREADS if rows.total <= device.multiprocessors else numbers.row_threads
-    kernel = f"rows_deferred_block<{c_type(rows)}, {width(rows)}, {ITEMS}>"
-    return Plan(rows, (Step(kernel, rows.total, min(most, threads(packs(rows), ITEMS))),))
+    kernel = f"rows_deferred_block<{c_type(rows)}, {pack_width(rows)}, {ITEMS}>"
+    return Plan(rows, (Step(kernel, rows.total, min(most, threads(count_packs(rows), ITEMS))),))

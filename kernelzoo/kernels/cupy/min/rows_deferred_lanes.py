@@ -1,8 +1,8 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS
-from kernelzoo.kernels.cupy.rows import WARP, packs, require_fit, width
-from kernelzoo.kernels.cupy.tile import MANY_THREADS, lanes_of, tile_step
+from kernelzoo.kernels.cupy.rows import WARP, count_packs, pack_width, require_fit
+from kernelzoo.kernels.cupy.tile import MANY_THREADS, choose_row_lanes, tile_step
 from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -19,9 +19,9 @@ class Numbers:
 @planned(Numbers)
 def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """A warp, a part of a warp or a thread loads a complete short row. Then its lanes merge their minima."""
-    count, wide = packs(rows), width(rows)
+    count, wide = count_packs(rows), pack_width(rows)
     require_fit("cupy/min/rows_deferred_lanes", rows, wide, MOST_PACKS, "the registers of one warp")
-    lanes, has_edges = lanes_of(rows, count, wide)
+    lanes, has_edges = choose_row_lanes(rows, count, wide)
     items = cdiv(count, lanes) if lanes == 1 else power_of_two(cdiv(count, lanes))
     # With two packs in flight per thread, at 64 registers per thread, an SM has 32 kB in flight.
     in_flight = numbers.group_rows if rows.total * lanes > device.multiprocessors * MANY_THREADS else 2

@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, Argument, Plan, Step, planned
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers
-from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
+from kernelzoo.kernels.cupy.rows import c_type, count_packs, pack_width, threads
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
@@ -10,10 +10,10 @@ from kernelzoo.registry import register
 @planned(Numbers)
 def split_arrival(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """Several blocks share a row and store partial minima. The last to finish merges these: one launch."""
-    count, blocks = packs(rows), numbers.blocks_per_sm * device.multiprocessors
+    count, blocks = count_packs(rows), numbers.blocks_per_sm * device.multiprocessors
     # One wave of blocks, each with at least one batch of loads.
     chunks = max(1, min(cdiv(count, THREADS * ITEMS), blocks // min(blocks, rows.total)))
-    kernel = f"split_arrival<{c_type(rows)}, {width(rows)}, {ITEMS}>"
+    kernel = f"split_arrival<{c_type(rows)}, {pack_width(rows)}, {ITEMS}>"
     arguments: tuple[Argument, ...] = ("partial", "counters", (I32, chunks))
     step = Step(kernel, rows.total * chunks, min(THREADS, threads(cdiv(count, chunks), ITEMS)), arguments)
     return Plan(rows, (step,), rows.total * chunks * 8, rows.total * 4)

@@ -3,7 +3,7 @@ import torch
 from kernelzoo import tables
 from kernelzoo.kernels.cupy.launch import device_of
 from kernelzoo.kernels.cupy.min_backward import fused
-from kernelzoo.kernels.cupy.rows import packs, width
+from kernelzoo.kernels.cupy.rows import count_packs, pack_width
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -25,6 +25,6 @@ def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
         return "fused"
     many = 100 * rows.planned >= knobs.fill_percent * device.multiprocessors
     longest = 1024 * fused.most_items(rows, device)
-    if packs(rows) <= (longest if many else min(longest, knobs.alone_packs)):
+    if count_packs(rows) <= (longest if many else min(longest, knobs.alone_packs)):
         return "fused"
-    return "online" if width(rows) == 1 and many else "split_grid"
+    return "online" if pack_width(rows) == 1 and many else "split_grid"

@@ -1,8 +1,8 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.gradients.columns import Staging, column_strides, plan_columns, vector
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, require_fit, thread_has_row, threads, width
-from kernelzoo.kernels.cupy.tile import tile
+from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, pack_width, require_fit, thread_has_row, threads
+from kernelzoo.kernels.cupy.tile import plan_tile_step
 from kernelzoo.layout import Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -29,9 +29,9 @@ def fused(rows: Rows, y: Strides, grad: Strides, device: Device, numbers: Number
         wide = vector(rows.columns)
         staging = Staging(batch(wide), batch(wide), batch_bytes(wide))
         return plan_columns(rows.columns, column_strides(rows, y, grad), wide, staging, device, SUM_BYTES)
-    wide, count, most = width(rows), packs(rows), most_items(rows, device)
+    wide, count, most = pack_width(rows), count_packs(rows), most_items(rows, device)
     if row_per_thread or count <= numbers.warp_packs:
-        step = tile("cupy/min_backward/fused", rows, device, wide, TILE_PACKS)
+        step = plan_tile_step("cupy/min_backward/fused", rows, device, wide, TILE_PACKS)
         return Plan(rows, (step,), others=(y, grad))
     require_fit("cupy/min_backward/fused", rows, wide, 1024 * most, "the registers of one block")
     items = 2 if count <= 128 else 4 if count <= 256 else 8
@@ -43,7 +43,7 @@ def fused(rows: Rows, y: Strides, grad: Strides, device: Device, numbers: Number
 
 def most_items(rows: Rows, device: Device) -> int:
     """Return the most packs per thread, in a block of 1024. After Hopper it is less, to avoid spills."""
-    most = MOST_ITEMS[width(rows)]
+    most = MOST_ITEMS[pack_width(rows)]
     return min(most, MOST_ITEMS_NEW) if device.capability >= 100 else most
 
 

@@ -1,7 +1,7 @@
 from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
 from kernelzoo.kernels.cupy.min_backward.fused import SUM_BYTES, batch, batch_bytes
-from kernelzoo.kernels.cupy.rows import c_type, packs, width
+from kernelzoo.kernels.cupy.rows import c_type, count_packs, pack_width
 from kernelzoo.layout import Rows, Strides, cdiv
 from kernelzoo.registry import register
 
@@ -13,7 +13,7 @@ OTHER_BYTES = 4 * KIB  # shared memory for other data
 @planned()
 def split_grid(rows: Rows, y: Strides, grad: Strides, device: Device) -> Plan:
     """Several blocks share a row. They keep one bit per element, and exchange counts through device memory."""
-    wide, count, sms = width(rows), packs(rows), device.multiprocessors
+    wide, count, sms = pack_width(rows), count_packs(rows), device.multiprocessors
     items, saved_bytes = batch(wide), batch_bytes(wide) * THREADS
     most = (device.shared_per_block - OTHER_BYTES) // saved_bytes
     parts = max(1, sms // rows.planned, min(sms, cdiv(count, THREADS * items * (1 + most))))

@@ -5,9 +5,9 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy import clusters
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, WARP, packed, packs, thread_has_row
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, WARP, count_packs, rows_are_aligned, thread_has_row
 from kernelzoo.kernels.cupy.softmax import columns, fused, multi_row_lanes, split_cluster, split_ring
-from kernelzoo.kernels.cupy.softmax.exact import exactly
+from kernelzoo.kernels.cupy.softmax.exact import plan_exact_sums
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -34,7 +34,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return "multi_row_tile"
     if rows.columns is not None:
         return "columns"
-    count = packs(rows)
+    count = count_packs(rows)
     if count <= knobs.warp_packs:
         return _multi_row(rows, device)
     if not clusters.can_use_clusters(rows, device):
@@ -71,13 +71,13 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
 
 def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, str, Device, Knobs]:
     device = device_of(x)
-    return *exactly(rows_of(x, out)), device, tables.of(Knobs, device.index)
+    return *plan_exact_sums(rows_of(x, out)), device, tables.of(Knobs, device.index)
 
 
 def _multi_row(rows: Rows, device: Device) -> str:
     if not multi_row_lanes.fits(rows):
         return "multi_row_tile"
-    if packed(rows):
+    if rows_are_aligned(rows):
         return "multi_row_lanes" if _leaves_idle(rows) else "multi_row_tile"
     few = rows.planned <= TILE_ROWS * device.multiprocessors
     return "multi_row_tile" if rows.itemsize == 2 and rows.n > TILE_LEAST and few else "multi_row_lanes"
@@ -85,7 +85,7 @@ def _multi_row(rows: Rows, device: Device) -> str:
 
 def _leaves_idle(rows: Rows) -> bool:
     """Whether rows are many, and multi_row_tile would leave lanes idle: packs per row are no power of two."""
-    count = packs(rows)
+    count = count_packs(rows)
     uneven = count & (count - 1) != 0 and (rows.itemsize == 2 or count < LANES_PACKS)
     return uneven and rows.planned * rows.n * rows.itemsize >= LANES_BYTES
 
@@ -93,11 +93,11 @@ def _leaves_idle(rows: Rows) -> bool:
 def _split(rows: Rows, device: Device, knobs: Knobs, exact: str) -> str:
     if not clusters.can_use_clusters(rows, device):
         return "online"
-    _, _, threads = split_cluster.block_of(rows, device, knobs)
+    _, _, threads = split_cluster.choose_cluster_shape(rows, device, knobs)
     fits = threads <= clusters.THREADS
     # If an SM runs only one or two such blocks, a cluster rarely finds free SMs. Half precision is bound by arithmetic.
     few = 2 * rows.planned <= device.multiprocessors and rows.itemsize >= 4 and threads > knobs.cluster_threads
     # A ring adds exponentials in order. So it can't process rows whose exponentials must be added exactly.
-    if (few or not fits) and not exact and split_ring.takes(rows, device):
+    if (few or not fits) and not exact and split_ring.can_use_ring(rows, device):
         return "split_ring"
     return "split_cluster" if fits else "online"

@@ -2,7 +2,7 @@ from typing import NamedTuple
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, columns_of, split_strips
+from kernelzoo.kernels.cupy.rows import c_type, require_columns, split_strips
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -42,7 +42,7 @@ class Strip(NamedTuple):
 @planned(Numbers)
 def columns(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """One block processes a strip of adjacent columns, with lanes across them, or several do and exchange pairs."""
-    columns = columns_of("cupy/softmax/columns", rows)
+    columns = require_columns("cupy/softmax/columns", rows)
     strip = one_block_strip(columns)
     strips = columns.strips(strip.lanes * columns.vector)
     if columns.vector > 1 and columns.itemsize < 8:

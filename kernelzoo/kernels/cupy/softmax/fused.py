@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_fit, threads, width
-from kernelzoo.kernels.cupy.softmax.exact import exactly
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, count_packs, pack_width, require_fit, threads
+from kernelzoo.kernels.cupy.softmax.exact import plan_exact_sums
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -20,16 +20,16 @@ class Numbers:
 @planned(Numbers)
 def fused(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """One block per row, which it keeps in registers: one read and one write of the matrix."""
-    rows, exact = exactly(rows)
-    require_fit("cupy/softmax/fused", rows, width(rows), MOST_PACKS, "the registers of one block")
+    rows, exact = plan_exact_sums(rows)
+    require_fit("cupy/softmax/fused", rows, pack_width(rows), MOST_PACKS, "the registers of one block")
     items = _items(rows, device, numbers)
-    kernel = f"fused<{c_type(rows)}, {width(rows)}, {items}{exact}>"
-    return Plan(rows, (Step(kernel, rows.total, threads(packs(rows), items)),))
+    kernel = f"fused<{c_type(rows)}, {pack_width(rows)}, {items}{exact}>"
+    return Plan(rows, (Step(kernel, rows.total, threads(count_packs(rows), items)),))
 
 
 def _items(rows: Rows, device: Device, numbers: Numbers) -> int:
     """Return the packs per thread: 1 or 2 for very short rows, 4 for few rows or short ones in half precision, or 8."""
-    count = packs(rows)
+    count = count_packs(rows)
     if count <= 240:  # so that a block has at least two warps
         return 1 if count <= 128 else 2
     by_fours = threads(count, 4)

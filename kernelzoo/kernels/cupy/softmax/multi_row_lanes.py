@@ -1,7 +1,7 @@
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, one_piece
-from kernelzoo.kernels.cupy.softmax.exact import exactly
+from kernelzoo.kernels.cupy.rows import c_type, matrix_is_contiguous
+from kernelzoo.kernels.cupy.softmax.exact import plan_exact_sums
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -19,14 +19,14 @@ class Numbers:
 
 def fits(rows: Rows) -> bool:
     """Whether rows are short, have 2 or 4 bytes per element, and are together one aligned piece of memory."""
-    return one_piece(rows) and rows.aligned and rows.itemsize in (2, 4) and rows.n <= MOST_ELEMENTS
+    return matrix_is_contiguous(rows) and rows.aligned and rows.itemsize in (2, 4) and rows.n <= MOST_ELEMENTS
 
 
 @register("cupy", "softmax", "multi_row_lanes")
 @planned(Numbers)
 def multi_row_lanes(rows: Rows, numbers: Numbers) -> Plan:
     """A few lanes process a short row, or two rows if only two fill complete 4-byte words."""
-    rows, exact = exactly(rows)
+    rows, exact = plan_exact_sums(rows)
     if not fits(rows):
         reason = f"it takes rows of up to {MOST_ELEMENTS} elements of 2 or 4 bytes, one piece of memory, on 16 bytes"
         raise UnsupportedProblemError("cupy/softmax/multi_row_lanes", reason)

@@ -1,8 +1,8 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, width
-from kernelzoo.kernels.cupy.softmax.exact import exactly
-from kernelzoo.kernels.cupy.tile import tile
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, pack_width
+from kernelzoo.kernels.cupy.softmax.exact import plan_exact_sums
+from kernelzoo.kernels.cupy.tile import plan_tile_step
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
@@ -13,5 +13,7 @@ def multi_row_tile(rows: Rows, device: Device) -> Plan:
     """A block processes many short rows in registers. A row has a warp, a part of a warp, or one thread."""
     # In double a lane has four packs if possible: with fewer lanes per row, it costs less to merge them.
     least = 4 if rows.itemsize == 8 else 1
-    rows, exact = exactly(rows)
-    return Plan(rows, (tile("cupy/softmax/multi_row_tile", rows, device, width(rows), PACKS_HELD, least, exact),))
+    rows, exact = plan_exact_sums(rows)
+    return Plan(
+        rows, (plan_tile_step("cupy/softmax/multi_row_tile", rows, device, pack_width(rows), PACKS_HELD, least, exact),)
+    )

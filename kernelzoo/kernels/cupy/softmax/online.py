@@ -1,5 +1,5 @@
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
+from kernelzoo.kernels.cupy.rows import c_type, count_packs, pack_width, threads
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
 
@@ -11,5 +11,5 @@ MOST_THREADS = 512
 def online(rows: Rows) -> Plan:
     """The first pass keeps a running (max, sum) pair, at any row length. The second pass reads again and writes."""
     items = 2 if rows.dtype == "float64" else 4  # in double, exp needs the registers of two packs
-    kernel = f"online<{c_type(rows)}, {width(rows)}, {items}>"
-    return Plan(rows, (Step(kernel, rows.total, min(MOST_THREADS, threads(packs(rows), items))),))
+    kernel = f"online<{c_type(rows)}, {pack_width(rows)}, {items}>"
+    return Plan(rows, (Step(kernel, rows.total, min(MOST_THREADS, threads(count_packs(rows), items))),))

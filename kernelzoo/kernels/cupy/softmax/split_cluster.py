@@ -1,8 +1,8 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.clusters import THREADS, can_use_clusters, cluster_sizes, require_clusters
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, packs, require_fit, threads, width
-from kernelzoo.kernels.cupy.softmax.exact import exactly
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, count_packs, pack_width, require_fit, threads
+from kernelzoo.kernels.cupy.softmax.exact import plan_exact_sums
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -18,18 +18,18 @@ class Numbers:
 @planned(Numbers)
 def split_cluster(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """The blocks of a cluster keep a row in registers, and exchange pairs through distributed shared memory."""
-    rows, exact = exactly(rows)
+    rows, exact = plan_exact_sums(rows)
     require_clusters("cupy/softmax/split_cluster", can_use_clusters(rows, device))
-    cluster, items, lanes = block_of(rows, device, numbers)
+    cluster, items, lanes = choose_cluster_shape(rows, device, numbers)
     held = cluster * THREADS * items
-    require_fit("cupy/softmax/split_cluster", rows, width(rows), held, f"the registers of {cluster} blocks")
-    kernel = f"split_cluster<{c_type(rows)}, {width(rows)}, {items}, {cluster}{exact}>"
+    require_fit("cupy/softmax/split_cluster", rows, pack_width(rows), held, f"the registers of {cluster} blocks")
+    kernel = f"split_cluster<{c_type(rows)}, {pack_width(rows)}, {items}, {cluster}{exact}>"
     return Plan(rows, (Step(kernel, rows.total * cluster, lanes, cluster=cluster),))
 
 
-def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int, int]:
+def choose_cluster_shape(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int, int]:
     """Return (blocks per cluster, packs per thread, threads per block). If a row doesn't fit, threads are too many."""
-    count, items = packs(rows), PACKS_HELD
+    count, items = count_packs(rows), PACKS_HELD
     sizes = cluster_sizes(device)
     cluster = next((c for c in sizes if count <= c * numbers.cluster_threads * PACKS_HELD), sizes[-1])
     # If blocks are few, half precision uses twice as many with four packs, so that exponentials stay in registers.

@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, width
+from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, pack_width
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -20,20 +20,20 @@ class Numbers:
     ring_megabytes: int = knob(42, among=(21, 42, 63, 84), unit="MB", why="of rows that are in hand at a time")
 
 
-def takes(rows: Rows, device: Device) -> bool:
+def can_use_ring(rows: Rows, device: Device) -> bool:
     """Whether rows have packs, the device has bulk copies, and exp has enough registers (in double, before sm_120)."""
     registers = rows.dtype != "float64" or device.capability < 120
-    return width(rows) > 1 and device.capability >= 90 and registers
+    return pack_width(rows) > 1 and device.capability >= 90 and registers
 
 
 @register("cupy", "softmax", "split_ring")
 @planned(Numbers)
 def split_ring(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     """Many blocks share a row. Each prefetches its part into a ring of tiles. Blocks exchange pairs in tagged words."""
-    if not takes(rows, device):
+    if not can_use_ring(rows, device):
         reason = "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100"
         raise UnsupportedProblemError("cupy/softmax/split_ring", reason)
-    count, sms = packs(rows), device.multiprocessors
+    count, sms = count_packs(rows), device.multiprocessors
     tiles = min(MOST_TILES, (device.shared_per_block - OTHER_BYTES) // (TILE * VECTOR_BYTES))
     if rows.planned > sms:  # as few parts as can store a row
         parts = cdiv(count, tiles * TILE)

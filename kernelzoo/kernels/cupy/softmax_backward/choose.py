@@ -3,7 +3,7 @@ import torch
 from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.rows import packs, width
+from kernelzoo.kernels.cupy.rows import count_packs, pack_width
 from kernelzoo.kernels.cupy.softmax_backward import fused, split_cluster
 from kernelzoo.layout import Rows, Strides, rows_with
 from kernelzoo.registry import chooser
@@ -22,8 +22,8 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     rows, beside, device, knobs = _problem_of(grad, y, out)
     if rows.columns is not None:
         return "fused"
-    count, longest = packs(rows, beside), 1024 * fused.packs_held(rows, device)
-    if device.cluster_blocks > 1 and width(rows, beside) > 1:
+    count, longest = count_packs(rows, beside), 1024 * fused.packs_held(rows, device)
+    if device.cluster_blocks > 1 and pack_width(rows, beside) > 1:
         longest = min(longest, knobs.fused_packs)
         if rows.planned < device.multiprocessors:
             longest = min(longest, knobs.alone_packs)
@@ -44,7 +44,7 @@ def _problem_of(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> tuple
 
 
 def _split(rows: Rows, y: Strides, device: Device, knobs: Knobs) -> str:
-    if device.cluster_blocks == 1 or width(rows, y) == 1:
+    if device.cluster_blocks == 1 or pack_width(rows, y) == 1:
         return "online"
-    _, threads = split_cluster.block_of(rows, device, knobs)
+    _, threads = split_cluster.choose_cluster_shape(rows, device, knobs)
     return "split_cluster" if threads <= split_cluster.most_threads(device) else "online"

@@ -1,8 +1,8 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.gradients.columns import Staging, column_strides, plan_columns, vector
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import WARP, c_type, packs, require_fit, thread_has_row, threads, width
-from kernelzoo.kernels.cupy.tile import tile
+from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, pack_width, require_fit, thread_has_row, threads
+from kernelzoo.kernels.cupy.tile import plan_tile_step
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -26,9 +26,9 @@ def fused(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> Plan:
         others = column_strides(rows, y)
         wide = vector(rows.columns, *others)
         return plan_columns(rows.columns, others, wide, _staging(rows, wide), device, max(4, rows.itemsize))
-    wide, count, most = width(rows, y), packs(rows, y), packs_held(rows, device)
+    wide, count, most = pack_width(rows, y), count_packs(rows, y), packs_held(rows, device)
     if row_per_thread or count <= numbers.warp_packs:
-        step = tile("cupy/softmax_backward/fused", rows, device, wide, TILE_PACKS[rows.itemsize])
+        step = plan_tile_step("cupy/softmax_backward/fused", rows, device, wide, TILE_PACKS[rows.itemsize])
         return Plan(rows, (step,), others=(y,))
     require_fit("cupy/softmax_backward/fused", rows, wide, 1024 * most, "the registers of one block")
     items = 2 if count <= 256 else most

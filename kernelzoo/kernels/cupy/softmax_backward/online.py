@@ -1,5 +1,5 @@
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, packs, threads, width
+from kernelzoo.kernels.cupy.rows import c_type, count_packs, pack_width, threads
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
 
@@ -10,8 +10,8 @@ MOST_THREADS = 512
 @planned()
 def online(rows: Rows, y: Strides) -> Plan:
     """The first pass keeps a running sum, at any row length. The second pass reads the row again and writes."""
-    wide = width(rows, y)
+    wide = pack_width(rows, y)
     items = 2 if wide > 1 else 4
     kernel = f"online<{c_type(rows)}, {wide}, {items}>"
-    step = Step(kernel, rows.total, min(MOST_THREADS, threads(packs(rows, y), items)))
+    step = Step(kernel, rows.total, min(MOST_THREADS, threads(count_packs(rows, y), items)))
     return Plan(rows, (step,), others=(y,))

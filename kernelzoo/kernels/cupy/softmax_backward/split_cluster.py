@@ -1,7 +1,7 @@
 from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.cupy.clusters import THREADS, cluster_sizes, require_clusters
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, packs, require_fit, threads, width
+from kernelzoo.kernels.cupy.rows import c_type, count_packs, pack_width, require_fit, threads
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import knob, numbers
@@ -19,12 +19,12 @@ class Numbers:
 @planned(Numbers)
 def split_cluster(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> Plan:
     """The blocks of a cluster keep a row in registers and shared memory, and exchange sums through the latter."""
-    packed = device.cluster_blocks > 1 and width(rows, y) > 1
+    packed = device.cluster_blocks > 1 and pack_width(rows, y) > 1
     require_clusters("cupy/softmax_backward/split_cluster", packed)
-    cluster, lanes = block_of(rows, device, numbers)
+    cluster, lanes = choose_cluster_shape(rows, device, numbers)
     held = cluster * most_threads(device) * PACKS_HELD
-    require_fit("cupy/softmax_backward/split_cluster", rows, width(rows), held, f"{cluster} blocks")
-    kernel = f"split_cluster<{c_type(rows)}, {width(rows, y)}, {PACKS_HELD}, {cluster}>"
+    require_fit("cupy/softmax_backward/split_cluster", rows, pack_width(rows), held, f"{cluster} blocks")
+    kernel = f"split_cluster<{c_type(rows)}, {pack_width(rows, y)}, {PACKS_HELD}, {cluster}>"
     step = Step(kernel, rows.total * cluster, lanes, (), lanes * PACKS_HELD * VECTOR_BYTES, cluster=cluster)
     return Plan(rows, (step,), others=(y,))
 
@@ -34,10 +34,10 @@ def most_threads(device: Device) -> int:
     return min(THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
 
 
-def block_of(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int]:
+def choose_cluster_shape(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int]:
     """Return (blocks per cluster, threads per block). If a row doesn't fit, threads are too many. Up to eight blocks of
     moderate size are preferred, then larger ones, then sixteen, for which fewer SMs have room."""
-    count = packs(rows)
+    count = count_packs(rows)
     sizes = cluster_sizes(device)
     usual = [size for size in sizes if size <= 8]
     largest = most_threads(device)

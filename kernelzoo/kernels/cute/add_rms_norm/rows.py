@@ -23,7 +23,7 @@ def add_rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, 
     tile = dev.block_index(EARLY)
     rows = given.rows
     tXcX, tXgX, tXgR, tXgW, tXgO, tXgT = dev.partition(tile, rows, TILE, *given.tensors)
-    add_up = fn.read_once(TILE, lambda i: add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE))
+    add_up = fn.load_block_once(TILE, lambda i: add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE))
     # A thread reads only sums that it wrote itself.
     read = add_up if TILE.single else lambda i: dev.load(tXgT, tXcX, i, rows, TILE)
     blocks = dev.num_blocks(rows, TILE)
@@ -40,5 +40,5 @@ def add_rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, 
 def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> Launch:
     """Rows that fit in registers are read once. If a row is longer, its sums are read again, from cache, and scaled."""
     id, tensors = "cute/add_rms_norm/rows", (x, residual, weight, out, total)
-    given = tiles.problem(x, total, residual, weight, out)
-    return bound(id, add_rms_norm_kernel, tensors, given, tiles.read_once(given), (eps,))
+    given = tiles.make_problem(x, total, residual, weight, out)
+    return bound(id, add_rms_norm_kernel, tensors, given, tiles.read_once_tile(given), (eps,))

@@ -47,11 +47,11 @@ def find_least(least, found, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constex
 
 def row_minima(least, found, TILE):
     """Return (minima, first indices) of a thread's rows over all threads. Threads with the minimum give the indices."""
-    mine = dev.registers(least)
+    mine = dev.list_values(least)
     row_least = dev.block_reduce(mine, dev.minimum, TILE)
     candidates = [
         dev.select((value == one) | (value != value), place, Int64(2**63 - 1))
-        for value, one, place in zip(mine, row_least, dev.registers(found), strict=True)
+        for value, one, place in zip(mine, row_least, dev.list_values(found), strict=True)
     ]
     return row_least, dev.block_reduce(candidates, dev.minimum, TILE)
 
@@ -71,5 +71,5 @@ def argmin_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "argmin", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each thread keeps its least element and that element's index. Threads merge these after the loop."""
-    given = tiles.problem(x, out)
-    return bound("cute/argmin/rows", argmin_kernel, (x, out), given, tiles.plain(given))
+    given = tiles.make_problem(x, out)
+    return bound("cute/argmin/rows", argmin_kernel, (x, out), given, tiles.blockwise_tile(given))

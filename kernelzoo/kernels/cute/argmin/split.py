@@ -5,7 +5,7 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.argmin.rows import find_least, make_minima, row_minima, update_minimum
-from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -33,11 +33,11 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 @cute.jit
 def compare_parts(least, found, left, left_places, row, parts, rows, TILE: cutlass.Constexpr):
     """Merge this thread's share of the parts' minima into its own minima and indices, in order."""
-    here = dev.exists(row, rows, TILE)
+    here = dev.row_exists(row, rows, TILE)
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
-        values = dev.registers(dev.load_rows(left, place, apart, here, TILE))
-        places = dev.registers(dev.load_rows(left_places, place, apart, here, TILE))
+        values = dev.list_values(dev.load_rows(left, place, apart, here, TILE))
+        places = dev.list_values(dev.load_rows(left_places, place, apart, here, TILE))
         for r in cutlass.range_constexpr(TILE.rows_each):
             update_minimum(least, found, r, dev.to_acc(values[r], TILE), [values[r]], [places[r]])
 
@@ -45,6 +45,6 @@ def compare_parts(least, found, left, left_places, row, parts, rows, TILE: cutla
 @register("cute", "argmin", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row or a strip of columns. The last to finish merges their results: one launch."""
-    given = tiles.problem(x, out)
+    given = tiles.make_problem(x, out)
     left = [x.dtype, torch.int64]
-    return in_parts("cute/argmin/split", [split_kernel], (x, out), given, tiles.plain(given), left)
+    return launch_in_parts("cute/argmin/split", [split_kernel], (x, out), given, tiles.blockwise_tile(given), left)

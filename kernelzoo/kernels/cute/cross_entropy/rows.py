@@ -27,7 +27,7 @@ def losses(x, labels, row, rows, tops, totals, IGNORE_INDEX, TILE):
     for r, label in enumerate(of_rows):
         place = dev.row_offset(row, rows, x_at, TILE) + r * x_at.row + label * x_at.n
         picked.append(
-            dev.to_acc(fn.load_element(x, place, dev.exists(row, rows, TILE) & in_range(label, rows))[0], TILE)
+            dev.to_acc(fn.load_element(x, place, dev.row_exists(row, rows, TILE) & in_range(label, rows))[0], TILE)
         )
     return [loss_of(*one, IGNORE_INDEX) for one in zip(of_rows, tops, totals, picked, strict=True)]
 
@@ -49,5 +49,5 @@ def cross_entropy_kernel(given, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.C
 @register("cute", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """One pass keeps a running (max, sum) state in each thread. Then the logit of each row's label is read."""
-    id, given = "cute/cross_entropy/rows", tiles.problem(x, loss, labels)
-    return bound(id, cross_entropy_kernel, (x, labels, loss), given, tiles.plain(given), (ignore_index,))
+    id, given = "cute/cross_entropy/rows", tiles.make_problem(x, loss, labels)
+    return bound(id, cross_entropy_kernel, (x, labels, loss), given, tiles.blockwise_tile(given), (ignore_index,))

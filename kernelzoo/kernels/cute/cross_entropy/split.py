@@ -5,7 +5,7 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.cross_entropy.rows import losses
-from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.kernels.cute.states import make_states, merge_parts, row_states, update_states
 from kernelzoo.launch import Launch
@@ -38,6 +38,6 @@ def split_kernel(
 @register("cute", "cross_entropy", "split")
 def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """Several blocks share a row or a strip of columns. The last to finish merges their states: one launch."""
-    id, given = "cute/cross_entropy/split", tiles.problem(x, loss, labels)
-    left, tile = [tiles.wide_dtype(x.dtype)] * 2, tiles.plain(given)
-    return in_parts(id, [split_kernel], (x, labels, loss), given, tile, left, (ignore_index,))
+    id, given = "cute/cross_entropy/split", tiles.make_problem(x, loss, labels)
+    left, tile = [tiles.wide_dtype(x.dtype)] * 2, tiles.blockwise_tile(given)
+    return launch_in_parts(id, [split_kernel], (x, labels, loss), given, tile, left, (ignore_index,))

@@ -50,5 +50,9 @@ def backward_kernel(given, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Conste
 @register("cute", "cross_entropy_backward", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
     """The first pass finds each row's (max, sum) state. The second one reads the row again, from cache, and writes."""
-    id, tensors, given = "cute/cross_entropy_backward/rows", (x, labels, grad, out), tiles.problem(x, out, labels, grad)
-    return bound(id, backward_kernel, tensors, given, tiles.plain(given, 2), (ignore_index,))
+    id, tensors, given = (
+        "cute/cross_entropy_backward/rows",
+        (x, labels, grad, out),
+        tiles.make_problem(x, out, labels, grad),
+    )
+    return bound(id, backward_kernel, tensors, given, tiles.blockwise_tile(given, 2), (ignore_index,))

@@ -56,7 +56,7 @@ def scan_tile(totals, values, room, TILE):
     result = []
     for i, (sums, _) in enumerate(vectors):
         of_rows = slice(i * TILE.rows_each, (i + 1) * TILE.rows_each)
-        starts = [total + one for total, one in zip(dev.registers(totals), before[of_rows], strict=True)]
+        starts = [total + one for total, one in zip(dev.list_values(totals), before[of_rows], strict=True)]
         result.append([a + b for a, b in zip(dev.broadcast_rows(starts, TILE), sums, strict=True)])
         dev.accumulate(totals, everything[of_rows], dev.add)
     return result

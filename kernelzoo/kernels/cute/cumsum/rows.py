@@ -17,7 +17,7 @@ def write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE: cutlass.Constex
     """Write a thread's running sums of blocks begin to end - 1, and update ``totals``, each row's sum so far."""
     # Shared memory for the warps' sums, for each of a thread's vectors.
     layout = cute.make_layout((TILE.rows_each * TILE.each, TILE.places, TILE.meeting))
-    room = dev.shared(totals.element_type, layout, TILE)
+    room = dev.allocate_shared(totals.element_type, layout, TILE)
     for i in cutlass.range(begin, end):
         values = dev.map_rows(totals.element_type, dev.load(tXgX, tXcX, i, rows, TILE, 0), TILE)
         dev.store(scan_tile(totals, values, room, TILE), tXgO, tXcX, i, rows, TILE)
@@ -37,5 +37,5 @@ def cumsum_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A block scans a row tile by tile. Threads add up vectors in order, then scan the vectors' sums in a tree."""
     x = plain(x)
-    given = tiles.problem(x, out)
-    return bound("cute/cumsum/rows", cumsum_kernel, (x, out), given, tiles.plain(given))
+    given = tiles.make_problem(x, out)
+    return bound("cute/cumsum/rows", cumsum_kernel, (x, out), given, tiles.blockwise_tile(given))

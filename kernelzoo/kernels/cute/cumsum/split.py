@@ -6,7 +6,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.cumsum.rows import write_sums
-from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.sum.rows import add_up
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
@@ -22,7 +22,7 @@ def parts_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.part_range(part, span, rows, TILE)
     sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
-    dev.store_partial(dev.registers(sums), left, row, part, parts, rows, TILE)
+    dev.store_partial(dev.list_values(sums), left, row, part, parts, rows, TILE)
 
 
 @cute.kernel
@@ -40,6 +40,6 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row or a strip of columns, and store sums. A second launch reads again and writes."""
     x = plain(x)
-    given = tiles.problem(x, out)
+    given = tiles.make_problem(x, out)
     both, left = (parts_kernel, write_kernel), [tiles.wide_dtype(out.dtype)]
-    return in_parts("cute/cumsum/split", both, (x, out), given, tiles.plain(given), left)
+    return launch_in_parts("cute/cumsum/split", both, (x, out), given, tiles.blockwise_tile(given), left)

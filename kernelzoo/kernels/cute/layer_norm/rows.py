@@ -26,7 +26,7 @@ def distance(x, inside, mean):
 
 def distances(values, tXcX, i, rows, TILE, means):
     """Return x - mean for a thread's elements of block i."""
-    return fn.map_tiles(distance, (values, fn.inside(tXcX, i, rows, TILE)), TILE, means)
+    return fn.map_tiles(distance, (values, fn.are_inside_row(tXcX, i, rows, TILE)), TILE, means)
 
 
 def normed(away, weight, bias, scale):
@@ -38,9 +38,9 @@ def layer_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EA
     tile = dev.block_index(EARLY)
     rows = given.rows
     tXcX, tXgX, tXgW, tXgB, tXgO = dev.partition(tile, rows, TILE, *given.tensors)
-    read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
-    means = dev.registers(row_means(read, rows, TILE))
+    means = dev.list_values(row_means(read, rows, TILE))
     squares = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
         away = distances(read(i), tXcX, i, rows, TILE, means)
@@ -55,5 +55,5 @@ def layer_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EA
 @register("cute", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """Rows that fit in registers are read once. Longer ones are read three times: for mean, variance and result."""
-    id, given = "cute/layer_norm/rows", tiles.problem(x, out, weight, bias)
-    return bound(id, layer_norm_kernel, (x, weight, bias, out), given, tiles.read_once(given), (eps,))
+    id, given = "cute/layer_norm/rows", tiles.make_problem(x, out, weight, bias)
+    return bound(id, layer_norm_kernel, (x, weight, bias, out), given, tiles.read_once_tile(given), (eps,))

@@ -5,7 +5,7 @@ from torch import Tensor
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import rows_and_sums
+from kernelzoo.kernels.cute.launch import launch_rows_and_sums
 from kernelzoo.kernels.cute.layer_norm.rows import distances, row_means
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -20,9 +20,9 @@ def rows_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: c
     tile = dev.block_index(EARLY)
     rows, (x, weight, grad, dx, _, _), (of_means, of_scales) = given.rows, given.tensors, given.rooms
     tXcX, tXgX, tXgW, tXgG, tXgD = dev.partition(tile, rows, TILE, x, weight, grad, dx)
-    read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
-    pull = fn.read_once(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
-    means = dev.registers(row_means(read, rows, TILE))
+    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    pull = fn.load_block_once(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
+    means = dev.list_values(row_means(read, rows, TILE))
     squares, products, total = (fn.make_sums(TILE) for _ in range(3))
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         away, pulled = distances(read(i), tXcX, i, rows, TILE, means), pull(i)
@@ -56,5 +56,5 @@ def sums_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
     """Rows that fit in registers are read once, and longer ones three times. A second launch sums over all rows."""
     id, tensors = "cute/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
-    given = tiles.problem(x, dbias, weight, grad, dx, dweight)
-    return rows_and_sums(id, rows_kernel, sums_kernel, tensors, given, (eps,), left=2)
+    given = tiles.make_problem(x, dbias, weight, grad, dx, dweight)
+    return launch_rows_and_sums(id, rows_kernel, sums_kernel, tensors, given, (eps,), left=2)

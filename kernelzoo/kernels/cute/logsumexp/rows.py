@@ -30,5 +30,5 @@ def logsumexp_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass keeps a running (max, sum) state in each thread. Threads merge their states after the loop."""
-    given = tiles.problem(x, out)
-    return bound("cute/logsumexp/rows", logsumexp_kernel, (x, out), given, tiles.plain(given))
+    given = tiles.make_problem(x, out)
+    return bound("cute/logsumexp/rows", logsumexp_kernel, (x, out), given, tiles.blockwise_tile(given))

@@ -4,7 +4,7 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.logsumexp.rows import results
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.kernels.cute.states import make_states, merge_parts, row_states, update_states
@@ -34,6 +34,6 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 @register("cute", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row or a strip of columns. The last to finish merges their states: one launch."""
-    given = tiles.problem(x, out)
+    given = tiles.make_problem(x, out)
     left = [tiles.wide_dtype(x.dtype)] * 2
-    return in_parts("cute/logsumexp/split", [split_kernel], (x, out), given, tiles.plain(given), left)
+    return launch_in_parts("cute/logsumexp/split", [split_kernel], (x, out), given, tiles.blockwise_tile(given), left)

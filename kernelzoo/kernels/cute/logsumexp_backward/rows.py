@@ -31,5 +31,5 @@ def backward_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "logsumexp_backward", "rows")
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """Threads multiply exp(x - y) of each element by the gradient of its row: one read and one write."""
-    given = tiles.problem(x, out, y, grad)
-    return bound("cute/logsumexp_backward/rows", backward_kernel, (x, y, grad, out), given, tiles.plain(given))
+    given = tiles.make_problem(x, out, y, grad)
+    return bound("cute/logsumexp_backward/rows", backward_kernel, (x, y, grad, out), given, tiles.blockwise_tile(given))

@@ -19,13 +19,13 @@ def element_identity(TILE):
 
 def online_update(kept, values, TILE):
     """Merge more elements into the running minimum of each of a thread's rows."""
-    for r, (row, least) in enumerate(zip(dev.split_rows(values, TILE), dev.registers(kept), strict=True)):
+    for r, (row, least) in enumerate(zip(dev.split_rows(values, TILE), dev.list_values(kept), strict=True)):
         kept[r] = dev.tree_reduce([least, *row], dev.minimum)
 
 
 def write_rows(mine, out, row, rows, TILE):
     out, at = out
-    leaves = dev.exists(row, rows, TILE) & (dev.thread_coords(TILE)[1] == 0)
+    leaves = dev.row_exists(row, rows, TILE) & (dev.thread_coords(TILE)[1] == 0)
     dev.store_rows(dev.make_fragment(mine, out.dtype), out, dev.row_offset(row, rows, at, TILE), at.row, leaves, TILE)
 
 

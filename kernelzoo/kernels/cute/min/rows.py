@@ -23,13 +23,13 @@ def rows_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
         dev.accumulate(kept, dev.row_reduce(values, dev.minimum, TILE), dev.minimum)
         if const_expr(TILE.meeting > 1):
             cute.arch.sync_threads()  # before shared memory is overwritten
-    write_rows(dev.registers(kept), out, row, rows, TILE)
+    write_rows(dev.list_values(kept), out, row, rows, TILE)
 
 
 @register("cute", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A block reduces each block of a row to a scalar before it reads the next one."""
     x, out = plain(x), plain(out)
-    given = tiles.problem(x, out)
-    tile = tiles.plain(given, elements=tiles.READ_ELEMENTS)
+    given = tiles.make_problem(x, out)
+    tile = tiles.blockwise_tile(given, elements=tiles.READ_ELEMENTS)
     return bound("cute/min/rows", rows_kernel, (x, out), given, tile)

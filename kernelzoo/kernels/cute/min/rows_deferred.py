@@ -20,13 +20,13 @@ def rows_deferred_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexp
     kept = dev.make_accumulator(identity(TILE), TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         online_update(kept, dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE)), TILE)
-    write_rows(dev.block_reduce(dev.registers(kept), dev.minimum, TILE), out, row, rows, TILE)
+    write_rows(dev.block_reduce(dev.list_values(kept), dev.minimum, TILE), out, row, rows, TILE)
 
 
 @register("cute", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A block reduces rows or a strip of columns. Threads keep running minima, and merge them once, at the end."""
     x, out = plain(x), plain(out)
-    given = tiles.problem(x, out)
-    tile = tiles.plain(given, elements=tiles.READ_ELEMENTS)
+    given = tiles.make_problem(x, out)
+    tile = tiles.blockwise_tile(given, elements=tiles.READ_ELEMENTS)
     return bound("cute/min/rows_deferred", rows_deferred_kernel, (x, out), given, tile)

@@ -4,7 +4,7 @@ from cutlass import Int64, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.min import device_functions as own
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
@@ -22,14 +22,14 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         own.online_update(kept, dev.load(tXgX, tXcX, i, rows, TILE, own.element_identity(TILE)), TILE)
-    least = dev.block_reduce(dev.registers(kept), dev.minimum, TILE)
+    least = dev.block_reduce(dev.list_values(kept), dev.minimum, TILE)
     dev.store_partial(least, partials, row, part, parts, rows, TILE)
     if own.last_to_arrive(arrivals, tile, parts):
         every = dev.make_accumulator(own.identity(TILE), TILE)
         for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
             place, apart = dev.partial_offset(row, other, parts, rows, TILE)
-            merge_minima(every, partials, place, apart, dev.exists(row, rows, TILE), TILE)
-        own.write_rows(dev.block_reduce(dev.registers(every), dev.minimum, TILE), out, row, rows, TILE)
+            merge_minima(every, partials, place, apart, dev.row_exists(row, rows, TILE), TILE)
+        own.write_rows(dev.block_reduce(dev.list_values(every), dev.minimum, TILE), out, row, rows, TILE)
 
 
 @cute.jit
@@ -45,5 +45,5 @@ def merge_minima(kept, partials, start: Int64, stride: Int64, here: cutlass.Bool
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row or a strip of columns. The last to finish merges their minima: one launch."""
     x, out = plain(x), plain(out)
-    given = tiles.problem(x, out)
-    return in_parts("cute/min/split", [split_kernel], (x, out), given, tiles.block(given), [x.dtype])
+    given = tiles.make_problem(x, out)
+    return launch_in_parts("cute/min/split", [split_kernel], (x, out), given, tiles.long_row_tile(given), [x.dtype])

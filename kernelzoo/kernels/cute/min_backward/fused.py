@@ -26,5 +26,5 @@ def tile_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """A block keeps complete rows in registers: several short rows, one row, or a strip of columns."""
-    id, given = "cute/min_backward/fused", tiles.problem(x, out, y, grad)
+    id, given = "cute/min_backward/fused", tiles.make_problem(x, out, y, grad)
     return bound(id, tile_kernel, (x, y, grad, out), given, tiles.register_tile(id, given, 1))

@@ -22,7 +22,7 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     for i in cutlass.range(blocks):
         equal = own.equal_tile(least, tXgX, tXcX, i, rows, TILE)
         dev.accumulate(mine, dev.thread_reduce(own.as_counts(equal), dev.add, TILE), dev.add)
-    counts = dev.block_reduce(own.to_int64(dev.registers(mine)), dev.add, TILE)
+    counts = dev.block_reduce(own.to_int64(dev.list_values(mine)), dev.add, TILE)
     shares = own.shares_of(own.load_each(grad, row, rows, TILE), counts)
     for i in cutlass.range(blocks):
         # Backwards, because the elements read last are the most likely to be cached.
@@ -33,5 +33,5 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """The first pass counts each row's minima. The second pass reads the row again and writes."""
-    given = tiles.problem(x, out, y, grad)
-    return bound("cute/min_backward/online", online_kernel, (x, y, grad, out), given, tiles.block(given))
+    given = tiles.make_problem(x, out, y, grad)
+    return bound("cute/min_backward/online", online_kernel, (x, y, grad, out), given, tiles.long_row_tile(given))

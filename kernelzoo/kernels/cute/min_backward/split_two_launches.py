@@ -5,7 +5,7 @@ from cutlass import Int32, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.min_backward import device_functions as own
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -26,7 +26,7 @@ def partials_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.
     for i in cutlass.range(begin, end):
         equal = own.equal_tile(least, tXgX, tXcX, i, rows, TILE)
         dev.accumulate(mine, dev.thread_reduce(own.as_counts(equal), dev.add, TILE), dev.add)
-    found = dev.block_reduce(own.to_int64(dev.registers(mine)), dev.add, TILE)
+    found = dev.block_reduce(own.to_int64(dev.list_values(mine)), dev.add, TILE)
     dev.store_partial(found, counts, row, part, parts, rows, TILE)
 
 
@@ -37,7 +37,7 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
-    found = dev.registers(fn.add_parts(counts, row, parts, parts, rows, TILE))
+    found = dev.list_values(fn.add_parts(counts, row, parts, parts, rows, TILE))
     least = own.load_each(y, row, rows, TILE)
     shares = own.shares_of(own.load_each(grad, row, rows, TILE), found)
     begin, end = dev.part_range(part, span, rows, TILE)
@@ -51,6 +51,6 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 @register("cute", "min_backward", "split_two_launches")
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row or a strip of columns, and store counts. A second launch adds them up and writes."""
-    id, given = "cute/min_backward/split_two_launches", tiles.problem(x, out, y, grad)
+    id, given = "cute/min_backward/split_two_launches", tiles.make_problem(x, out, y, grad)
     both = partials_kernel, write_kernel
-    return in_parts(id, both, (x, y, grad, out), given, tiles.block(given), [torch.int64])
+    return launch_in_parts(id, both, (x, y, grad, out), given, tiles.long_row_tile(given), [torch.int64])

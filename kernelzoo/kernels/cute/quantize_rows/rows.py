@@ -57,13 +57,13 @@ def quantize_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
     rows, (x, values, scale) = given.rows, given.tensors
     tXcX, tXgX, tXgV = dev.partition(tile, rows, TILE, x, values)
-    read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
     most = dev.make_accumulator(0, TILE, Int32)
     for i in cutlass.range(blocks):
         sizes = dev.map_rows(magnitude, read(i), TILE)
         dev.accumulate(most, dev.thread_reduce(sizes, dev.maximum, TILE), dev.maximum)
-    scales = [scale_of(one) for one in dev.block_reduce(dev.registers(most), dev.maximum, TILE)]
+    scales = [scale_of(one) for one in dev.block_reduce(dev.list_values(most), dev.maximum, TILE)]
     write_rows(scales, scale, dev.first_row(tile, TILE), rows, TILE)
     inverses = [Float32(1.0) / one for one in scales]  # exact if the scale is a power of two, so ties remain ties
     for i in cutlass.range(blocks):
@@ -75,5 +75,5 @@ def quantize_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     """Rows that fit in registers are read once. Longer ones are read again, from cache, and scaled."""
     values = values.view(torch.uint8)
-    given = tiles.problem(x, scale, values)
-    return bound("cute/quantize_rows/rows", quantize_kernel, (x, values, scale), given, tiles.read_once(given))
+    given = tiles.make_problem(x, scale, values)
+    return bound("cute/quantize_rows/rows", quantize_kernel, (x, values, scale), given, tiles.read_once_tile(given))

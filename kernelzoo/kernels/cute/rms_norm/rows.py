@@ -19,7 +19,7 @@ def rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARL
     tile = dev.block_index(EARLY)
     rows = given.rows
     tXcX, tXgX, tXgW, tXgO = dev.partition(tile, rows, TILE, *given.tensors)
-    read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
     squares = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
@@ -33,5 +33,5 @@ def rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARL
 @register("cute", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """Rows that fit in registers are read once. Longer ones are read again, from cache, and scaled."""
-    given = tiles.problem(x, out, weight)
-    return bound("cute/rms_norm/rows", rms_norm_kernel, (x, weight, out), given, tiles.read_once(given), (eps,))
+    given = tiles.make_problem(x, out, weight)
+    return bound("cute/rms_norm/rows", rms_norm_kernel, (x, weight, out), given, tiles.read_once_tile(given), (eps,))

@@ -5,7 +5,7 @@ from torch import Tensor
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import rows_and_sums
+from kernelzoo.kernels.cute.launch import launch_rows_and_sums
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -24,8 +24,8 @@ def rows_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: c
     tile = dev.block_index(EARLY)
     rows, (x, weight, grad, dx, _), (room,) = given.rows, given.tensors, given.rooms
     tXcX, tXgX, tXgW, tXgG, tXgD = dev.partition(tile, rows, TILE, x, weight, grad, dx)
-    read = fn.read_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
-    pull = fn.read_once(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
+    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    pull = fn.load_block_once(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
     squares, products = fn.make_sums(TILE), fn.make_sums(TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         values = read(i)
@@ -51,5 +51,5 @@ def weight_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, eps: float) -> Launch:
     """Rows that fit in registers are read once, and longer ones twice. A second launch sums the weight's gradient."""
     id, tensors = "cute/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
-    given = tiles.problem(x, dweight, weight, grad, dx)
-    return rows_and_sums(id, rows_kernel, weight_kernel, tensors, given, (eps,), left=1)
+    given = tiles.make_problem(x, dweight, weight, grad, dx)
+    return launch_rows_and_sums(id, rows_kernel, weight_kernel, tensors, given, (eps,), left=1)

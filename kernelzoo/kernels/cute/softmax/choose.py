@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.kernels.cute.launch import device_of
 from kernelzoo.kernels.cute.softmax.split_cluster import cluster_tile
-from kernelzoo.kernels.cute.tiles import block, longest_row, problem
+from kernelzoo.kernels.cute.tiles import long_row_tile, longest_row, make_problem
 from kernelzoo.kernels.shared.cut import streamed
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
@@ -25,10 +25,10 @@ class Knobs:
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """One block if a row fits in its registers, else a cluster if it fits there. Other rows are read twice: by one
     block each if many, else by several."""
-    given, device = problem(x, out), device_of(x)
+    given, device = make_problem(x, out), device_of(x)
     knobs, holds = of(Knobs, device.index), given.n <= longest_row(given, 1)
     if given.across:
-        return "fused" if holds else streamed(block(given).count(given.planned), device)
+        return "fused" if holds else streamed(long_row_tile(given).count(given.planned), device)
     # In half precision, an unaligned row would have incomplete vectors in every block of a cluster.
     longest = knobs.fused_bytes * (2 if given.shifted and given.rows.itemsize == 2 else 1)
     if not (holds and given.n * given.rows.wide_bytes <= longest) and cluster_tile(given, device) is not None:
@@ -41,4 +41,4 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 @chooser("cute", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several blocks share a row: in a cluster if it fits there, else in two launches, with pairs in a workspace."""
-    return "split_cluster" if cluster_tile(problem(x, out), device_of(x)) is not None else "split_two_launches"
+    return "split_cluster" if cluster_tile(make_problem(x, out), device_of(x)) is not None else "split_two_launches"

@@ -5,7 +5,7 @@ of rows with a large offset. A maximum may drop a NaN, but the sum doesn't: exp(
 
 from cutlass import Float64, cute
 
-from kernelzoo.kernels.cute.device_functions import add, map_rows, maximum, registers, select, thread_reduce
+from kernelzoo.kernels.cute.device_functions import add, list_values, map_rows, maximum, select, thread_reduce
 from kernelzoo.kernels.cute.row_functions import add_compensated
 
 LOG2_E = 1.4426950408889634
@@ -31,7 +31,7 @@ def lowest(TILE):
 
 def online_update(tops, totals, values, TILE):
     """Add more elements to the running (max, sum) state of each of a thread's rows. Maxima begin at ``lowest``."""
-    risen = [maximum(*pair) for pair in zip(registers(tops), thread_reduce(values, maximum, TILE), strict=True)]
+    risen = [maximum(*pair) for pair in zip(list_values(tops), thread_reduce(values, maximum, TILE), strict=True)]
     add_terms(tops, totals, risen, values, TILE)
 
 

@@ -26,5 +26,5 @@ def tile_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A block keeps complete rows in registers: several short rows, one row, or a strip of columns."""
-    id, given = "cute/softmax/fused", tiles.problem(x, out)
+    id, given = "cute/softmax/fused", tiles.make_problem(x, out)
     return bound(id, tile_kernel, (x, out), given, tiles.register_tile(id, given, 1))

@@ -35,5 +35,5 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """The first pass keeps a running (max, sum) state in each thread. The second pass reads again and writes."""
-    given = tiles.problem(x, out)
-    return bound("cute/softmax/online", online_kernel, (x, out), given, tiles.block(given))
+    given = tiles.make_problem(x, out)
+    return bound("cute/softmax/online", online_kernel, (x, out), given, tiles.long_row_tile(given))

@@ -13,7 +13,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bound, device_of
 from kernelzoo.kernels.cute.softmax.device_functions import exponential, rescale, zero_if_empty
-from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, most_vectors, problem
+from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, make_problem, most_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two
 from kernelzoo.registry import register
@@ -112,7 +112,7 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
         threads = min(many, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))
         each = cdiv(vectors, blocks * threads)
         if each <= most:
-            made = tiles.tile(given, threads, threads, vector, each)
+            made = tiles.make_tile(given, threads, threads, vector, each)
             return replace(made, whole=not made.shifted and given.n == blocks * made.block), blocks
     return None
 
@@ -120,7 +120,7 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
 @register("cute", "softmax", "split_cluster")
 def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """The blocks of a thread-block cluster share a row and keep it in registers: one read, one write."""
-    id, given, device = "cute/softmax/split_cluster", problem(x, out), device_of(x)
+    id, given, device = "cute/softmax/split_cluster", make_problem(x, out), device_of(x)
     made = cluster_tile(given, device)
     if made is None:
         most = MOST_BLOCKS * MOST_THREADS * most_vectors(given, given.vector(), 1) * given.vector()

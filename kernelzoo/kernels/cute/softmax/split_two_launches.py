@@ -4,7 +4,7 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
 from kernelzoo.kernels.cute.states import make_states, merge_parts, row_states
 from kernelzoo.launch import Launch
@@ -52,6 +52,6 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 @register("cute", "softmax", "split_two_launches")
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row or a strip of columns, and store states. A second launch merges them and writes."""
-    id, given = "cute/softmax/split_two_launches", tiles.problem(x, out)
+    id, given = "cute/softmax/split_two_launches", tiles.make_problem(x, out)
     both, left = (partials_kernel, write_kernel), [tiles.wide_dtype(x.dtype)] * 2
-    return in_parts(id, both, (x, out), given, tiles.block(given), left)
+    return launch_in_parts(id, both, (x, out), given, tiles.long_row_tile(given), left)

@@ -24,5 +24,5 @@ def tile_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """A block keeps complete rows of both inputs in registers: several short rows, one row, or a strip of columns."""
-    id, given = "cute/softmax_backward/fused", tiles.problem(grad, out, y)
+    id, given = "cute/softmax_backward/fused", tiles.make_problem(grad, out, y)
     return bound(id, tile_kernel, (grad, y, out), given, tiles.register_tile(id, given, 2))

@@ -31,5 +31,5 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "softmax_backward", "online")
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """The first pass keeps a running sum in each thread. The second pass reads the row again and writes."""
-    given = tiles.problem(grad, out, y)
-    return bound("cute/softmax_backward/online", online_kernel, (grad, y, out), given, tiles.block(given, 2))
+    given = tiles.make_problem(grad, out, y)
+    return bound("cute/softmax_backward/online", online_kernel, (grad, y, out), given, tiles.long_row_tile(given, 2))

@@ -5,7 +5,7 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import in_parts
+from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.softmax_backward.device_functions import gradient, load_both, products
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -33,7 +33,7 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
     rows, (grad, y, out), (sums,) = given.rows, given.tensors, given.rooms
     tile, part = dev.tile_and_part(number, parts)
     tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, grad, y, out)
-    totals = dev.registers(fn.add_parts(sums, dev.first_row(tile, TILE), parts, parts, rows, TILE))
+    totals = dev.list_values(fn.add_parts(sums, dev.first_row(tile, TILE), parts, parts, rows, TILE))
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards, because the elements read last are the most likely to be cached.
@@ -45,6 +45,6 @@ def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 @register("cute", "softmax_backward", "split_two_launches")
 def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row or a strip of columns, and store sums. A second launch adds them up and writes."""
-    id, given = "cute/softmax_backward/split_two_launches", tiles.problem(grad, out, y)
+    id, given = "cute/softmax_backward/split_two_launches", tiles.make_problem(grad, out, y)
     both, left = (partials_kernel, write_kernel), [tiles.wide_dtype(grad.dtype)]
-    return in_parts(id, both, (grad, y, out), given, tiles.block(given, 2), left)
+    return launch_in_parts(id, both, (grad, y, out), given, tiles.long_row_tile(given, 2), left)

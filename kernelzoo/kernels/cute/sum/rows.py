@@ -35,12 +35,12 @@ def sum_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.all_blocks(rows, TILE)
     sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
-    write_rows(dev.registers(sums), out, row, rows, TILE)
+    write_rows(dev.list_values(sums), out, row, rows, TILE)
 
 
 @register("cute", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each thread keeps a sum and the sum's rounding error. After the loop, the threads' sums are added in a tree."""
     x = plain(x)
-    given = tiles.problem(x, out)
-    return bound("cute/sum/rows", sum_kernel, (x, out), given, tiles.plain(given))
+    given = tiles.make_problem(x, out)
+    return bound("cute/sum/rows", sum_kernel, (x, out), given, tiles.blockwise_tile(given))

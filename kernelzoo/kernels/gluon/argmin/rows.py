@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 
 @gluon.jit
-def first_least(least, places, none):
+def find_first_minimum(least, places, none):
     """Return (minimum, its lowest index) of each row. NaN counts as the minimum. none: more than any index."""
     row_least = gl.reduce(least, 1, dev.lower, keep_dims=True)
     has = (least == row_least) | ((least != least) & (row_least != row_least))
@@ -39,7 +39,7 @@ def row_argmin(
         blocks = gl.where((least <= new) | (least != least), blocks, block)
         least = dev.lower(least, new)
         block += 1
-    row_least, first = first_least(least, blocks, 0x7FFFFFFF)
+    row_least, first = find_first_minimum(least, blocks, 0x7FFFFFFF)
     here = begin + first.to(gl.int64)[:, None, None] * BLOCK + cols
     known = there & (here < end)
     tile = gl.load(x_rows + here * x_n, known, other=IDENTITY).to(WIDE)

@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.argmin.rows import first_least, row_argmin
+from kernelzoo.kernels.gluon.argmin.rows import find_first_minimum, row_argmin
 from kernelzoo.kernels.gluon.long_rows import load_parts, program_part, result_offset
 from kernelzoo.kernels.gluon.packs import pack_constants, pack_rows
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
@@ -39,7 +39,7 @@ def first_kernel(
     dev.await_last_launch()
     NONE: gl.constexpr = 0x7FFFFFFFFFFFFFFF
     part_places = load_parts(places, parts, NONE, PARTS)
-    _, place = first_least(load_parts(least, parts, IDENTITY, PARTS), part_places, NONE)
+    _, place = find_first_minimum(load_parts(least, parts, IDENTITY, PARTS), part_places, NONE)
     gl.store(out + result_offset(inner, out_outer, out_inner), place)
 
 

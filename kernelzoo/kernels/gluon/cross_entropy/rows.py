@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.packs import pack_arguments, pack_rows, row_state
-from kernelzoo.kernels.gluon.tiles import lowest
+from kernelzoo.kernels.gluon.tiles import lowest_finite
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 @gluon.jit
-def loss_of(x_rows, x_n, n, label, there, top, total, ignore_index, WIDE: gl.constexpr):
+def compute_loss(x_rows, x_n, n, label, there, top, total, ignore_index, WIDE: gl.constexpr):
     """Return each row's loss from its label and its (max, sum) state. x_rows: pointers to the rows."""
     picked = gl.load(x_rows + label * x_n, there & (label >= 0) & (label < n), other=float("nan")).to(WIDE)
     return gl.where(label == ignore_index, 0.0, gl.log(total) - (picked - top))
@@ -35,7 +35,7 @@ def cross_entropy_kernel(
         WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT,
     )  # fmt: skip
     label = dev.load_per_row(labels, group, place, labels_outer, labels_inner, there, gl.int64)
-    result = loss_of(x_rows, x_n, n, label, there, top, total, ignore_index, WIDE).to(loss.dtype.element_ty)
+    result = compute_loss(x_rows, x_n, n, label, there, top, total, ignore_index, WIDE).to(loss.dtype.element_ty)
     gl.store(loss + dev.row_start(group, place, out_outer, out_inner, 1), result, there)
 
 
@@ -44,6 +44,6 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     """One pass keeps a running (max, sum) state in each thread. Then the element of each row's label is read."""
     rows, (label,) = rows_with(x, loss, labels)
     programs, warps, *tile = pack_arguments(x, rows)
-    constants = (lowest(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
+    constants = (lowest_finite(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     args = (x, labels, loss, *row_arguments(rows), label.outer, label.inner, ignore_index, *constants)
     return bound("gluon/cross_entropy/rows", cross_entropy_kernel, programs, args, warps, tensors=3)

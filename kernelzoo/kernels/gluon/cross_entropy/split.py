@@ -3,10 +3,10 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.cross_entropy.rows import loss_of
+from kernelzoo.kernels.gluon.cross_entropy.rows import compute_loss
 from kernelzoo.kernels.gluon.logsumexp.split import leave_states, load_merged_state
 from kernelzoo.kernels.gluon.long_rows import result_offset
-from kernelzoo.kernels.gluon.tiles import lowest
+from kernelzoo.kernels.gluon.tiles import lowest_finite
 from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import plan_of
 from kernelzoo.launch import Launch, sequence
@@ -23,7 +23,7 @@ def merge_kernel(
     top, total = load_merged_state(states, rows, parts, LOWEST, PARTS)
     label = gl.load(labels + result_offset(inner, labels_outer, labels_inner))
     x += result_offset(inner, x_outer, x_inner)
-    result = loss_of(x, x_n, n, label, label == label, top, total, ignore_index, WIDE)
+    result = compute_loss(x, x_n, n, label, label == label, top, total, ignore_index, WIDE)
     gl.store(loss + result_offset(inner, out_outer, out_inner), result.to(loss.dtype.element_ty))
 
 
@@ -35,6 +35,6 @@ def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_inde
     states, first = leave_states(id, x, loss, rows, plan, float("inf"))
     place = (rows.total, rows.n, plan.parts, rows.inner, rows.x_outer, rows.x_n, rows.x_inner)
     strides = (label.outer, label.inner, rows.out_outer, rows.out_inner, ignore_index)
-    constants = (lowest(wide_dtype(x.dtype)), wide_type(x.dtype), plan.lanes)
+    constants = (lowest_finite(wide_dtype(x.dtype)), wide_type(x.dtype), plan.lanes)
     args = (x, labels, loss, states, *place, *strides, *constants)
     return sequence(first, bound(id, merge_kernel, rows.total, args, 1, tensors=3))

@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.packs import pack_arguments, pack_columns, pack_rows, row_state
-from kernelzoo.kernels.gluon.tiles import lowest
+from kernelzoo.kernels.gluon.tiles import lowest_finite
 from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
@@ -47,6 +47,6 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     rows, (label, factor) = rows_with(x, out, labels, grad)
     programs, warps, *tile = pack_arguments(x, rows)
     strides = (label.outer, label.inner, factor.outer, factor.inner)
-    constants = (lowest(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
+    constants = (lowest_finite(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     args = (x, labels, grad, out, *row_arguments(rows), *strides, ignore_index, *constants)
     return bound("gluon/cross_entropy_backward/rows", backward_kernel, programs, args, warps, tensors=4)

@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 @gluon.jit
-def add(a, b):
+def add_values(a, b):
     return a + b
 
 
@@ -29,7 +29,7 @@ def row_cumsum(
         tile = next.to(WIDE)
         # The next block is loaded while this one is added up.
         next = gl.load(x_rows + (here + BLOCK) * x_n, there & (here + BLOCK < end), other=0)
-        sums = total + gl.associative_scan(tile, 1, add)
+        sums = total + gl.associative_scan(tile, 1, add_values)
         gl.store(out_rows + here * out_n, sums.to(out_rows.dtype.element_ty), there & (here < end))
         total += gl.sum(tile, 1, keep_dims=True)
 

@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.cumsum.rows import row_cumsum
 from kernelzoo.kernels.gluon.long_rows import program_part
-from kernelzoo.kernels.gluon.row_tiles import layout_of
+from kernelzoo.kernels.gluon.row_tiles import choose_layout
 from kernelzoo.kernels.gluon.sum.split import leave_sums
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.shared.pack_tiles import SCANNED, plan_of
@@ -40,6 +40,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     sums, first = leave_sums(id, x, out, rows, plan)
     many, block = plan.tile.rows, min(plan.tile.block, SCANNED // plan.tile.rows)
     warps = device_of(x).warps(many * block // 16)
-    constants = (wide_type(sums.dtype), many, block, layout_of(rows, many, block, warps), plan.lanes)
+    constants = (wide_type(sums.dtype), many, block, choose_layout(rows, many, block, warps), plan.lanes)
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
     return sequence(first, bound(id, cumsum_kernel, plan.programs, args, warps))

@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
-from kernelzoo.kernels.gluon.partials import add_sums, store_sums, sum_of_partials
+from kernelzoo.kernels.gluon.partials import add_sums, make_partials_launch, store_sums
 from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
@@ -74,4 +74,4 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
     first = bound(id, rows_kernel, programs, args, warps, tensors=6)
-    return sequence(first, *(sum_of_partials(id, partials[i], out) for i, out in enumerate((dweight, dbias))))
+    return sequence(first, *(make_partials_launch(id, partials[i], out) for i, out in enumerate((dweight, dbias))))

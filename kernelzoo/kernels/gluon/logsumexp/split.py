@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.long_rows import load_parts, program_part, result_offset
 from kernelzoo.kernels.gluon.packs import merge_states, pack_constants, pack_rows, row_state
-from kernelzoo.kernels.gluon.tiles import lowest
+from kernelzoo.kernels.gluon.tiles import lowest_finite
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
 from kernelzoo.launch import Launch, sequence
@@ -54,7 +54,7 @@ def leave_states(
 ) -> tuple[torch.Tensor, Launch]:
     """Return (a workspace for the states of parts, the launch that fills it). All maxima come before all sums."""
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
-    kinds = (plan.parts, plan.span, lowest(states.dtype), highest, wide_type(x.dtype))
+    kinds = (plan.parts, plan.span, lowest_finite(states.dtype), highest, wide_type(x.dtype))
     args = (x, out, states, *row_arguments(rows), *kinds, *pack_constants(rows, plan.tile))
     return states, bound(id, states_kernel, plan.programs, args, plan.tile.warps)
 
@@ -63,7 +63,7 @@ def leave_states(
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces part of a row as ``rows`` does. A second launch merges the states, one program per row."""
     rows = rows_of(x, out)
-    plan, least = plan_of(x, rows), lowest(wide_dtype(x.dtype))
+    plan, least = plan_of(x, rows), lowest_finite(wide_dtype(x.dtype))
     states, first = leave_states("gluon/logsumexp/split", x, out, rows, plan, -least)
     place = (rows.total, plan.parts, rows.inner, rows.out_outer, rows.out_inner)
     args = (x, out, states, *place, least, plan.lanes)

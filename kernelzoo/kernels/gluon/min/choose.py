@@ -28,7 +28,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:
-        few = 2 * block_tile(device, rows).count(rows) < device.multiprocessors
+        few = 2 * block_tile(device, rows).count_tiles(rows) < device.multiprocessors
         return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
         return "split"

@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.min.tiles import kinds, row_tile
+from kernelzoo.kernels.gluon.min.tiles import min_constants, row_tile
 from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
@@ -43,5 +43,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
     tile = row_tile(device_of(x), rows)
-    args = (x, out, *tiles.place_arguments(rows, tile), *kinds(rows, x.dtype, tile))
-    return bound("gluon/min/rows", rows_kernel, tile.count(rows), args, tile.warps)
+    args = (x, out, *tiles.place_arguments(rows, tile), *min_constants(rows, x.dtype, tile))
+    return bound("gluon/min/rows", rows_kernel, tile.count_tiles(rows), args, tile.warps)

@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.min.tiles import block_tile, kinds
+from kernelzoo.kernels.gluon.min.tiles import block_tile, min_constants
 from kernelzoo.kernels.shared.jit import bound, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
@@ -44,5 +44,5 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     rows = rows_of(x, out)
     tile = block_tile(device_of(x), rows)
-    args = (x, out, *tiles.place_arguments(rows, tile), *kinds(rows, x.dtype, tile))
-    return bound("gluon/min/rows_deferred", rows_deferred_kernel, tile.count(rows), args, tile.warps)
+    args = (x, out, *tiles.place_arguments(rows, tile), *min_constants(rows, x.dtype, tile))
+    return bound("gluon/min/rows_deferred", rows_deferred_kernel, tile.count_tiles(rows), args, tile.warps)

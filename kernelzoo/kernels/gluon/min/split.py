@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.min.tiles import block_tile, kinds
+from kernelzoo.kernels.gluon.min.tiles import block_tile, min_constants
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
@@ -64,8 +64,8 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     tile = block_tile(device, rows)
-    plan, count = tiles.plan_parts(rows, tile, device), tile.count(rows)
+    plan, count = tiles.plan_parts(rows, tile, device), tile.count_tiles(rows)
     partials = x.new_empty((count, plan.parts, tile.rows), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(count, dtype=torch.int32)
-    args = (x, out, partials, arrivals, *tiles.place_arguments(rows, tile), *plan, *kinds(rows, x.dtype, tile))
+    args = (x, out, partials, arrivals, *tiles.place_arguments(rows, tile), *plan, *min_constants(rows, x.dtype, tile))
     return bound("gluon/min/split", split_kernel, count * plan.parts, args, tile.warps)

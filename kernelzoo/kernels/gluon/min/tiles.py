@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.gluon.tiles import Tile, along, block, body_length
+from kernelzoo.kernels.gluon.tiles import Tile, body_length, make_block_tile, make_row_tile
 from kernelzoo.kernels.shared.jit import wide_type
 from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
@@ -27,20 +27,20 @@ def row_tile(device: Device, rows: Rows) -> Tile:
     knobs, cols = of(Numbers, device.index), power_of_two(body_length(rows))
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
-        return along(rows, many, cols, 1)
+        return make_row_tile(rows, many, cols, 1)
     elements = min(cols, knobs.tile_bytes // rows.itemsize, TILE_ELEMENTS)
     fed = power_of_two(min(rows.n, elements) + 1) // 2
-    return along(rows, 1, elements, device.warps(fed * rows.itemsize // 64))
+    return make_row_tile(rows, 1, elements, device.warps(fed * rows.itemsize // 64))
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
     """Return ``row_tile`` or, for columns, a block: 32 float32 elements per thread, or 16 if read one by one."""
     if not rows.across:
         return row_tile(device, rows)
-    tile = block(rows, 32768)
-    return tile if tile.vector > 1 else block(rows, 16384)
+    tile = make_block_tile(rows, 32768)
+    return tile if tile.vector > 1 else make_block_tile(rows, 16384)
 
 
-def kinds(rows: Rows, dtype: torch.dtype, tile: Tile) -> tuple[object, ...]:
+def min_constants(rows: Rows, dtype: torch.dtype, tile: Tile) -> tuple[object, ...]:
     """Return a kernel's constants: WIDE, IDENTITY and those of its tile."""
-    return wide_type(dtype), identity(dtype), *tile.constants(rows)
+    return wide_type(dtype), identity(dtype), *tile.kernel_constants(rows)

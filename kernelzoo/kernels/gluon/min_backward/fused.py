@@ -37,7 +37,7 @@ def tile_kernel(
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     mask = there & (cols < length)
     x_here = x + (dev.aligned(x_start, EDGES) + here * x_n)
-    equal = dev.load_held(x_here, mask, float("nan")).to(WIDE) == least
+    equal = dev.load_evict_last(x_here, mask, float("nan")).to(WIDE) == least
     count = gl.sum(equal.to(gl.int32), 1, keep_dims=True)
     if EDGES:
         count += gl.convert_layout(gl.sum(edges_equal.to(gl.int32), 1, keep_dims=True), LAYOUT)
@@ -56,6 +56,6 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.whole_row_tile(id, device, rows, 1)
     place = (*tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
-    args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.constants(rows))
+    args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.kernel_constants(rows))
     options = tiles.register_options(device, tile)
-    return bound(id, tile_kernel, tile.count(rows), args, tile.warps, tensors=4, **options)
+    return bound(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, tensors=4, **options)

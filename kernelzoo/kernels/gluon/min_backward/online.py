@@ -63,7 +63,7 @@ def online_kernel(
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks counts a row's minima, per lane. A second pass reads again and writes the gradient."""
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES)
+    tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
     place = (*tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
-    args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.constants(rows))
-    return bound("gluon/min_backward/online", online_kernel, tile.count(rows), args, tile.warps, tensors=4)
+    args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.kernel_constants(rows))
+    return bound("gluon/min_backward/online", online_kernel, tile.count_tiles(rows), args, tile.warps, tensors=4)

@@ -77,10 +77,10 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     """Several programs share a row or a strip of columns. One launch counts minima, a second writes the gradient."""
     id, tensors = "gluon/min_backward/split_two_launches", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES)
-    plan, count = tiles.plan_parts(rows, tile, device_of(x)), tile.count(rows)
+    tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
+    plan, count = tiles.plan_parts(rows, tile, device_of(x)), tile.count_tiles(rows)
     counts = x.new_empty((count, plan.parts, tile.rows), dtype=torch.int64)
     place = (*tensors, counts, *tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others), *plan)
-    kinds = (wide_type(x.dtype), *tile.constants(rows))
+    kinds = (wide_type(x.dtype), *tile.kernel_constants(rows))
     both = ((*place, writes, *kinds) for writes in (False, True))
     return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=4) for args in both))

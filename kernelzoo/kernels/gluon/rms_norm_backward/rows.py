@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.partials import add_sums, store_sums, sum_of_partials
+from kernelzoo.kernels.gluon.partials import add_sums, make_partials_launch, store_sums
 from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
@@ -67,4 +67,4 @@ def rows(
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
     first = bound(id, rows_kernel, programs, args, warps, tensors=5)
-    return sequence(first, sum_of_partials(id, partials, dweight))
+    return sequence(first, make_partials_launch(id, partials, dweight))

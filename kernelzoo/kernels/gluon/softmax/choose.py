@@ -33,14 +33,14 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     knobs = of(Knobs, device.index)
     if rows.n > longest(rows, 1):
         if rows.across:
-            many = tiles.block(rows, ON_CHIP_BYTES).count(rows) >= device.multiprocessors
+            many = tiles.make_block_tile(rows, ON_CHIP_BYTES).count_tiles(rows) >= device.multiprocessors
             return "online" if many else "split_two_launches"
         many = rows.itemsize == 8 and rows.planned >= ONLINE_ROWS * device.multiprocessors
         return "online" if many else split(x, out)
     ahead = (
         rows.itemsize == 2 and rows.n > knobs.ahead_row and rows.planned >= knobs.ahead_rows * device.multiprocessors
     )
-    whole = tiles.vector_of(rows) == rows.whole_vector and not edges_of(rows)
+    whole = tiles.choose_vector_width(rows) == rows.whole_vector and not edges_of(rows)
     return "persistent" if ahead and whole and not rows.across else "fused"
 
 

@@ -7,7 +7,7 @@ from kernelzoo.kernels.shared.device_functions import TOGETHER, exponential, zer
 
 
 @gluon.jit
-def softmax_of(x):
+def compute_softmax(x):
     """Return softmax of the rows of a tile, in the tile's dtype."""
     top = zero_if_empty(gl.max(x, 1, keep_dims=True))
     exponentials = exponential(x - top)

@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.gluon.softmax.device_functions import softmax_of, softmax_with_edges
+from kernelzoo.kernels.gluon.softmax.device_functions import compute_softmax, softmax_with_edges
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -29,14 +29,14 @@ def tile_kernel(
     length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
     length = gl.cast(length, gl.int32)
     mask = there & (cols < length)
-    tile = dev.load_held(x + (dev.aligned(x_start, EDGES) + here * x_n), mask, float("-inf"))
+    tile = dev.load_evict_last(x + (dev.aligned(x_start, EDGES) + here * x_n), mask, float("-inf"))
     out_here = out + (dev.aligned(out_start, EDGES) + here * out_n)
     if EDGES:
         result, edges = softmax_with_edges(tile.to(WIDE), edges, LAYOUT, EDGE_LAYOUT)
         gl.store(out_here, result.to(DTYPE), mask)
         gl.store(dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
     else:
-        gl.store(out_here, softmax_of(tile.to(WIDE)).to(DTYPE), mask)
+        gl.store(out_here, compute_softmax(tile.to(WIDE)).to(DTYPE), mask)
 
 
 @register("gluon", "softmax", "fused")
@@ -44,5 +44,5 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, rows, device = "gluon/softmax/fused", rows_of(x, out), device_of(x)
     tile = tiles.whole_row_tile(id, device, rows, 1)
-    args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.constants(rows))
-    return bound(id, tile_kernel, tile.count(rows), args, tile.warps, **tiles.register_options(device, tile))
+    args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.kernel_constants(rows))
+    return bound(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, **tiles.register_options(device, tile))

@@ -59,7 +59,7 @@ def online_kernel(
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running (max, sum) state in each lane. A second pass reads again and writes."""
     rows = rows_of(x, out)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES)
-    kinds = (wide_type(x.dtype), tiles.lowest(wide_dtype(x.dtype)), *tile.constants(rows))
+    tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
+    kinds = (wide_type(x.dtype), tiles.lowest_finite(wide_dtype(x.dtype)), *tile.kernel_constants(rows))
     args = (x, out, *tiles.place_arguments(rows, tile), *kinds)
-    return bound("gluon/softmax/online", online_kernel, tile.count(rows), args, tile.warps)
+    return bound("gluon/softmax/online", online_kernel, tile.count_tiles(rows), args, tile.warps)

@@ -32,7 +32,7 @@ REDUCTION_BYTES = 4096
 
 
 @gluon.jit
-def ask(x, ring, slot, row, rows, n, inner, x_outer, x_inner, cols, MULTIPLE: gl.constexpr):
+def start_row_copy(x, ring, slot, row, rows, n, inner, x_outer, x_inner, cols, MULTIPLE: gl.constexpr):
     """Start an asynchronous copy of a row into a slot of the ring. Past the last row, the group of copies is empty."""
     row = row.to(gl.int64)
     start = (row // inner * x_outer + row % inner * x_inner) * MULTIPLE
@@ -53,12 +53,12 @@ def persistent_kernel(
     first = gl.program_id(0).to(gl.int64)
     step = gl.num_programs(0)
     for ahead in gl.static_range(STAGES - 1):
-        ask(x, ring, ahead, first + ahead * step, rows, n, inner, x_outer, x_inner, cols, MULTIPLE)
+        start_row_copy(x, ring, ahead, first + ahead * step, rows, n, inner, x_outer, x_inner, cols, MULTIPLE)
     slot = 0
     for i in range(first, rows, step):
         row = gl.cast(i, gl.int64)
         free = (slot + STAGES - 1) % STAGES
-        ask(x, ring, free, row + (STAGES - 1) * step, rows, n, inner, x_outer, x_inner, cols, MULTIPLE)
+        start_row_copy(x, ring, free, row + (STAGES - 1) * step, rows, n, inner, x_outer, x_inner, cols, MULTIPLE)
         async_copy.wait_group(STAGES - 1)  # all groups but the last STAGES - 1 have arrived
         tile = gl.where(cols < n, ring.index(slot).load(LAYOUT).to(WIDE), float("-inf"))
         exponentials = exponential(tile - zero_if_empty(gl.max(tile, 0)))
@@ -73,7 +73,7 @@ def persistent_kernel(
 def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A grid that fills the device once strides over rows. The next rows are prefetched to shared memory."""
     id, rows, device = "gluon/softmax/persistent", rows_of(x, out), device_of(x)
-    vector = tiles.vector_of(rows)
+    vector = tiles.choose_vector_width(rows)
     if vector != rows.whole_vector or edges_of(rows):
         why = "asynchronous copies are of 16 bytes, and these rows are not whole vectors of so many"
         raise UnsupportedProblemError(id, why)

@@ -20,7 +20,7 @@ from kernelzoo.layout import MANY, Rows, cdiv, rows_of
 from kernelzoo.registry import register
 
 
-class Team(NamedTuple):
+class ProgramShape(NamedTuple):
     """A program's number of warps and register limit per thread, and how many such programs fit on an SM."""
 
     warps: int
@@ -229,14 +229,14 @@ def exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, dev
     """Return the launch of ``split_kernel`` on a device whose programs can wait for each other."""
     wide = wide_dtype(x.dtype)
     # The register limit of an H200 would spill a few registers on other devices.
-    team = Team(8, 128, 2) if device.arch in ("", "sm_90") else Team(4, 168, 3)
+    team = ProgramShape(8, 128, 2) if device.arch in ("", "sm_90") else ProgramShape(4, 168, 3)
     threads = team.warps * tiles.LANES  # each thread awaits one pair, which limits the programs per row
     held, block = (bytes // rows.wide_bytes * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
     resident = team.resident * device.multiprocessors
     exact = rows.single and packed(rows.by_vectors) and rows.n <= (2 * held - 8) * min(threads, resident)
     if exact or (is_batch_invariant() and not rows.single):
         rows = replace(rows.by_vectors, planned=MANY)
-    unit, inside = tiles.vector_of(rows), rows.n if exact else tiles.body_length(rows)
+    unit, inside = tiles.choose_vector_width(rows), rows.n if exact else tiles.body_length(rows)
     words = rows.itemsize == 2 and unit == rows.whole_vector
     held *= 1 + words
     parts = programs_per_row(rows.planned, inside, held - unit, threads, resident)
@@ -248,7 +248,7 @@ def exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, dev
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     place = (x, out, pairs, arrivals, *row_arguments(rows), plan.parts, plan.span // unit, blocks, unit)
-    kinds = (wide_type(x.dtype), tiles.lowest(wide), edges_of(rows))
+    kinds = (wide_type(x.dtype), tiles.lowest_finite(wide), edges_of(rows))
     sizes = (words, exact, held, block if blocks else 0, threads)
     args = (*place, *kinds, *sizes, layout, word_layout, lanes)
     options = {"maxnreg": team.registers, "launch_cooperative_grid": True}

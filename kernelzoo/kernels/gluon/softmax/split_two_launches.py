@@ -77,10 +77,10 @@ def parts_kernel(
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns. One launch stores states, a second merges them and writes."""
     id, rows, wide = "gluon/softmax/split_two_launches", rows_of(x, out), wide_dtype(x.dtype)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES)
-    plan, count = tiles.plan_parts(rows, tile, device_of(x)), tile.count(rows)
+    tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
+    plan, count = tiles.plan_parts(rows, tile, device_of(x)), tile.count_tiles(rows)
     pairs = x.new_empty((count, 2, plan.parts, tile.rows), dtype=wide)
     place = (x, out, pairs, *tiles.place_arguments(rows, tile), *plan)
-    kinds = (wide_type(x.dtype), tiles.lowest(wide), *tile.constants(rows))
+    kinds = (wide_type(x.dtype), tiles.lowest_finite(wide), *tile.kernel_constants(rows))
     both = ((*place, writes, *kinds) for writes in (False, True))
     return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps) for args in both))

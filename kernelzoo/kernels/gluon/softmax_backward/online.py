@@ -61,8 +61,8 @@ def online_kernel(
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running sum of grad * y in each lane. A second pass reads again and writes."""
     rows, (weights,) = rows_with(grad, out, y)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES, weights)
-    kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))
+    tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES, weights)
+    kinds = (wide_type(grad.dtype), *tile.kernel_constants(rows, weights))
     args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
     id = "gluon/softmax_backward/online"
-    return bound(id, online_kernel, tile.count(rows), args, tile.warps, tensors=3)
+    return bound(id, online_kernel, tile.count_tiles(rows), args, tile.warps, tensors=3)

@@ -80,10 +80,10 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     """Several programs share a row or a strip of columns. One launch stores sums, a second adds them up and writes."""
     id = "gluon/softmax_backward/split_two_launches"
     rows, (weights,) = rows_with(grad, out, y)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES, weights)
-    plan, count = tiles.plan_parts(rows, tile, device_of(grad), weights), tile.count(rows)
+    tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES, weights)
+    plan, count = tiles.plan_parts(rows, tile, device_of(grad), weights), tile.count_tiles(rows)
     sums = grad.new_empty((count, plan.parts, tile.rows), dtype=wide_dtype(grad.dtype))
     place = (grad, y, out, sums, *tiles.place_arguments(rows, tile, weights), *plan)
-    kinds = (wide_type(grad.dtype), *tile.constants(rows, weights))
+    kinds = (wide_type(grad.dtype), *tile.kernel_constants(rows, weights))
     both = ((*place, writes, *kinds) for writes in (False, True))
     return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=3) for args in both))

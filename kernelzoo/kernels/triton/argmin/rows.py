@@ -6,8 +6,8 @@ from kernelzoo.kernels.shared.device_functions import lower
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.lowest import lowest
-from kernelzoo.kernels.triton.packs import to_packs
+from kernelzoo.kernels.triton.min.lowest import row_minima
+from kernelzoo.kernels.triton.packs import reshape_to_packs
 from kernelzoo.launch import Launch
 from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
@@ -29,11 +29,11 @@ def row_argmin(
     for start in range(begin, end, BLOCK):
         here = start + cols
         tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=IDENTITY).to(WIDE)
-        new = tl.reduce(tl.reduce(to_packs(tile, LANES, VECTOR), 3, lower), 1, lower)
+        new = tl.reduce(tl.reduce(reshape_to_packs(tile, LANES, VECTOR), 3, lower), 1, lower)
         blocks = tl.where((least <= new) | (least != least), blocks, block)
         least = lower(least, new)
         block += 1
-    row_least = lowest(least)[:, None]
+    row_least = row_minima(least)[:, None]
     has = (least == row_least) | ((least != least) & (row_least != row_least))
     first = tl.min(tl.where(has, blocks, 0x7FFFFFFF), 1, keep_dims=True).to(tl.int64)
     first = begin + first * BLOCK

@@ -6,8 +6,8 @@ from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_
 from kernelzoo.kernels.shared.pack_tiles import plan_of
 from kernelzoo.kernels.triton.argmin.rows import row_argmin
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, program_part
-from kernelzoo.kernels.triton.min.lowest import lowest
+from kernelzoo.kernels.triton.long_rows import load_parts, program_part, row_to_merge
+from kernelzoo.kernels.triton.min.lowest import row_minima
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
@@ -32,10 +32,10 @@ def first_kernel(
     x, out, least, places, parts, inner, out_outer, out_inner, IDENTITY: tl.constexpr, PARTS: tl.constexpr
 ):  # fmt: skip
     await_last_launch()
-    row = merging_row()
+    row = row_to_merge()
     part_least = load_parts(least, row, parts, IDENTITY, PARTS)
     place = load_parts(places, row, parts, 0x7FFFFFFFFFFFFFFF, PARTS)
-    row_least = lowest(part_least)[:, None]
+    row_least = row_minima(part_least)[:, None]
     has = (part_least == row_least) | ((part_least != part_least) & (row_least != row_least))
     place = tl.min(tl.where(has, place, 0x7FFFFFFFFFFFFFFF), 1, keep_dims=True)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), place)

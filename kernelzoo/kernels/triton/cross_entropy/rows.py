@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 
 
 @triton.jit
-def loss_of(x, x_n, n, label, in_rows, top, total, ignore_index, WIDE: tl.constexpr):
+def compute_loss(x, x_n, n, label, in_rows, top, total, ignore_index, WIDE: tl.constexpr):
     """Return each row's loss from its label and its (max, sum) state. x: pointers to the rows' first elements."""
     inside = in_rows & (label >= 0) & (label < n)
     picked = tl.load(x + label * x_n, inside, other=float("nan")).to(WIDE)
@@ -32,7 +32,7 @@ def cross_entropy_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     top, total = row_state(x, x_start, x_n, 0, n, row < rows, LOWEST, float("inf"), WIDE, ROWS, BLOCK, LANES, VECTOR)
     label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1), row < rows, other=0)
-    result = loss_of(x + x_start, x_n, n, label, row < rows, top, total, ignore_index, WIDE)
+    result = compute_loss(x + x_start, x_n, n, label, row < rows, top, total, ignore_index, WIDE)
     tl.store(loss + row_start(row, inner, out_outer, out_inner, 1), result.to(loss.dtype.element_ty), row < rows)
 
 

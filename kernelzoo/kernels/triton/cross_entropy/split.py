@@ -4,10 +4,10 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import plan_of
-from kernelzoo.kernels.triton.cross_entropy.rows import loss_of
+from kernelzoo.kernels.triton.cross_entropy.rows import compute_loss
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.logsumexp.split import leave_states, load_merged_state
-from kernelzoo.kernels.triton.long_rows import merging_row
+from kernelzoo.kernels.triton.long_rows import row_to_merge
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -19,11 +19,11 @@ def merge_kernel(
     out_outer, out_inner, ignore_index, LOWEST: tl.constexpr, WIDE: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
-    row = merging_row()
+    row = row_to_merge()
     top, total = load_merged_state(states, row, rows, parts, LOWEST, PARTS)
     label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1))
     x += row_start(row, inner, x_outer, x_inner, 1)
-    result = loss_of(x, x_n, n, label, True, top, total, ignore_index, WIDE)
+    result = compute_loss(x, x_n, n, label, True, top, total, ignore_index, WIDE)
     tl.store(loss + row_start(row, inner, out_outer, out_inner, 1), result.to(loss.dtype.element_ty))
 
 

@@ -4,9 +4,9 @@ from torch import Tensor
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
-from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, product, row_start, whole
+from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, rounded_product, row_start, whole
 from kernelzoo.kernels.triton.layer_norm.rows import row_mean
-from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
+from kernelzoo.kernels.triton.partials import add_sums, make_partials_launch, store_sums, zero_sums
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -55,7 +55,7 @@ def rows_kernel(
             weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
             result = scale * (grads * weights - level - normal * slope)
             tl.store(dx + (dx_start + here * dx_n), result.to(dx.dtype.element_ty), mask)
-            terms = tl.sum(product(grads, normal), 0, keep_dims=True)
+            terms = tl.sum(rounded_product(grads, normal), 0, keep_dims=True)
             weight_sums, weight_lost = add_sums(of_weight, here, n, weight_sums, weight_lost, terms, WHOLE)
             terms = tl.sum(grads, 0, keep_dims=True)
             bias_sums, bias_lost = add_sums(of_bias, here, n, bias_sums, bias_lost, terms, WHOLE)
@@ -73,4 +73,4 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
     first = bound(id, rows_kernel, tile.programs, args, tile.warps, tensors=6)
-    return sequence(first, *(sum_of_partials(id, partials[i], out) for i, out in enumerate((dweight, dbias))))
+    return sequence(first, *(make_partials_launch(id, partials[i], out) for i, out in enumerate((dweight, dbias))))

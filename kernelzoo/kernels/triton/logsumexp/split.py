@@ -5,7 +5,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, program_part
+from kernelzoo.kernels.triton.long_rows import load_parts, program_part, row_to_merge
 from kernelzoo.kernels.triton.packs import merge_states, row_state
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, rows_of
@@ -38,7 +38,7 @@ def merge_kernel(
     x, out, states, rows, parts, inner, out_outer, out_inner, LOWEST: tl.constexpr, PARTS: tl.constexpr
 ):  # fmt: skip
     await_last_launch()
-    row = merging_row()
+    row = row_to_merge()
     top, total = load_merged_state(states, row, rows, parts, LOWEST, PARTS)
     result = (top + tl.log(total)).to(out.dtype.element_ty)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result)

@@ -4,7 +4,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import end_of_vectors
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.atomics import atomic_launch, part_minima, send
+from kernelzoo.kernels.triton.min.atomics import atomic_launch, atomic_minimum, part_minima
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -35,7 +35,7 @@ def atomic_batched_kernel(
             )
             minima = tl.where(tiles == tile, result[None, :], minima)
     row = first + tiles * BLOCK_M + tl.arange(0, BLOCK_M)[None, :]
-    send(out + row_start(row, inner, out_outer, out_inner, 1), minima, row < rows)
+    atomic_minimum(out + row_start(row, inner, out_outer, out_inner, 1), minima, row < rows)
 
 
 @register("triton", "min", "atomic_batched")

@@ -4,7 +4,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import end_of_vectors
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.atomics import atomic_launch, part_minima, send
+from kernelzoo.kernels.triton.min.atomics import atomic_launch, atomic_minimum, part_minima
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -31,7 +31,7 @@ def atomic_eager_kernel(
             result = part_minima(
                 x, x_start, x_n, n, cols, start_n, end_n, row < rows, WIDE, IDENTITY, EDGES, FOLD, BLOCK_M, SUB_BLOCK_N
             )
-            send(out + row_start(row, inner, out_outer, out_inner, 1), result, row < rows)
+            atomic_minimum(out + row_start(row, inner, out_outer, out_inner, 1), result, row < rows)
 
 
 @register("triton", "min", "atomic_eager")

@@ -9,7 +9,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.device_functions import lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_columns, fold_of, lowest, running_minima
+from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
 from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv, identity, plain, rows_of
 from kernelzoo.tables import knob, numbers, of
@@ -28,7 +28,7 @@ class Numbers(tiles.Numbers):
 
 
 @triton.jit
-def send(out, value, mask):
+def atomic_minimum(out, value, mask):
     """Set out to the minimum of out and value, by atomics in any order. out must start as the identity.
 
     Bits of non-negative floats sort as signed integers, so a signed minimum updates them. Bits of negative floats sort
@@ -55,9 +55,9 @@ def part_minima(
 ):  # fmt: skip
     """Return each row's minimum over columns ``begin`` to ``end`` and its edges. Every part reads the edges again."""
     in_rows = in_rows[:, None]
-    start, columns, edges = body_and_edges(x, start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
+    start, columns, edges = load_edges(x, start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
     least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
-    return lower(lowest(fold_columns(least, ROWS, BLOCK, FOLD)), lowest(edges))
+    return lower(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
 
 
 def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -73,7 +73,7 @@ def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> L
     blocks = min(cdiv(rows.n, piece), cdiv(numbers.crowd * device.multiprocessors, groups))
     pieces = cdiv(rows.n, piece * blocks)
     blocks = cdiv(rows.n, piece * pieces)
-    constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows), fold_of(rows, x.dtype, piece))
+    constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows), choose_fold(rows, x.dtype, piece))
     args = (x, target, *row_arguments(rows), blocks, pieces, *constants, numbers.atomic_tiles, side, piece)
     lower_all = bound(id, kernel, groups * blocks, args, device.warps(tile.threads))
     nothing = identity(target.dtype)

@@ -186,7 +186,7 @@ def whole_column_tile(columns: Columns, device: Device) -> ColumnTile:
     return column_tile(numbers, columns, 512, line, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
 
 
-def launch_of_columns(
+def make_column_launch(
     id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: ColumnTile, parts: int
 ) -> Launch:
     """Return the launch over tiles of columns. If tiles have several parts, the last to finish merges the minima."""
@@ -216,4 +216,4 @@ def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
     columns = rows_of(x, out).columns
     if columns is None:
         raise UnsupportedProblemError(id, "it takes columns, and the rows of this problem don't lie across memory")
-    return launch_of_columns(id, x, out, columns, whole_column_tile(columns, device_of(x)), 1)
+    return make_column_launch(id, x, out, columns, whole_column_tile(columns, device_of(x)), 1)

@@ -14,7 +14,7 @@ from kernelzoo.layout import Rows
 
 
 @triton.jit
-def lowest(x):
+def row_minima(x):
     """Return the minima of a tile's rows, NaN if any element is NaN.
 
     The bits of a float are sign and magnitude. If the magnitude of negative floats is inverted, floats sort as
@@ -43,13 +43,13 @@ def fold_columns(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
     return result
 
 
-def fold_of(rows: Rows, dtype: torch.dtype, block: int) -> int:
+def choose_fold(rows: Rows, dtype: torch.dtype, block: int) -> int:
     """Return FOLD for ``fold_columns``: how many adjacent columns one thread loads and can reduce by itself."""
     return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
 
 
 @triton.jit
-def body_and_edges(
+def load_edges(
     x, x_start, n, in_rows, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr
 ):
     """Return (start of each row's complete vectors, number of elements in these, values of the edge elements)."""

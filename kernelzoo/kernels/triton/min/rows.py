@@ -5,7 +5,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_columns, fold_of, lowest
+from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima
 from kernelzoo.kernels.triton.min.tiles import TILE_ELEMENTS, Numbers, Tile, block_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
@@ -39,14 +39,14 @@ def rows_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
+    start, columns, edges = load_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
     least = tl.full([ROWS], IDENTITY, WIDE)
     for first in range(0, end_of_vectors(n, EDGES), BLOCK):
         here = first + cols[None, :]
         mask = in_rows & (here < columns)
         block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, lowest(fold_columns(block.to(WIDE), ROWS, BLOCK, FOLD)))
-    least = lower(least, lowest(edges))  # last, so that all other loads are issued before anything waits for the edges
+        least = lower(least, row_minima(fold_columns(block.to(WIDE), ROWS, BLOCK, FOLD)))
+    least = lower(least, row_minima(edges))  # last, so that all other loads are issued before a wait for the edges
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
@@ -70,7 +70,7 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, device = rows_of(x, out), device_of(x)
     edges = edges_of(rows)
     tile = row_tile(of(RowNumbers, device.index), rows, x.dtype, edges)
-    constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(rows, x.dtype, tile.block))
+    constants = (wide_type(x.dtype), identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)
     return bound("triton/min/rows", rows_kernel, programs, args, device.warps(tile.threads))

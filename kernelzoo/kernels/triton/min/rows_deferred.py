@@ -10,9 +10,9 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start, whole_vectors
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_columns, fold_of, lowest, running_minima
+from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
 from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, whole_row_tile
-from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, lanes_of
+from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, count_row_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -37,11 +37,11 @@ def rows_deferred_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    start, columns, edges = body_and_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
+    start, columns, edges = load_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
     least = running_minima(
         x, start, x_n, n, cols, 0, end_of_vectors(n, EDGES), columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK
     )
-    least = lower(lowest(fold_columns(least, ROWS, BLOCK, FOLD)), lowest(edges))
+    least = lower(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
@@ -134,11 +134,11 @@ def short_tile(rows: Rows, dtype: torch.dtype, device: Device) -> ShortTile | No
         if rows.itemsize == 4:
             return ShortTile(1024 // columns, 8, columns)
         return ShortTile(32, 4, columns) if columns < 128 else ShortTile(2048 // columns, 16, columns)
-    lanes = lanes_of(rows.n, LEAST)
+    lanes = count_row_lanes(rows.n, LEAST)
     return ShortTile(single // lanes, lanes, 0) if rows.n < SHORT else None
 
 
-def launch_of_short(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortTile) -> Launch:
+def make_short_launch(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortTile) -> Launch:
     id, programs, place = "triton/min/rows_deferred", cdiv(rows.total, tile.rows), row_arguments(rows)
     kinds = (wide_type(x.dtype), identity(x.dtype))
     if not tile.columns:
@@ -156,7 +156,7 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, device = rows_of(x, out), device_of(x)
     short = short_tile(rows, x.dtype, device)
     if short is not None:
-        return launch_of_short(x, out, rows, short)
+        return make_short_launch(x, out, rows, short)
     numbers = of(Numbers, device.index)
     edges = edges_of(rows)
     tile = whole_row_tile(numbers, rows, x.dtype, device, edges)
@@ -165,7 +165,7 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
         if tile.block * x.element_size() == numbers.tile_bytes:
             # More programs fit on an SM. In half precision, a thread still has a vector of each block.
             tile = tile._replace(block=tile.block // (4 if x.element_size() == 2 else 2))
-    constants = (wide_type(x.dtype), identity(x.dtype), edges, fold_of(rows, x.dtype, tile.block))
+    constants = (wide_type(x.dtype), identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)
     return bound("triton/min/rows_deferred", rows_deferred_kernel, programs, args, device.warps(tile.threads))

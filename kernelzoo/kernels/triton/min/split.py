@@ -8,7 +8,7 @@ from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_argumen
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
-from kernelzoo.kernels.triton.min.lowest import body_and_edges, fold_columns, fold_of, lowest, running_minima
+from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
 from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, identity, plain, rows_of
@@ -49,7 +49,7 @@ def split_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    start, columns, edges = body_and_edges(x, x_start, n, in_rows & (part == 0), WIDE, IDENTITY, EDGES, ROWS)
+    start, columns, edges = load_edges(x, x_start, n, in_rows & (part == 0), WIDE, IDENTITY, EDGES, ROWS)
     begin = part * span * VECTOR
     columns = tl.minimum(columns, begin + tl.cast(span, tl.int64) * VECTOR)
     if ONCE:
@@ -59,7 +59,7 @@ def split_kernel(
     else:
         end = tl.minimum(begin + tl.cast(span, tl.int64) * VECTOR, end_of_vectors(n, EDGES))
         least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
-    least = lower(lowest(fold_columns(least, ROWS, BLOCK, FOLD)), lowest(edges))
+    least = lower(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
     tl.store(partials + row * parts + part, least, row < rows)
     # The barrier orders the stores of all threads before the arrival, which releases them to the device. The last
     # program to arrive acquires the stores of all others.
@@ -69,7 +69,7 @@ def split_kernel(
         lanes = tl.arange(0, PARTS)[None, :]
         all_parts = partials + row[:, None] * parts + lanes
         known = tl.load(all_parts, in_rows & (lanes < parts), other=IDENTITY, cache_modifier=".cg")
-        result = lowest(known).to(out.dtype.element_ty)
+        result = row_minima(known).to(out.dtype.element_ty)
         tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result, row < rows)
         tl.store(arrivals + tile, 0)  # for the next launch
 
@@ -81,7 +81,7 @@ def split_columns(numbers: Numbers, device: Device, x: torch.Tensor, out: torch.
         tile = columns.column_tile(numbers, across, line=2 * LINE_BYTES)
     wanted = numbers.across_crowd * device.multiprocessors // across.strips(tile.columns)
     parts = max(1, min(wanted, MANY_PARTS, cdiv(across.n, tile.depth)))
-    return columns.launch_of_columns("triton/min/split", x, out, across, tile, parts)
+    return columns.make_column_launch("triton/min/split", x, out, across, tile, parts)
 
 
 @register("triton", "min", "split")
@@ -111,7 +111,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     partials = x.new_empty((rows.total, parts), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(groups, dtype=torch.int32)
     args = (x, out, partials, arrivals, *row_arguments(rows), parts, span // vector)
-    fold = fold_of(rows, x.dtype, tile.block)
+    fold = choose_fold(rows, x.dtype, tile.block)
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold, vector, span <= tile.block)
     sizes = (tile.rows, tile.block, merge)
     warps = device.warps(tile.threads)

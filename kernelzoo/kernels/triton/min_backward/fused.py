@@ -67,7 +67,7 @@ def fused_kernel(
         tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)
 
 
-def warps_of(device: Device, rows: Rows, edges: int) -> int:
+def choose_warps(device: Device, rows: Rows, edges: int) -> int:
     warps = tiles.row_warps(of(tiles.Numbers, device.index), device, rows, edges)
     if rows.planned > FEW_ROWS_PER_SM * device.multiprocessors:
         return warps
@@ -78,4 +78,4 @@ def warps_of(device: Device, rows: Rows, edges: int) -> int:
 @register("triton", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps a row, several short rows or a strip of columns on chip: one read, one write."""
-    return fused_launch("triton/min_backward/fused", fused_kernel, columns_kernel, (x, y, grad, out), 1, warps_of)
+    return fused_launch("triton/min_backward/fused", fused_kernel, columns_kernel, (x, y, grad, out), 1, choose_warps)

@@ -84,13 +84,13 @@ def split_kernel(
         x_body = aligned(x_body, EDGES)
         out_body = aligned(out_body, EDGES)
         inside = tl.minimum(inside, end)
-        length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
+        length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = counts + (mine * rows + row) * parts
         thread_counts = tl.zeros([THREADS], tl.int32)
         if PHASE != WRITE and BLOCK > 0:
             for k in range(blocks):
                 start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
                 at = x_body + start * x_n
                 block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
                 thread_counts += count_equal(block, least, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
@@ -116,7 +116,7 @@ def split_kernel(
                 for k in range(blocks):
                     # Backwards: what was read last is likely still in L2.
                     start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                    left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
                     at = x_body + start * x_n
                     block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
                     here = out + out_body + start * out_n

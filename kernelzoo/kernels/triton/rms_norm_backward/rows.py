@@ -4,8 +4,8 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
-from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, product, row_start, whole
-from kernelzoo.kernels.triton.partials import add_sums, store_sums, sum_of_partials, zero_sums
+from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, rounded_product, row_start, whole
+from kernelzoo.kernels.triton.partials import add_sums, make_partials_launch, store_sums, zero_sums
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -48,7 +48,7 @@ def rows_kernel(
             weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
             result = scale * (grads * weights - tile * slope)
             tl.store(dx + (dx_start + here * dx_n), result.to(dx.dtype.element_ty), mask)
-            terms = tl.sum(product(grads, tile * scale), 0, keep_dims=True)
+            terms = tl.sum(rounded_product(grads, tile * scale), 0, keep_dims=True)
             sums, lost = add_sums(partials, here, n, sums, lost, terms, WHOLE)
     store_sums(partials, n, sums, lost, BLOCK, WHOLE)
 
@@ -65,4 +65,4 @@ def rows(
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
     first = bound(id, rows_kernel, tile.programs, args, tile.warps, tensors=5)
-    return sequence(first, sum_of_partials(id, partials, dweight))
+    return sequence(first, make_partials_launch(id, partials, dweight))

@@ -4,7 +4,7 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
 from kernelzoo.kernels.shared.jit import device_of, edges_of
 from kernelzoo.kernels.triton.softmax import multi_row_lanes, multi_row_loop, online, parts, persistent, tiles
-from kernelzoo.kernels.triton.softmax.strips import Strips, strips_of
+from kernelzoo.kernels.triton.softmax.strips import Strips, plan_strips
 from kernelzoo.layout import Columns, Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
@@ -46,9 +46,9 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
     if tiles.row_tile(knobs, device, rows, edges_of(rows)) is not None:
-        return _multi_row(knobs, device, rows)
+        return _choose_multi_row(knobs, device, rows)
     if rows.columns is not None:
-        return _long_columns(knobs, device, rows, rows.columns)
+        return _choose_for_columns(knobs, device, rows, rows.columns)
     if rows.n > ON_CHIP_BYTES // rows.wide_bytes:
         many = rows.itemsize == 8 and rows.planned >= ONLINE_ROWS * device.multiprocessors
         return "online" if many else "split"
@@ -66,25 +66,25 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     If memory is contiguous across rows (a reduction over dim 0), strips or tiles also make the loads contiguous.
     """
     device = device_of(x)
-    return _multi_row(of(Knobs, device.index), device, rows_of(x, out))
+    return _choose_multi_row(of(Knobs, device.index), device, rows_of(x, out))
 
 
-def _multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
-    if (strips := _strips(rows.columns, device)) and strips.elements >= rows.n:
+def _choose_multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
+    if (strips := _faster_strips(rows.columns, device)) and strips.elements >= rows.n:
         return "columns"
     if multi_row_lanes.is_best_for(rows):
         return "multi_row_lanes"
     return "multi_row_loop" if tiles.row_tile(knobs, device, rows, edges_of(rows)) is None else "multi_row_tile"
 
 
-def _long_columns(knobs: Knobs, device: Device, rows: Rows, columns: Columns) -> str:
-    if strips := _strips(columns, device):
+def _choose_for_columns(knobs: Knobs, device: Device, rows: Rows, columns: Columns) -> str:
+    if strips := _faster_strips(columns, device):
         return "columns" if strips.elements >= rows.n else "split"
     side, *_ = online.column_tile(device, rows)
     many = rows.total >= knobs.online_percent / 100 * device.multiprocessors * side
     return "online" if many else "split"
 
 
-def _strips(columns: Columns | None, device: Device) -> Strips | None:
+def _faster_strips(columns: Columns | None, device: Device) -> Strips | None:
     """Return strips of the columns, or None if there are no columns or tiles are faster."""
-    return strips_of(columns, device) if columns is not None and columns.n > tiles.FEW_ROWS else None
+    return plan_strips(columns, device) if columns is not None and columns.n > tiles.FEW_ROWS else None

@@ -10,7 +10,7 @@ from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_dtype, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch
-from kernelzoo.kernels.triton.softmax.strips import Strips, strip_parts, strips_of
+from kernelzoo.kernels.triton.softmax.strips import Strips, plan_strips, strip_parts
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -142,7 +142,7 @@ def columns_kernel(
         tl.atomic_add(arrivals, 1, sem="relaxed")
 
 
-def launch_of_strips(
+def make_strip_launch(
     id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips, phase: object, *shared: torch.Tensor
 ) -> Launch:
     """Return the launch over strips. shared: (pairs, arrivals) if several programs share each strip."""
@@ -169,11 +169,11 @@ def launch_of_strips(
 def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps a strip of whole columns in registers: one read, one write."""
     columns = rows_of(x, out).columns
-    strips = strips_of(columns, device_of(x)) if columns is not None else None
+    strips = plan_strips(columns, device_of(x)) if columns is not None else None
     if columns is None or strips is None or strips.elements < columns.n:
         words = (
             "it takes columns side by side, of at most 32 bits an element, of which whole strips fill programs of this "
             f"device; got {rows_of(x, out).n} elements to each of {rows_of(x, out).total}"
         )
         raise UnsupportedProblemError("triton/softmax/columns", words)
-    return launch_of_strips("triton/softmax/columns", x, out, columns, strips, WRITE)
+    return make_strip_launch("triton/softmax/columns", x, out, columns, strips, WRITE)

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import TOGETHER, aligned, exponential, zero_if_empty
-from kernelzoo.kernels.triton.device_functions import edge_columns, product, whole_vectors
+from kernelzoo.kernels.triton.device_functions import edge_columns, rounded_product, whole_vectors
 
 READ: tl.constexpr = tl.constexpr("evict_last")
 """The L2 policy for rows that a program keeps on chip: inputs stay in L2 longer than results. Results are then written
@@ -16,7 +16,7 @@ to memory steadily. Kernels before and after are no slower for it."""
 
 
 @triton.jit
-def softmax_of(x, AXIS: tl.constexpr):
+def compute_softmax(x, AXIS: tl.constexpr):
     """Return softmax of a tile along an axis, in the tile's dtype."""
     top = zero_if_empty(tl.max(x, AXIS, keep_dims=True))
     exponentials = exponential(x - top)
@@ -61,7 +61,7 @@ def online_state(
         before = row_top
         row_top = tl.maximum(row_top, tl.max(top, 1, keep_dims=True))
         row_total *= exponential(before - row_top)
-        row_total += tl.sum(product(total, exponential(top - row_top)), 1, keep_dims=True)
+        row_total += tl.sum(rounded_product(total, exponential(top - row_top)), 1, keep_dims=True)
     if EDGES:
         edges = exponential(edges - row_top)
         row_total += tl.sum(edges, 1, keep_dims=True)
@@ -77,7 +77,7 @@ def softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE: tl.conste
         mask = cols < n
         here = cols.to(tl.int64)
         tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
-        tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 0).to(out.dtype.element_ty), mask)
+        tl.store(out + out_start + here * out_n, compute_softmax(tile.to(WIDE), 0).to(out.dtype.element_ty), mask)
 
 
 @triton.jit

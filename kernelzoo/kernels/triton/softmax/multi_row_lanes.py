@@ -16,7 +16,7 @@ from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
 from kernelzoo.kernels.shared.halves import empty_words, pack_halves, unpack_halves
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.softmax.device_functions import READ, softmax_of
+from kernelzoo.kernels.triton.softmax.device_functions import READ, compute_softmax
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -68,14 +68,14 @@ def store_words(out, start, lane, there, words, WORDS: tl.constexpr, LANES: tl.c
 
 
 @triton.jit
-def pick(one, two, lane, FIRST: tl.constexpr, LANES: tl.constexpr, LAST: tl.constexpr):
-    """Return ``one`` for a unit's words up to LAST, ``two`` for later words. FIRST: the first word of the round."""
+def select_row(first_row, second_row, lane, FIRST: tl.constexpr, LANES: tl.constexpr, LAST: tl.constexpr):
+    """Return ``first_row`` for a unit's words up to LAST, else ``second_row``. FIRST: the first word of the round."""
     if FIRST + LANES - 1 <= LAST:
-        result = one
+        result = first_row
     elif FIRST > LAST:
-        result = two
+        result = second_row
     else:
-        result = tl.where(lane <= LAST - FIRST, one, two)
+        result = tl.where(lane <= LAST - FIRST, first_row, second_row)
     return result
 
 
@@ -133,11 +133,11 @@ def words_kernel(
     for first in tl.static_range(0, WORDS, LANES):
         low, high = unpack_halves(words[first // LANES], DTYPE)
         if first <= MIDDLE:
-            here = pick(low, float("-inf"), lane, first, LANES, MIDDLE)
-            top = tl.maximum(top, tl.maximum(here, pick(high, float("-inf"), lane, first, LANES, MIDDLE - 1)))
+            here = select_row(low, float("-inf"), lane, first, LANES, MIDDLE)
+            top = tl.maximum(top, tl.maximum(here, select_row(high, float("-inf"), lane, first, LANES, MIDDLE - 1)))
         if first + LANES > MIDDLE:
-            here = pick(float("-inf"), low, lane, first, LANES, MIDDLE)
-            here = tl.maximum(here, pick(float("-inf"), high, lane, first, LANES, MIDDLE - 1))
+            here = select_row(float("-inf"), low, lane, first, LANES, MIDDLE)
+            here = tl.maximum(here, select_row(float("-inf"), high, lane, first, LANES, MIDDLE - 1))
             second_top = tl.maximum(second_top, here)
         lows += [low]
         highs += [high]
@@ -147,31 +147,33 @@ def words_kernel(
     second_total = total
     low_weights, high_weights = [], []
     for first in tl.static_range(0, WORDS, LANES):
-        low = exponential(lows[first // LANES] - pick(top, second_top, lane, first, LANES, MIDDLE))
-        high = exponential(highs[first // LANES] - pick(top, second_top, lane, first, LANES, MIDDLE - 1))
+        low = exponential(lows[first // LANES] - select_row(top, second_top, lane, first, LANES, MIDDLE))
+        high = exponential(highs[first // LANES] - select_row(top, second_top, lane, first, LANES, MIDDLE - 1))
         if first <= MIDDLE:
-            total += pick(low, 0.0, lane, first, LANES, MIDDLE) + pick(high, 0.0, lane, first, LANES, MIDDLE - 1)
+            total += select_row(low, 0.0, lane, first, LANES, MIDDLE) + select_row(
+                high, 0.0, lane, first, LANES, MIDDLE - 1
+            )
         if first + LANES > MIDDLE:
-            here = pick(0.0, low, lane, first, LANES, MIDDLE)
-            second_total += here + pick(0.0, high, lane, first, LANES, MIDDLE - 1)
+            here = select_row(0.0, low, lane, first, LANES, MIDDLE)
+            second_total += here + select_row(0.0, high, lane, first, LANES, MIDDLE - 1)
         low_weights += [low]
         high_weights += [high]
     inverse = 1.0 / tl.sum(total, 1, keep_dims=True)
     second_inverse = 1.0 / tl.sum(second_total, 1, keep_dims=True)
     results = []
     for first in tl.static_range(0, WORDS, LANES):
-        low = low_weights[first // LANES] * pick(inverse, second_inverse, lane, first, LANES, MIDDLE)
-        high = high_weights[first // LANES] * pick(inverse, second_inverse, lane, first, LANES, MIDDLE - 1)
+        low = low_weights[first // LANES] * select_row(inverse, second_inverse, lane, first, LANES, MIDDLE)
+        high = high_weights[first // LANES] * select_row(inverse, second_inverse, lane, first, LANES, MIDDLE - 1)
         results += [pack_halves(low, high, DTYPE)]
     store_words(out, unit[:, None] * WORDS, lane, (unit < units)[:, None], results, WORDS, LANES)
     if rows % EACH > 0 and tl.program_id(0) == tl.num_programs(0) - 1:
         cols = tl.arange(0, COLS)
         place = tl.cast(rows - 1, tl.int64) * N + cols
         last = tl.load(x + place, cols < N, other=float("-inf")).to(tl.float32)
-        tl.store(out + place, softmax_of(last, 0).to(DTYPE), cols < N)
+        tl.store(out + place, compute_softmax(last, 0).to(DTYPE), cols < N)
 
 
-class Units(NamedTuple):
+class RowUnits(NamedTuple):
     """Units of short rows. rows, words and lanes: those of one unit. middle: the last word with a number of the unit's
     first row. side: units per program. many: the number of units."""
 
@@ -183,21 +185,21 @@ class Units(NamedTuple):
     many: int
 
 
-def lanes_of(n: int, least: int) -> int:
+def count_row_lanes(n: int, least: int) -> int:
     """Return the number of lanes per row: the largest power of two up to ceil(n / least)."""
     return max(1, power_of_two(cdiv(n, least) + 1) // 2)
 
 
-def units_of(rows: Rows, numbers: Numbers, warp_size: int) -> Units | None:
+def plan_row_units(rows: Rows, numbers: Numbers, warp_size: int) -> RowUnits | None:
     """Return units of rows, or None if rows aren't half precision in one contiguous, 16-byte-aligned piece."""
     each = 1 + rows.n % 2
     if rows.dtype not in ("float16", "bfloat16") or not (rows.one_piece and rows.aligned) or rows.total < each:
         return None
     words = rows.n * each // 2
-    lanes = lanes_of(words, numbers.lane_words)
+    lanes = count_row_lanes(words, numbers.lane_words)
     lanes = min(warp_size, 2 * lanes if each == 1 and cdiv(words, lanes) > numbers.lane_most else lanes)
     middle = rows.n // 2 if each == 2 else cdiv(words, lanes) * lanes
-    return Units(each, words, middle, lanes, WARPS * warp_size // lanes, rows.total // each)
+    return RowUnits(each, words, middle, lanes, WARPS * warp_size // lanes, rows.total // each)
 
 
 def is_best_for(rows: Rows) -> bool:
@@ -211,11 +213,11 @@ def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "triton/softmax/multi_row_lanes", rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    units = units_of(rows, of(Numbers, device.index), device.warp_size)
+    units = plan_row_units(rows, of(Numbers, device.index), device.warp_size)
     if units:
         sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
         return bound(id, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
-    lanes = min(device.warp_size, lanes_of(rows.n, LEAST))
+    lanes = min(device.warp_size, count_row_lanes(rows.n, LEAST))
     side = WARPS * device.warp_size // lanes
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, lanes)
     return bound(id, lanes_kernel, cdiv(rows.total, side), args, WARPS)

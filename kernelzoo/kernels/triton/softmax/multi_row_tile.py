@@ -5,7 +5,7 @@ import triton.language as tl
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
-from kernelzoo.kernels.triton.softmax.device_functions import READ, softmax_of, softmax_with_edges
+from kernelzoo.kernels.triton.softmax.device_functions import READ, compute_softmax, softmax_with_edges
 from kernelzoo.kernels.triton.softmax.tiles import Numbers, reads_single_elements, row_tile, tile_warps
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
@@ -46,7 +46,7 @@ def row_tile_kernel(
         mask = in_rows & (cols < n)
         here = cols.to(tl.int64)
         tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
-        tl.store(out + out_start + here * out_n, softmax_of(tile.to(WIDE), 1).to(out.dtype.element_ty), mask)
+        tl.store(out + out_start + here * out_n, compute_softmax(tile.to(WIDE), 1).to(out.dtype.element_ty), mask)
 
 
 @register("triton", "softmax", "multi_row_tile")

@@ -33,15 +33,15 @@ def load_logits(
 
 
 @triton.jit
-def sum_of_words(
+def sum_word_exponentials(
     words, top, DTYPE: tl.constexpr, EXACT: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr,
     VECTOR: tl.constexpr,
 ):  # fmt: skip
     """Return each thread's sum of exp(x - top) over words, unpacked two packs at a time to save registers."""
     if PACKS > 2:
         one, two = shares.split_packs(words, THREADS, PACKS, VECTOR)
-        result = sum_of_words(one, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
-        result += sum_of_words(two, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
+        result = sum_word_exponentials(one, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
+        result += sum_word_exponentials(two, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
     else:
         low, high = halves.unpack_halves(words, DTYPE)
         below = top[:, None, None]
@@ -85,7 +85,7 @@ def store_share(
 
 
 @triton.jit
-def largest_of_words(top, share, never, DTYPE: tl.constexpr, PAIRS: tl.constexpr):
+def reduce_word_maxima(top, share, never, DTYPE: tl.constexpr, PAIRS: tl.constexpr):
     """Return (each thread's maximum of top and its words, the words).
 
     PAIRS: the device has an instruction for the maxima of both halves of two words.
@@ -112,8 +112,8 @@ def online_update(
     """Return each thread's maximum and sum after one more share, and the share to keep in registers. Words are kept
     unchanged, numbers as exp(x - the thread's maximum)."""
     if share.dtype == tl.int32:
-        new, share = largest_of_words(top, share, never, DTYPE, PAIRS)
-        terms = sum_of_words(share, new, DTYPE, False, THREADS, PACKS, VECTOR // 2)
+        new, share = reduce_word_maxima(top, share, never, DTYPE, PAIRS)
+        terms = sum_word_exponentials(share, new, DTYPE, False, THREADS, PACKS, VECTOR // 2)
     else:
         share = share.to(WIDE)
         new = tl.maximum(top, tl.max(tl.max(share, 2), 1))
@@ -139,16 +139,16 @@ def part_state(
     if BLOCK:
         for k in range(blocks):
             start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
-            left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
+            left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
             block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
             top, total, _ = online_update(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
-    length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
+    length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
     held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
     if EXACT:
-        top, held = largest_of_words(tl.maximum(edges.to(WIDE), top), held, never, DTYPE, PAIRS)
+        top, held = reduce_word_maxima(tl.maximum(edges.to(WIDE), top), held, never, DTYPE, PAIRS)
         part_top = tl.max(top, 0)
         coarse, fine = exactly(exponential(edges.to(WIDE) - part_top))
-        terms = sum_of_words(held, part_top + tl.zeros_like(top), DTYPE, True, THREADS, HELD, VECTOR // 2)
+        terms = sum_word_exponentials(held, part_top + tl.zeros_like(top), DTYPE, True, THREADS, HELD, VECTOR // 2)
         part_total = tl.sum(terms + coarse.to(tl.float64) + fine.to(tl.float64), 0).to(WIDE)
     else:
         top, total, held = online_update(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
@@ -170,7 +170,7 @@ def write_part(
     """Write a program's part of a row, except its edges. EXPONENTIALS: held is exp(x - the thread's top), not x."""
     DTYPE: tl.constexpr = out.dtype.element_ty
     here = out + out_body + kept * out_n
-    length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
+    length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
     if EXPONENTIALS:
         factor = exponential(top - row_top) * inverse
         shares.store_numbers(here, out_n, length, held * factor[:, None, None], THREADS, HELD, VECTOR)
@@ -182,7 +182,7 @@ def write_part(
         for k in range(blocks):
             # Backwards: what was read last is likely still in L2.
             start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
-            left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
+            left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
             block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
             out_block = out + out_body + start * out_n
             store_share(out_block, out_n, left, block, row_top, inverse, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
@@ -226,7 +226,7 @@ def split_kernel(
         next = (1 - 2 * mine) * rows * (WORDS * parts)
         if PHASE == WRITE:
             top = LOWEST
-            length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
+            length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
             held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
         else:
             top, held, part_top, part_total = part_state(

@@ -9,9 +9,9 @@ from kernelzoo.kernels.shared.exchange import LEAVE, WRITE, phases_on
 from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, product, row_start, whole
-from kernelzoo.kernels.triton.softmax.columns import launch_of_strips
-from kernelzoo.kernels.triton.softmax.strips import Strips, strip_parts, strips_of
+from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, rounded_product, row_start, whole
+from kernelzoo.kernels.triton.softmax.columns import make_strip_launch
+from kernelzoo.kernels.triton.softmax.strips import Strips, plan_strips, strip_parts
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_of
 
@@ -64,7 +64,7 @@ def split_across_kernel(
             row_tops = tl.load(tops + lanes, there, other=LOWEST, volatile=True)
             row_totals = tl.load(totals + lanes, there, other=0.0, volatile=True)
             row_top = tl.max(row_tops, 1, keep_dims=True)
-            inverse = 1.0 / tl.sum(product(row_totals, exponential(row_tops - row_top)), 1, keep_dims=True)
+            inverse = 1.0 / tl.sum(rounded_product(row_totals, exponential(row_tops - row_top)), 1, keep_dims=True)
             for k in range(blocks):
                 here = begin + (blocks - 1 - k) * COLS + cols  # backwards: what was read last is likely still in L2
                 mask = in_rows & (here < end)
@@ -75,7 +75,7 @@ def split_across_kernel(
 
 def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launch:
     """Return the launch, or two: over strips if their parts fit in registers, else over tiles."""
-    strips = strips_of(columns, device_of(x))
+    strips = plan_strips(columns, device_of(x))
     if strips is not None and strips.elements < columns.n:
         return strips_in_parts(x, out, columns, strips)
     return tiles_in_parts(x, out, rows_of(x, out))
@@ -86,7 +86,7 @@ def strips_in_parts(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips
     device = device_of(x)
     place = (2, columns.strips(strips.columns), strip_parts(columns, strips, device), strips.columns)
     shared = x.new_full(place, -1, dtype=torch.int64), x.new_zeros(1, dtype=torch.int64)
-    return sequence(*(launch_of_strips(ID, x, out, columns, strips, p, *shared) for p in phases_on(device)))
+    return sequence(*(make_strip_launch(ID, x, out, columns, strips, p, *shared) for p in phases_on(device)))
 
 
 def tiles_in_parts(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:

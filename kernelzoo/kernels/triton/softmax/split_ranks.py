@@ -25,7 +25,7 @@ ID = "triton/softmax/split_ranks"
 
 
 @triton.jit
-def awaited_from_ranks(words, there, limit):
+def await_rank_words(words, there, limit):
     """Wait for 64-bit words that other devices write, and return them. A word is there once any of its bits is 0. After
     ``limit`` nanoseconds it is returned as it is. Where ``there`` is false, the result is 0."""
     return tl.inline_asm_elementwise(
@@ -57,7 +57,7 @@ def awaited_from_ranks(words, there, limit):
 
 
 @triton.jit
-def fence_of_ranks():
+def fence_rank_writes():
     """Fence this program's writes: a device that sees a write after the fence sees all writes before it."""
     if not INTERPRETED:
         tl.debug_barrier()
@@ -93,7 +93,7 @@ def ranks_kernel(
             clear = words + ((1 - now) * rows + row) * RANKS + rank_lanes
             tl.store(clear, tl.full([LANES], -1, tl.int64), in_ranks)
         # A rank that has a pair of this launch may write words of the next launch. So these must be cleared first.
-        fence_of_ranks()
+        fence_rank_writes()
     for i in range(first, rows, groups):
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
@@ -119,7 +119,7 @@ def ranks_kernel(
             word = pack_pair(shard_top, shard_total) + tl.zeros([LANES], tl.int64)
             place = theirs + (now * rows + row) * RANKS + rank
             tl.atomic_xchg(place, word, mask=in_ranks, sem="relaxed", scope="sys")
-        found = awaited_from_ranks(words + (now * rows + row) * RANKS + rank_lanes, in_ranks, patience)
+        found = await_rank_words(words + (now * rows + row) * RANKS + rank_lanes, in_ranks, patience)
         missing = tl.max(((found == -1) & in_ranks).to(tl.int32), 0) > 0
         tl.store(failed, 1, missing)
         tl.store(late, 1, missing)

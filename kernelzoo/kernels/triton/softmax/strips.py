@@ -23,7 +23,7 @@ class Strips(NamedTuple):
     packed: bool
 
 
-def strips_of(columns: Columns, device: Device) -> Strips | None:
+def plan_strips(columns: Columns, device: Device) -> Strips | None:
     """Return strips that fit in registers: complete columns if elements >= n, else parts of columns. Return None if
     columns are too long, if they are too few, or if no measurement shows that strips are faster.
 

@@ -85,13 +85,13 @@ def split_kernel(
         y_body = aligned(y_body, EDGES)
         out_body = aligned(out_body, EDGES)
         inside = tl.minimum(inside, end)
-        length = shares.columns_left(inside, kept, HELD * THREADS * VECTOR)
+        length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = sums + (mine * rows + row) * parts
         thread_sums = tl.zeros([THREADS], WIDE)
         if PHASE != WRITE and BLOCK > 0:
             for k in range(blocks):
                 start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
                 one = load_share(grad, grad_body + start * grad_n, grad_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
                 two = load_share(y, y_body + start * y_n, y_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
                 thread_sums += product_sums(one, two, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
@@ -119,7 +119,7 @@ def split_kernel(
                 for k in range(blocks):
                     # Backwards: what was read last is likely still in L2.
                     start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
-                    left = shares.columns_left(inside, start, BLOCK * THREADS * VECTOR)
+                    left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
                     at = grad_body + start * grad_n
                     one = load_share(grad, at, grad_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
                     two = load_share(y, y_body + start * y_n, y_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)

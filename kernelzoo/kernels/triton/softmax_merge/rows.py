@@ -4,7 +4,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
-from kernelzoo.kernels.triton.device_functions import await_last_launch, product, row_start
+from kernelzoo.kernels.triton.device_functions import await_last_launch, rounded_product, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two, rows_with
 from kernelzoo.registry import register
@@ -39,7 +39,7 @@ def merge_kernel(
         # Multiply twice by exp(distance / 2): exp(distance) may be subnormal where the term is a normal number.
         half = exponential((one - top) * 0.5)
         # A part of only -inf adds 0, not NaN, even if all parts are of only -inf.
-        terms = tl.where(one == float("-inf"), sums * 0.0, product(sums * half, half))
+        terms = tl.where(one == float("-inf"), sums * 0.0, rounded_product(sums * half, half))
         term = tl.sum(terms, 1, keep_dims=True)
         # The rounding error of each addition of a block is added to lost (D. E. Knuth's two-sum).
         new = whole + term

@@ -5,7 +5,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import load_parts, merging_row, program_part
+from kernelzoo.kernels.triton.long_rows import load_parts, program_part, row_to_merge
 from kernelzoo.kernels.triton.packs import row_sum
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, rows_of
@@ -28,7 +28,7 @@ def parts_kernel(
 @triton.jit
 def sum_of_parts_kernel(x, out, sums, parts, inner, out_outer, out_inner, PARTS: tl.constexpr):
     await_last_launch()
-    row = merging_row()
+    row = row_to_merge()
     total = tl.sum(load_parts(sums, row, parts, 0, PARTS), 1, keep_dims=True)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), total.to(out.dtype.element_ty))
 
