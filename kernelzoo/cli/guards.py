@@ -81,7 +81,7 @@ class Guards:
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
-        """The GPUs of the processes, without duplicates; empty if no GPU was named."""
+        """The distinct GPUs that the processes use; empty if --gpus was not given."""
         found = [guard.about.gpu for guard in self._guards if guard.about.gpu] if self.places else []
         return [gpu for place, gpu in enumerate(found) if gpu not in found[:place]]
 

@@ -58,7 +58,7 @@ class Drawn:
 
 
 def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Drawn:
-    """Return how the inputs are drawn. Raises DefinitionError for integers whose range nothing states."""
+    """Return the random distribution of each input. Raises DefinitionError if an integer input has no range."""
     data = axes.data
     tensors = {key: tensor for key, tensor in data["inputs"].items() if tensor["shape"] is not None}
     text = {key: axes.text(key, tensor["shape"]) for key, tensor in tensors.items()}

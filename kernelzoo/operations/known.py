@@ -96,7 +96,7 @@ def described(op: Operation) -> dict[str, Any]:
 
 
 def learn(said: Mapping[str, Any]) -> None:
-    """Register an operation that another process described, from its signature alone."""
+    """Register an operation of which only the signature is known, sent by another process."""
 
     def made(kind: Any, part: str) -> dict[str, Any]:
         return {

@@ -74,7 +74,7 @@ class Call:
         return {"out": tuple(same)}
 
     def another_shape(self, number: int) -> torch.Tensor:
-        """Return an input's replacement with an extra axis, or with a size that contradicts an earlier input."""
+        """Return an input of a wrong shape: an extra axis, or a size that contradicts an earlier input."""
         x, names = self.inputs[number], self.op.axes[number]
         before = {axis for earlier in self.op.axes[:number] for axis in earlier}
         fixed = [d for d in range(x.ndim) if self.op.by_rows or names[d] in before or names[d].isdigit()]

@@ -64,7 +64,7 @@ def thread_sums(totals, lost):
 
 
 def row_sums(sums, TILE):
-    """Return the sum of each of a thread's rows over all threads."""
+    """Add up the threads' partial sums; return one total per row of this thread."""
     return dev.block_reduce(thread_sums(*sums), dev.add, TILE)
 
 

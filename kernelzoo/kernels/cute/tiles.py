@@ -87,7 +87,7 @@ class Problem:
 
     @property
     def room(self) -> int:
-        """The most elements that a row's vectors cover."""
+        """The longest row, in elements, that a tile's vectors can hold."""
         return self.rows.n + (self.rows.whole_vector - 1 if self.shifted else 0)
 
     def moves(self, tensor: int, width: int) -> bool:

@@ -93,7 +93,7 @@ def columns_of(rows: Rows) -> Columns | None:
 
 
 def vector_columns(rows: Rows) -> Columns | None:
-    """Return the problem by columns if aligned vectors exactly cover them, else None."""
+    """Return a column-wise view if aligned vectors exactly cover the columns, else None."""
     c = columns_of(rows)
     return c if c is not None and c.vector > 1 else None
 

@@ -156,7 +156,7 @@ def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 
 def launch_in_parts(
     id: str, x: torch.Tensor, kernel: Any, plan: RowPlan, args: tuple[Any, ...], tensors: int = 2
 ) -> Launch:
-    """Return the launch, or two, of programs that share rows. args: the kernel's arguments before PHASE."""
+    """Return the one or two launches of a kernel whose programs share each row. args: arguments before PHASE."""
 
     def part(phase: object) -> Launch:
         waits: dict[str, Any] = {}
