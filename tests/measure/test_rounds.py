@@ -143,6 +143,25 @@ def test_a_time_that_the_judges_clock_contradicts(disturbed: str, others: str, m
         assert result.wrong.endswith("it took longer") and result.refused == ""
 
 
+def test_times_are_tested_on_ordinary_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch's softmax of one long bfloat16 row takes 1.4 times as long with a NaN: that is no false time."""
+    specials, tested, true = list[object](), list[object](), RACE._Race.time_turn
+
+    def time_turn(race: Any, entrant: measure.Entrant, special: Any = None) -> float:
+        specials.append(special)
+        return float(true(race, entrant, special))
+
+    def find_false_time(*given: object) -> str:
+        tested.append(specials[-1])
+        return ""
+
+    monkeypatch.setattr(RACE._Race, "time_turn", time_turn)
+    monkeypatch.setattr(Doubts, "find_false_time", find_false_time)
+    (result,) = measure.race(PROBLEM, [kernelzoo.implementation("torch/min/eager")], CPU, rounds=1).values()
+    assert result.samples and tested == [None]
+    assert any(special is not None for special in specials)
+
+
 def test_a_right_kernel_without_a_time_is_right() -> None:
     made: Any = verdicts.Case("a.json", None, None)  # type: ignore[arg-type]
     made.add(PROBLEM, {"outcome": "refused", "kind": BUSY, "reason": "measure again"}, None, None)

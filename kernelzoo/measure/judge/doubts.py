@@ -106,9 +106,8 @@ class Doubts:
         most = least = entrant.count
         if self.data.cache == "cold" and not entrant.returns:  # else a turn keeps all its results alive
             most, least = (max(most, min(self.data.sets.count, int(s / median))) for s in (_FRESH, TURN))
-        for number in range(
-            _OFTEN[self.data.device.type]
-        ):  # on a busy host a short turn is disturbed less often than a long one
+        for number in range(_OFTEN[self.data.device.type]):
+            # On a busy host a short turn is disturbed less often than a long one.
             count = least if number >= 3 and not self.data.is_gpu else most
             order = random.sample(range(self.data.sets.count), count)
             entrant.ask("arrange", order=order, delivered=entrant.returns)

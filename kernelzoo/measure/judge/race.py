@@ -318,6 +318,7 @@ class _Race:
                 self.data.gate.mutation.guard()
                 self.time_turn(entrant, None if measurement.breaks else self.data.gate.special)
                 self.data.gate.mutation.check_guards()
+                self.time_turn(entrant)  # the turn that is repeated: with NaN or infinities, a kernel may take longer
                 median, before = measurement.median, watcher.read() if watcher else None
                 if false := doubts.find_false_time(entrant, median) or doubts.find_hidden_work(entrant, median):
                     busy = (
