@@ -6,6 +6,7 @@
 
 The record's own command runs for these backends and torch's yardstick alone. Rows are taken over if device, versions,
 clock and problems are the record's, and if torch's yardstick takes the same time: within 2 % in the geometric mean.
+Where the record has no time of the yardstick, its new row is taken over too.
 Each says beside which card's rows it stands, and the record says what was measured again, when, and how the yardstick
 did; the pages repeat it. ``python bench/records.py pages`` makes these.
 """
@@ -57,15 +58,22 @@ def merged(old: Json, new: Json, backends: Sequence[str]) -> Json:
     """The record ``old`` with the rows of these backends from ``new``. Raises AgainError."""
     _check_alike(old, new)
     times = [_yardstick(document) for document in (old, new)]
-    if times[1].keys() - times[0].keys() or len(times[1]) < ENOUGH * len(times[0]):
+    first = times[1].keys() - times[0].keys()  # where the record has no time of the yardstick
+    failures = {_problem(failure) for failure in old["kernelzoo"]["failed"] if _is_yardstick(failure)}
+    if first - failures or len(times[1]) - len(first) < ENOUGH * len(times[0]):
         raise AgainError("the yardstick has other problems than in the record")
-    ratios = [seconds / times[0][key][0] for key, (seconds, _) in times[1].items()]
+    ratios = [times[1][key][0] / times[0][key][0] for key in times[1].keys() & times[0].keys()]
     mean = geometric_mean(ratios) or 0.0
     if abs(mean - 1) > MEAN:
         raise AgainError(f"the yardstick takes {mean:.3f} of the record's time, more than {MEAN:.0%} apart")
-    entries = [entry for entry in new["benchmarks"] if entry["extra_info"]["backend"] in backends]
+    infos = ((entry, entry["extra_info"]) for entry in new["benchmarks"])
+    entries = [
+        entry
+        for entry, info in infos
+        if info["backend"] in backends or (_is_yardstick(info) and _problem(info) in first)
+    ]
     failed = [failure for failure in new["kernelzoo"]["failed"] if failure["id"].split("/")[0] in backends]
-    _check_whole(times[0], [entry["extra_info"] for entry in entries] + failed, backends)
+    _check_whole({**times[0], **times[1]}, [entry["extra_info"] for entry in entries] + failed, backends)
     held = (entry["extra_info"] for entry in old["benchmarks"])
     cards = {_problem(info): info.get("beside") or info["gpu"] for info in held}
     for info in (entry["extra_info"] for entry in entries):
@@ -79,7 +87,11 @@ def merged(old: Json, new: Json, backends: Sequence[str]) -> Json:
         "yardstick": {"mean": round(mean, 4), "least": round(min(ratios), 4), "most": round(max(ratios), 4)},
     }
     others = [entry for entry in old["benchmarks"] if entry["extra_info"]["backend"] not in backends]
-    without = [failure for failure in ours["failed"] if failure["id"].split("/")[0] not in backends]
+    without = [
+        failure
+        for failure in ours["failed"]
+        if failure["id"].split("/")[0] not in backends and not (_is_yardstick(failure) and _problem(failure) in first)
+    ]
     earlier = [one for one in ours.get("again", []) if not {*one["backends"]} <= {*backends}]
     return {
         **old,
@@ -124,9 +136,11 @@ def _one(document: Json, name: str) -> str:
 def _yardstick(document: Json) -> dict[Any, tuple[float, Json | None]]:
     """Of each problem the seconds of torch's yardstick, and its card."""
     infos = ((entry["extra_info"], entry["stats"]["median"]) for entry in document["benchmarks"])
-    return {
-        _problem(info): (seconds, info["gpu"]) for info, seconds in infos if info["id"] == registry.baseline(info["op"])
-    }
+    return {_problem(info): (seconds, info["gpu"]) for info, seconds in infos if _is_yardstick(info)}
+
+
+def _is_yardstick(info: Json) -> bool:
+    return bool(info["id"] == registry.baseline(info["op"]))
 
 
 def _problem(info: Json) -> Any:

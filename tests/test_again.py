@@ -126,3 +126,19 @@ def test_the_records_own_command_runs_for_what_is_named() -> None:
     assert options["--variant"] == "eager,library,plain,max_autotune"
     assert "--waive" not in again.command(of.words("h200", Path("o")), ["triton"])
     assert "auto" in again.command(of.words("h200", Path("o")), ["triton"])[made.index("--variant") + 1]
+
+
+def test_a_yardstick_that_was_wrong_has_a_row_again() -> None:
+    odd = [3, 5]
+    held, new = copy.deepcopy(HELD), copy.deepcopy(NEW)
+    for entry in copy.deepcopy([e for e in new["benchmarks"] if e["extra_info"]["shape"] == SHAPES[0]]):
+        entry["extra_info"]["shape"] = odd
+        new["benchmarks"].append(entry)
+    failure = {"id": EAGER, "op": "min", "shape": odd, "dim": -1, **WRONG}
+    held["kernelzoo"]["failed"].append(failure)
+    made = again.merged(held, new, ["cub"])
+    assert failure not in made["kernelzoo"]["failed"]
+    assert {e["extra_info"]["id"] for e in made["benchmarks"] if e["extra_info"]["shape"] == odd} == {EAGER, OLD, PLAIN}
+    held["kernelzoo"]["failed"].remove(failure)
+    with pytest.raises(again.AgainError, match="other problems"):
+        again.merged(held, new, ["cub"])

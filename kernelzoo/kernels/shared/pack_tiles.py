@@ -12,8 +12,8 @@ from kernelzoo.layout import Rows, cdiv, power_of_two
 THREAD_BYTES, THREAD_ELEMENTS = 64, 32
 """The most bytes and the most elements of a block per thread. The bytes are those of four vectors."""
 
-LONG_THREADS, STRIDED_THREADS, SHORT_THREADS = 512, 256, 128
-"""The most threads per program: for a long row, for strided rows, and for several short rows."""
+LONG_THREADS, MANY_THREADS, SHORT_THREADS = 512, 256, 128
+"""The most threads per program: for one of few long rows, for one of many (or strided) rows, for several short rows."""
 
 SCANNED = 4096
 """Elements of a tile in a scan, 16 per thread."""
@@ -44,12 +44,12 @@ def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
     elements = min(THREAD_ELEMENTS, THREAD_BYTES // rows.itemsize)
     if rows.across:
         side = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total))
-        block = min(power_of_two(n), STRIDED_THREADS * elements // side)
+        block = min(power_of_two(n), MANY_THREADS * elements // side)
         warps = device.warps(side * block // elements)
         vector, lanes = 1, warps * device.warp_size * min(side, strided_vector_width(rows)) // side
     else:
-        block = min(power_of_two(n), LONG_THREADS * elements)
         spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
+        block = min(power_of_two(n), (LONG_THREADS if spread == 1 else MANY_THREADS) * elements)
         side = max(1, min(SHORT_THREADS * elements // block, spread))
         warps = device.warps(side * block // elements)
         vector, lanes = min(block, row_vector_width(rows)), warps * device.warp_size
