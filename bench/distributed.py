@@ -34,7 +34,7 @@ from torch.distributed.tensor import DTensor, Shard
 import kernelzoo
 import kernelzoo.distributed
 from kernelzoo import measure, operations
-from kernelzoo.distributed.exchange import gathered, groups_of
+from kernelzoo.distributed.exchange import as_group_tuple, gather_from_ranks
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.ceilings import Ceilings, ceilings
 
@@ -257,12 +257,12 @@ def experiment(
 
 def exchanges(rounds: int, here: Here) -> list[dict[str, Any]]:
     """What exchanges take that nothing else stands beside."""
-    (group,), made = groups_of(None), []
+    (group,), made = as_group_tuple(None), []
     for rows in EXCHANGED:
         pair = torch.zeros(2, rows, device=here.device)
         number, tiny = pair[:1].clone(), torch.zeros(rows, 128, device=here.device)
         calls: dict[str, Callable[[], Any]] = {
-            f"{here.transport} all_gather of a pair a row": lambda pair=pair: gathered(pair, group),  # type: ignore[misc]
+            f"{here.transport} all_gather of a pair a row": lambda pair=pair: gather_from_ranks(pair, group),  # type: ignore[misc]
             f"{here.transport} all_reduce of a number a row": lambda number=number: all_reduced(number),  # type: ignore[misc]
         }
         if here.cuda:

@@ -8,7 +8,7 @@ import pytest
 
 from kernelzoo import measure, registry
 from kernelzoo.cli.output import number, shorten_reason
-from kernelzoo.terminal import width, wrapped
+from kernelzoo.terminal import width, wrap_text
 
 WIDTH = 80
 """Characters of a line at most, however wide the terminal."""
@@ -71,5 +71,5 @@ def _bar(share: float, room: int) -> str:
 
 
 def _fitted(text: str) -> list[str]:
-    first, *more = wrapped(text, min(width(), WIDTH) - 2)
+    first, *more = wrap_text(text, min(width(), WIDTH) - 2)
     return [f"  {first}", *(f"    {line}" for line in more)]

@@ -94,7 +94,7 @@ def by_loss_parallel(mesh: DeviceMesh, rows: int, here: Here) -> Call:
 
 
 class SymmetricPairs:
-    """What ``gathered`` does, by symmetric memory outside of our kernels: a copy, a barrier, and a copy for each rank.
+    """What ``gather_from_ranks`` does, by symmetric memory outside of our kernels: a copy, a barrier, a copy per rank.
 
     It takes two places in turn: a rank that is past the next barrier has read this one. A graph must have an even
     number of calls.

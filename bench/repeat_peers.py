@@ -30,7 +30,7 @@ import torch
 from kernelzoo import measure, packages, registry
 from kernelzoo.errors import KernelZooError
 from kernelzoo.files import write_whole
-from kernelzoo.launch import Launch, undelivered
+from kernelzoo.launch import Launch, postpone_deliveries
 from kernelzoo.measure import profiler
 from kernelzoo.measure.calls import clock_for
 
@@ -194,7 +194,7 @@ def repeated(peer: Peer, device: torch.device) -> dict[str, Any]:
             for x, drawn in zip(sets[number][0], problem.inputs(generator), strict=True):
                 x.copy_(drawn)
         launches = [problem.launch(implementation, *sets[number]) for number in range(count)]
-        with undelivered(count):  # no clock times the copies of what launches return
+        with postpone_deliveries(count):  # no clock times the copies of what launches return
             seconds = ours(launches, device)
             theirs = peer.own(launches[0]) if peer.own else problem.bytes / (peer.published_gb_per_s or 0.0) / 1e9
             found = judged(seconds, theirs)

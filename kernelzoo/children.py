@@ -19,13 +19,13 @@ SCRATCH = "KERNELZOO_SCRATCH"
 _scratch_folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
-def environment(*, here: bool = False) -> dict[str, str]:
+def child_env(*, here: bool = False) -> dict[str, str]:
     """Return this process's environment for a child. If ``here``, this package's folder is first on PYTHONPATH."""
     places = [str(Path(__file__).parents[1])] if here else []
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places + _python_path())}
 
 
-def scratch() -> Path:
+def make_scratch_folder() -> Path:
     """Make a folder that is removed when this process ends. If kernelzoo started it, a kill removes the folder too."""
     _scratch_folders.append(tempfile.TemporaryDirectory(prefix="kernelzoo-", dir=os.environ.get(SCRATCH)))
     return Path(_scratch_folders[-1].name)

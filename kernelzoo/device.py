@@ -1,7 +1,7 @@
 """The device that a kernel is bound for: physical or simulated.
 
-``current()`` and ``of(x)`` return the physical device. Within ``assumed(device)`` they return that simulated device.
-Launches are then planned as on it, and kernels are compiled for it without a GPU.
+``current()`` and ``of(x)`` return the physical device. Within ``bind_for_device(device)`` they return that simulated
+device. Launches are then planned as on it, and kernels are compiled for it without a GPU.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Device:
         return 16 if self.capability // 10 in (9, 10) else 8
 
     @property
-    def described(self) -> bool:
+    def is_simulated(self) -> bool:
         """Whether the device is simulated: kernels can be compiled for it, but not run."""
         return self.index < 0
 
@@ -188,7 +188,7 @@ _assumed: ContextVar[Device | None] = ContextVar("assumed", default=None)
 
 
 @contextmanager
-def assumed(device: Device) -> Iterator[None]:
+def bind_for_device(device: Device) -> Iterator[None]:
     """A context in which this thread binds for that device."""
     token = _assumed.set(device)
     try:
@@ -199,18 +199,18 @@ def assumed(device: Device) -> Iterator[None]:
 
 def of(x: torch.Tensor) -> Device:
     """Return the device for a kernel on x: the simulated one if one is assumed, else x's GPU."""
-    return _assumed.get() or here(x.get_device())
+    return _assumed.get() or describe_gpu(x.get_device())
 
 
 def current() -> Device:
     """Return the simulated device if one is assumed, else this thread's current GPU."""
     import torch
 
-    return _assumed.get() or here(torch.cuda.current_device())
+    return _assumed.get() or describe_gpu(torch.cuda.current_device())
 
 
 @cache
-def here(index: int) -> Device:
+def describe_gpu(index: int) -> Device:
     """Return the GPU of that index. What torch does not report is taken from a listed device of its architecture."""
     import torch
 
@@ -261,7 +261,7 @@ def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
 
 
 @contextmanager
-def attached(index: int) -> Iterator[None]:
+def make_gpu_current(index: int) -> Iterator[None]:
     """A context in which a GPU is the driver's current one, for direct driver calls from any thread."""
     import torch
 
@@ -275,7 +275,7 @@ def attached(index: int) -> Iterator[None]:
 
 
 @contextmanager
-def current_kept() -> Iterator[None]:
+def keep_current_gpu() -> Iterator[None]:
     """A context that restores torch's current GPU at its end, whatever a library did."""
     import torch
 
@@ -290,7 +290,7 @@ def current_kept() -> Iterator[None]:
             torch.cuda.set_device(before)
 
 
-def on_its_device(launch: Callable[[], None], x: torch.Tensor) -> Callable[[], None]:
+def wrap_with_device(launch: Callable[[], None], x: torch.Tensor) -> Callable[[], None]:
     """Return the launch, wrapped to make x's device current if there are several devices."""
     if not x.is_cuda:
         return launch

@@ -40,7 +40,7 @@ class UnknownNameError(KernelZooError, ValueError, LookupError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         names = sorted(known)
-        near = close(str(name), names)
+        near = closest_names(str(name), names)
         meant = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
         listed = ", ".join(names) if len(names) <= _LISTED or not near else f"{len(names)} names"
         super().__init__(f"no {kind} {name!r}; {meant}known: {listed or 'none'}")
@@ -50,7 +50,7 @@ _LISTED = 30
 """The most names that are listed together with a suggestion."""
 
 
-def close(name: str, known: Sequence[str], count: int = 3) -> list[str]:
+def closest_names(name: str, known: Sequence[str], count: int = 3) -> list[str]:
     """Return the known names with a similar spelling, the closest first."""
     from difflib import get_close_matches  # only a mistake needs it
 
@@ -218,13 +218,13 @@ class ContractError(Pickled, AssertionError):
         self.error, self.unit = error, unit
         """Distance from the nearest right value, and its unit: ``ulp``, or ``1`` for integers."""
 
-    def within(self, words: str, kind: str = "") -> ContractError:
+    def with_message(self, words: str, kind: str = "") -> ContractError:
         """Return a copy of the finding with another message, and another kind if one is given."""
         made = copy.copy(self)
         made.args, made.kind = (words,), kind or self.kind
         return made
 
 
-def retold(error: AssertionError, words: str) -> AssertionError:
+def replace_message(error: AssertionError, words: str) -> AssertionError:
     """Return an assertion error with another message. A ContractError keeps its kind and its place."""
-    return error.within(words) if isinstance(error, ContractError) else AssertionError(words)
+    return error.with_message(words) if isinstance(error, ContractError) else AssertionError(words)

@@ -44,7 +44,7 @@ def read_json(path: Path) -> Any:
         ) as file:  # does not wait for a pipe
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise FileError(f"can't read {path}: it is no regular file")
-            packed = ".gz" in (path.suffix, true(path).suffix)
+            packed = ".gz" in (path.suffix, resolve_symlinks(path).suffix)
             raw = (gzip.GzipFile(fileobj=file) if packed else file).read(LARGEST + 1)  # bounds a decompression bomb
     except gzip.BadGzipFile as error:
         raise FileError(f"{path} is named .gz and is not: {error}") from error
@@ -70,16 +70,16 @@ def _out_of_bounds(document: Any) -> str:
         value, place = left.pop()
         if isinstance(value, float):
             if not math.isfinite(value):
-                return f"{named(place)} must be a finite number, got {value}"
+                return f"{format_place(place)} must be a finite number, got {value}"
         elif isinstance(value, dict | list):
             if len(place) >= DEEPEST:
-                return f"{named(place[:3])} ... is nested deeper than {DEEPEST}, which no results are"
+                return f"{format_place(place[:3])} ... is nested deeper than {DEEPEST}, which no results are"
             inner = value.items() if isinstance(value, dict) else enumerate(value)
             left += [(part, (*place, key)) for key, part in inner if isinstance(part, float | dict | list)]
     return ""
 
 
-def named(place: tuple[str | int, ...]) -> str:
+def format_place(place: tuple[str | int, ...]) -> str:
     """Return a place in a document as text, such as ``benchmarks[3] stats 'median'``."""
     words = ""
     for index, key in enumerate(place):
@@ -91,7 +91,7 @@ def named(place: tuple[str | int, ...]) -> str:
     return words.strip() or "the document"
 
 
-def true(path: Path) -> Path:
+def resolve_symlinks(path: Path) -> Path:
     """Return the path with links resolved, so that locks and writes agree on a file with several names."""
     return Path(os.path.realpath(path))
 
@@ -117,7 +117,7 @@ def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
     Without ``mode``, a replaced file's mode is kept, and a new file gets the usual one. A link is followed. Raises
     OSError that names the file. The file is then unchanged.
     """
-    given, path = path, true(path)
+    given, path = path, resolve_symlinks(path)
     try:
         if path.exists() and not path.is_file():
             raise OSError(None, "it is no regular file, which is all that is ever replaced")
@@ -156,7 +156,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def claimed(path: Path) -> Iterator[None]:
+def hold_file_lock(path: Path) -> Iterator[None]:
     """A context that locks a file against other processes, and removes partial files of killed processes.
 
     The lock file ``.NAME.lock`` is in the same folder, and is removed at the end. If the process is killed, that file
@@ -164,7 +164,7 @@ def claimed(path: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout  # a reader does not need it
 
-    given, path = path, true(path)
+    given, path = path, resolve_symlinks(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:

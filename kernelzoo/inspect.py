@@ -1,6 +1,6 @@
 """The kernels of an implementation, compiled for any listed architecture, with or without a GPU.
 
-A separate process does the work on a *simulated* device (:func:`kernelzoo.device.assumed`), with no GPU visible. Bind
+A separate process that sees no GPU works on a *simulated* device (:func:`kernelzoo.device.bind_for_device`). Bind
 functions plan for that device, and *record* the launch's steps (:class:`kernelzoo.launch.Recording`), each of which can
 be compiled. A language's module ``inspection`` says what it can't compile (``refusal``), and sets up the compiler
 (``target``). A user's kernel can't record its steps. Its launch is *followed*: it runs on tensors without memory, while
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import children, errors, operations, registry, tables
-from kernelzoo.device import ARCHITECTURES, Device, Occupancy, assumed, occupancy
+from kernelzoo.device import ARCHITECTURES, Device, Occupancy, bind_for_device, occupancy
 from kernelzoo.errors import (
     BackendUnavailableError,
     GridTooLargeError,
@@ -35,7 +35,7 @@ from kernelzoo.errors import (
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import Compiled, Launch, Step, recorded
 from kernelzoo.operations.canonical import split_in_two
-from kernelzoo.operations.known import learn
+from kernelzoo.operations.known import register_signature
 from kernelzoo.packages import BUILT_IN, files, how_to_install, packages
 
 if TYPE_CHECKING:
@@ -155,39 +155,39 @@ def inspect(
                 f"{id} is registered in this process alone, and another one compiles it: name the file that registers "
                 "it with --module, or modules=[...]"
             )
-    (answer,) = ask([request], modules)
+    (answer,) = ask_child([request], modules)
     if isinstance(answer, KernelZooError):
         raise answer
     return answer
 
 
-def registered(modules: Sequence[str | Path]) -> dict[str, str]:
+def find_registered_ids(modules: Sequence[str | Path]) -> dict[str, str]:
     """Return the ids that your files register, each with its file. Also declare the files' operations in this process.
 
     Another process runs the files. Raises InspectionError if one fails there.
     """
-    told = _asked("the module", modules, [])
+    told = _submit("the module", modules, [])
     for one in told["operations"]:
-        learn(one)
+        register_signature(one)
     found: dict[str, str] = told["files"]
     return found
 
 
-def ask(requests: list[Request], modules: Sequence[str | Path] = ()) -> list[tuple[Kernel, ...] | KernelZooError]:
+def ask_child(requests: list[Request], modules: Sequence[str | Path] = ()) -> list[tuple[Kernel, ...] | KernelZooError]:
     """Return the kernels, or an error, for each request. All must have one backend and architecture.
 
     One process compiles them all. Raises BackendUnavailableError if the language can't be imported, and InspectionError
     if a file of ``modules`` fails or the process dies.
     """
     ((backend, _),) = {(request.backend, request.arch) for request in requests}  # a process caches compiled kernels
-    told = _asked(requests[0].id, modules, requests, backend)
+    told = _submit(requests[0].id, modules, requests, backend)
     return [_error(one) if "error" in one else tuple(map(_kernel, one["kernels"])) for one in told["answers"]]
 
 
-def _asked(what: str, modules: Sequence[str | Path], requests: Sequence[Request], backend: str = "") -> dict[str, Any]:
+def _submit(what: str, modules: Sequence[str | Path], requests: Sequence[Request], backend: str = "") -> dict[str, Any]:
     known = [importlib.import_module(packages()[name]) for name in {*BUILT_IN, backend} & {*packages()}]
     environment = {
-        **children.environment(here=True),
+        **children.child_env(here=True),
         **{key: value for package in known for key, value in getattr(package, "COMPILES_WITH", {}).items()},
         "CUDA_VISIBLE_DEVICES": "",
         "HIP_VISIBLE_DEVICES": "",
@@ -233,7 +233,7 @@ def _kernel(fields: dict[str, Any]) -> Kernel:
 
 
 @contextmanager
-def on_described(backend: str, device: Device) -> Iterator[None]:
+def simulate_device(backend: str, device: Device) -> Iterator[None]:
     """A context in which this thread binds and compiles a backend's kernels for a simulated device.
 
     The backend's kernels are imported, but it is not probed. Raises BackendUnavailableError without the language.
@@ -241,7 +241,7 @@ def on_described(backend: str, device: Device) -> Iterator[None]:
     package = packages()[backend]
     inspection = importlib.import_module(f"{package}.inspection")
     registry.import_kernels(backend, package)
-    with inspection.target(device), assumed(device):
+    with inspection.target(device), bind_for_device(device):
         yield
 
 
@@ -256,14 +256,14 @@ def check(request: Request) -> None:
         raise ShapeError(f"{request.op} takes {wanted}; got {request.shape} and {given or 'no sizes'}")
 
 
-def launched(request: Request, place: str, context: AbstractContextManager[None]) -> tuple[Kernel, ...]:
+def run_recorded(request: Request, place: str, context: AbstractContextManager[None]) -> tuple[Kernel, ...]:
     """Bind and run a launch within the context, and return its kernels. ``place``: the device of the inputs."""
     operation, implementation = operations.OPERATIONS[request.op], registry.implementation(request.id)
     ran = request.id
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         nonlocal ran
-        form = registry.chosen(request.backend, request.op, implementation.registered, *tensors, **scalars)
+        form = registry.choose_variant(request.backend, request.op, implementation.registered, *tensors, **scalars)
         ran = f"{request.backend}/{request.op}/{form}"
         registered = partial(registry._registered[request.backend, request.op, form], **scalars)
         try:
@@ -287,10 +287,10 @@ def launched(request: Request, place: str, context: AbstractContextManager[None]
             launch()
         if not steps:
             raise InspectionError(f"{request.id} launches nothing that can be followed: it may call a library")
-        return tuple(_shown(step, count, ran, request) for step, count in _distinct_steps(steps))
+        return tuple(_describe_step(step, count, ran, request) for step, count in _distinct_steps(steps))
 
 
-def _shown(step: Any, count: int, ran: str, request: Request) -> Kernel:
+def _describe_step(step: Any, count: int, ran: str, request: Request) -> Kernel:
     device = request.device
     if isinstance(step, str):  # a torch operation
         return Kernel(step, "torch", ran, request.arch, str(device), launches=count)

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import definitions, operations, registry
-from kernelzoo.device import ARCHITECTURES, Device, assumed
+from kernelzoo.device import ARCHITECTURES, Device, bind_for_device
 from kernelzoo.errors import InspectionError, KernelZooError
-from kernelzoo.inspect import Kernel, Request, check, launched, on_described
-from kernelzoo.operations.known import described
+from kernelzoo.inspect import Kernel, Request, check, run_recorded, simulate_device
+from kernelzoo.operations.known import signature_fields
 from kernelzoo.packages import BUILT_IN, files, packages
 
 
@@ -37,15 +37,15 @@ def main() -> None:
         else:
             importlib.import_module(f"{packages()[requests[0].backend]}.inspection")  # fails if its language is missing
         try:
-            told: dict[str, Any] = {"files": dict(_loaded(asked["modules"])), "answers": list(map(_answer, requests))}
-            told["operations"] = [described(op) for op in operations.declared.values()]
+            told: dict[str, Any] = {"files": dict(_load_all(asked["modules"])), "answers": list(map(_answer, requests))}
+            told["operations"] = [signature_fields(op) for op in operations.declared.values()]
         except KernelZooError as error:  # from a file
-            told = _sent(error)
+            told = _error_fields(error)
     json.dump(told, replies)
     replies.close()
 
 
-def _loaded(modules: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _load_all(modules: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Run the files, and yield each id that one registers, with the file."""
     for path in modules:
         before = {*registry._registered}
@@ -57,19 +57,19 @@ def _answer(request: Request) -> dict[str, Any]:
     try:
         return {"kernels": [asdict(kernel) for kernel in kernels(request)]}
     except KernelZooError as error:
-        return _sent(error)
+        return _error_fields(error)
     except Exception as error:  # a compiler may raise anything
-        return _sent(_explained(f"{request.id} fails for {request.arch}", error))
+        return _error_fields(_make_inspection_error(f"{request.id} fails for {request.arch}", error))
 
 
-def _explained(what: str, error: Exception) -> InspectionError:
+def _make_inspection_error(what: str, error: Exception) -> InspectionError:
     words = " ".join(str(error).strip("\n\0").splitlines()[:2])  # a log may have hundreds of lines
     made = InspectionError(f"{what}: {type(error).__name__}: {words}")
     made.add_note("".join(traceback.format_exception(error)))
     return made
 
 
-def _sent(error: KernelZooError) -> dict[str, Any]:
+def _error_fields(error: KernelZooError) -> dict[str, Any]:
     return {
         "error": type(error).__name__,
         "message": str(error),
@@ -81,12 +81,12 @@ def _sent(error: KernelZooError) -> dict[str, Any]:
 def kernels(request: Request) -> tuple[Kernel, ...]:
     """Return the kernels of a launch, compiled here and not run. Raises as :func:`kernelzoo.inspect.inspect` does."""
     if not _has_inspection(request):
-        return launched(request, "cuda", _following_launch(request))
+        return run_recorded(request, "cuda", _following_launch(request))
     inspection = importlib.import_module(f"{packages()[request.backend]}.inspection")
     if refusal := inspection.refusal(request.variant, request.arch):
         raise InspectionError(f"{request.id} {refusal}")
     place = getattr(inspection, "INPUT_DEVICE", "meta")
-    return launched(request, place, on_described(request.backend, request.device))
+    return run_recorded(request, place, simulate_device(request.backend, request.device))
 
 
 def _has_inspection(request: Request) -> bool:
@@ -118,7 +118,7 @@ def _following_launch(request: Request) -> Iterator[None]:
         registry.import_kernels(request.backend, package)
     check(request)
     try:
-        with assumed(request.device):
+        with bind_for_device(request.device):
             yield
     except KernelZooError:
         raise
@@ -127,7 +127,7 @@ def _following_launch(request: Request) -> Iterator[None]:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if not any(part in f.filename for part in ours)]
         frames = [f for f in frames if Path(f.filename).is_file()]  # drops sources of libraries built elsewhere
         where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-        raise _explained(
+        raise _make_inspection_error(
             f"{request.id} can't be followed without a GPU, where tensors have no values{where}", error
         ) from error
 

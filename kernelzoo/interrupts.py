@@ -10,7 +10,7 @@ from types import FrameType
 
 
 @contextmanager
-def uninterrupted() -> Iterator[None]:
+def delay_interrupt() -> Iterator[None]:
     """A context that delays the first Ctrl-C to its end. A second one interrupts at once.
 
     In a thread other than the main one, or with another handler of SIGINT, nothing changes.

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.errors import InputTypeError, KernelZooError, OutputError
-from kernelzoo.layout import memory_lost, span
+from kernelzoo.layout import short_storage_message, span
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ Bind = Callable[..., Launch]
 scalars by name, and returns a launch."""
 
 
-class Bound:
+class BoundTensors:
     """The storages of bound tensors, inputs first. A launch reads their current addresses, which torch may change."""
 
     __slots__ = ("ends", "offsets", "storages")
@@ -50,18 +50,18 @@ class Bound:
         """Raise InputTypeError or OutputError if a storage was freed or shrunk. The last ``outputs`` are outputs."""
         for i, storage in enumerate(self.storages):
             if len(storage) < self.ends[i]:
-                raise self.lost(outputs)
+                raise self.missing_memory_error(outputs)
 
     def addresses(self, outputs: int) -> list[int]:
         """Return the addresses of the tensors. Raises as ``check`` does."""
         self.check(outputs)
         return [storage.data_ptr() + self.offsets[i] for i, storage in enumerate(self.storages)]
 
-    def lost(self, outputs: int) -> KernelZooError:
+    def missing_memory_error(self, outputs: int) -> KernelZooError:
         """Return the error that names the tensor without memory."""
         inputs = len(self.ends) - outputs
         sizes = enumerate(map(len, self.storages))
-        words, place = next((memory_lost(size, self.ends[i]), i) for i, size in sizes if size < self.ends[i])
+        words, place = next((short_storage_message(size, self.ends[i]), i) for i, size in sizes if size < self.ends[i])
         if place < inputs:
             return InputTypeError(f"input {place} of {inputs} that a launch is bound to {words}")
         return OutputError(f"output {place - inputs} of {outputs} that a launch is bound to {words}")
@@ -80,7 +80,7 @@ class RebindableLaunch:
     workspace: tuple[torch.Tensor, ...] = ()
 
     def __init__(self, at: Callable[..., None], *tensors: torch.Tensor) -> None:
-        self.at, self.tensors, self._memory = at, tensors, Bound(tensors)
+        self.at, self.tensors, self._memory = at, tensors, BoundTensors(tensors)
         self.outputs = 1
         """The number of outputs, which are the last tensors."""
 
@@ -91,11 +91,11 @@ class RebindableLaunch:
             return
         (x, out), (x_offset, out_offset), (x_end, out_end) = memory.storages, memory.offsets, memory.ends
         if len(x) < x_end or len(out) < out_end:  # the same check in half the time
-            raise memory.lost(self.outputs)
+            raise memory.missing_memory_error(self.outputs)
         self.at(x.data_ptr() + x_offset, out.data_ptr() + out_offset)
 
 
-class Guarded:
+class GuardedLaunch:
     """Any launch, with the storage checks of :class:`RebindableLaunch`.
 
     ``anew``: check the tensors' present storages at each call, for a launch that copies the caller's tensors.
@@ -104,16 +104,16 @@ class Guarded:
     __slots__ = ("_launch", "_memory", "_outputs", "_tensors")
 
     def __init__(self, launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool) -> None:
-        self._outputs, self._memory, self._tensors = outputs, Bound(tensors), tensors if anew else None
+        self._outputs, self._memory, self._tensors = outputs, BoundTensors(tensors), tensors if anew else None
         self._launch: Callable[[], Any] = launch
 
     def __call__(self) -> Any:
-        memory = self._memory if self._tensors is None else Bound(self._tensors)
+        memory = self._memory if self._tensors is None else BoundTensors(self._tensors)
         memory.check(self._outputs)
         return self._launch()  # the caller's check rejects anything but None
 
 
-def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool = False) -> Launch:
+def add_storage_checks(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool = False) -> Launch:
     """Return the launch with a RebindableLaunch's storage checks. The last ``outputs`` tensors are outputs.
 
     Tensors without memory, as in a trace, are not checked.
@@ -125,7 +125,7 @@ def guarded(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew:
         return launch
     plain = torch.Tensor.__torch_dispatch__
     imagined = any(x.is_meta or type(x).__torch_dispatch__ is not plain or not x.numel() for x in tensors)
-    return launch if imagined or isinstance(launch, Guarded) else Guarded(launch, tensors, outputs, anew)
+    return launch if imagined or isinstance(launch, GuardedLaunch) else GuardedLaunch(launch, tensors, outputs, anew)
 
 
 class WorkspaceLaunch(RebindableLaunch):
@@ -160,7 +160,7 @@ class ContiguousFallback:
 class ReturningLaunch:
     """A launch whose function returns new results. ``deliver`` checks them, and copies them into the outputs.
 
-    The copy is not part of the timed work: within :func:`undelivered` it is postponed.
+    The copy is not part of the timed work: within :func:`postpone_deliveries` it is postponed.
     """
 
     __slots__ = ("_deliver", "_function")
@@ -180,7 +180,7 @@ _undelivered: ContextVar[deque[Callable[[], object]] | None] = ContextVar("undel
 
 
 @contextmanager
-def undelivered(most: int) -> Iterator[deque[Callable[[], object]]]:
+def postpone_deliveries(most: int) -> Iterator[deque[Callable[[], object]]]:
     """A context that postpones the deliveries of ReturningLaunches. It yields the last ``most``, to call in order."""
     waiting = deque[Callable[[], object]](maxlen=most)
     token = _undelivered.set(waiting)

@@ -60,7 +60,7 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def unraveled(place: Any, shape: Sequence[int]) -> tuple[Any, ...]:
+def unravel_index(place: Any, shape: Sequence[int]) -> tuple[Any, ...]:
     """Return an element's index along each axis from its number. ``torch.unravel_index`` takes seconds to import."""
     indices = []
     for size in reversed(shape):
@@ -84,23 +84,23 @@ def span(x: torch.Tensor) -> int:
     return (1 + sum(map(mul, shape, strides)) - sum(strides)) * x.element_size() if 0 not in shape else 0
 
 
-def held(x: torch.Tensor, size: int) -> bool:
+def storage_covers(x: torch.Tensor, size: int) -> bool:
     """Whether a tensor's storage has all ``size`` bytes that the tensor spans."""
     address, storage = x.data_ptr(), x.untyped_storage()
     return address != 0 and address + size <= storage.data_ptr() + len(storage)
 
 
-def lacking(x: torch.Tensor, size: int) -> str:
+def describe_missing_storage(x: torch.Tensor, size: int) -> str:
     """Return a storage's fault, and the remedy; "" if it contains all bytes that the tensor spans."""
-    if not size or held(x, size):
+    if not size or storage_covers(x, size):
         return ""
-    return memory_lost(len(x.untyped_storage()), int(x.storage_offset()) * x.element_size() + size)
+    return short_storage_message(len(x.untyped_storage()), int(x.storage_offset()) * x.element_size() + size)
 
 
-def memory_lost(there: int, end: int) -> str:
-    """Return the message for a storage of ``there`` bytes whose tensor's elements end at byte ``end``."""
+def short_storage_message(capacity: int, end: int) -> str:
+    """Return the message for a storage of ``capacity`` bytes whose tensor's elements end at byte ``end``."""
     return (
-        f"has no memory for its elements: they end at byte {end} of a storage of {there} bytes, which was freed or "
+        f"has no memory for its elements: they end at byte {end} of a storage of {capacity} bytes, which was freed or "
         "shrunk; resize the storage first, or pass a tensor that has its memory"
     )
 

@@ -58,7 +58,7 @@ class Found(NamedTuple):
 
 
 @cache
-def announced() -> tuple[tuple[str, str, str], ...]:
+def entry_point_backends() -> tuple[tuple[str, str, str], ...]:
     """Return name, package and distribution of every backend of other distributions. Nothing is imported."""
     import importlib.metadata  # slow to import, and only needed here
 
@@ -72,7 +72,7 @@ def announced() -> tuple[tuple[str, str, str], ...]:
 @cache
 def packages() -> dict[str, str]:
     """Return the import path of every backend's package, by name. Built-in ones win over entry points."""
-    return {**{name: package for name, package, _ in announced()}, **BUILT_IN}
+    return {**{name: package for name, package, _ in entry_point_backends()}, **BUILT_IN}
 
 
 def _declared(field: str) -> list[str]:
@@ -101,7 +101,7 @@ def requirement(package: str, backend: str) -> str:
     return package
 
 
-def unfit(package: str, version: str, backend: str) -> str:
+def why_version_unfit(package: str, version: str, backend: str) -> str:
     """Return why a version of a package does not meet the distribution's requirement, or ""."""
     found = tuple(map(int, re.findall(r"\d+", version.partition("+")[0])))
     for sign, bound in re.findall(r"(>=|<)\s*([\d.]+)", requirement(package, backend)):

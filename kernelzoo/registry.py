@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kernelzoo import operations
-from kernelzoo.device import is_usable, on_device_of, on_its_device
+from kernelzoo.device import is_usable, on_device_of, wrap_with_device
 from kernelzoo.errors import (
     BackendUnavailableError,
     DeviceError,
@@ -22,7 +22,7 @@ from kernelzoo.errors import (
     RegistrationError,
     UnknownNameError,
 )
-from kernelzoo.launch import Bind, Launch, guarded
+from kernelzoo.launch import Bind, Launch, add_storage_checks
 from kernelzoo.operations.arguments import launch_of as launch_of
 from kernelzoo.operations.canonical import split_in_two
 from kernelzoo.operations.tensors import check_untraced
@@ -85,12 +85,12 @@ class Implementation:
         the problem, LaunchError if it returns no launch.
         """
         launch = launch_of(self.id, language(self.backend).binds[self.op, self.registered], *tensors, **scalars)
-        return guarded(launch, tensors, len(self.operation.outputs))
+        return add_storage_checks(launch, tensors, len(self.operation.outputs))
 
     def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
         """Return the id of the variant that runs: its own, or a chooser's choice. Raises as ``bind`` does."""
         language(self.backend)
-        return f"{self.backend}/{self.op}/{chosen(self.backend, self.op, self.registered, *tensors, **scalars)}"
+        return f"{self.backend}/{self.op}/{choose_variant(self.backend, self.op, self.registered, *tensors, **scalars)}"
 
     def launch(
         self,
@@ -126,7 +126,7 @@ class Implementation:
         with on_device_of(args.x):
             made = partial(self.operation.launch_invariant, self.id) if self.batch_invariant else self.operation.launch
             launch = made(self.bind, args, outs)
-            return on_its_device(guarded(launch, (*args.inputs, *outs), len(outs), anew=True), args.x)
+            return wrap_with_device(add_storage_checks(launch, (*args.inputs, *outs), len(outs), anew=True), args.x)
 
 
 @dataclass
@@ -179,7 +179,7 @@ def register(backend: str, op: str, variant: str) -> Callable[[BindT], BindT]:
     _check_id(backend, op, variant)
 
     def decorate(bind: BindT) -> BindT:
-        _enter(backend, op, variant, bind, None)
+        _store_variant(backend, op, variant, bind, None)
         return bind
 
     return decorate
@@ -201,7 +201,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
     def decorate(choose: ChooseT) -> ChooseT:
         def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
             try:
-                form = chosen(backend, op, variant, *tensors, **scalars)
+                form = choose_variant(backend, op, variant, *tensors, **scalars)
                 return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
             except GridTooLargeError:
                 x, operation = tensors[0], operations.OPERATIONS[op]
@@ -210,13 +210,13 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
                 return split_in_two(partial(bind, **scalars), tensors, operation.axes)
 
         bind.__doc__, bind.__module__, bind.__qualname__ = choose.__doc__, choose.__module__, choose.__qualname__
-        _enter(backend, op, variant, bind, choose)
+        _store_variant(backend, op, variant, bind, choose)
         return choose
 
     return decorate
 
 
-def chosen(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
+def choose_variant(backend: str, op: str, variant: str, *tensors: torch.Tensor, **scalars: Any) -> str:
     """Return the variant that binds canonical tensors: ``variant``, or if that is a chooser, the one it chooses."""
     if (choose := _choosers.get((backend, op, variant))) is None:
         return variant
@@ -233,7 +233,7 @@ def _check_id(backend: str, op: str, variant: str) -> None:
             raise RegistrationError(f"a backend or variant is a Python identifier, got {part!r}")
 
 
-def _enter(backend: str, op: str, variant: str, bind: Bind, choose: Choose | None) -> None:
+def _store_variant(backend: str, op: str, variant: str, bind: Bind, choose: Choose | None) -> None:
     with _lock:
         known = _registered.get((backend, op, variant))
         if known is not None and (known.__module__, known.__qualname__) != (bind.__module__, bind.__qualname__):

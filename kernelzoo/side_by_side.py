@@ -76,13 +76,13 @@ def page(op: str, scores: Mapping[str, float] | None = None) -> str:
     for backend, form in forms(op).items():
         if form is None:
             continue
-        said = told(form, scores or {})
+        said = format_scores(form, scores or {})
         code = "\n\n".join(f"```{kind}\n{text}\n```" for kind, text in form.code)
         parts.append(f"<details markdown><summary>{LANGUAGES[backend]}: {said}</summary>\n\n{code}\n\n</details>")
     return "\n\n".join(parts) + "\n"
 
 
-def told(form: Form, scores: Mapping[str, float]) -> str:
+def format_scores(form: Form, scores: Mapping[str, float]) -> str:
     """Return a variant's number of code lines and its known scores, as text."""
     auto = f"{form.id.rpartition('/')[0]}/auto"
     said = [f"{form.lines} lines of code"]

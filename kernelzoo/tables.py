@@ -113,7 +113,7 @@ def digest(table: type[Any]) -> str:
     return _digest([[k.name, k.shipped, k.among] for k in knobs(table)])
 
 
-def made(table: type[T], values: Mapping[str, int]) -> T:
+def table_with_values(table: type[T], values: Mapping[str, int]) -> T:
     """Return the table with these values, and shipped values for other knobs. Each set of values has one object.
 
     Raises TableError for an unknown knob, or a value that the knob does not allow.
@@ -294,11 +294,11 @@ def _load(table: type[T], device: int) -> T:
         raise UnknownNameError(f"value of {ENVIRONMENT}", setting, ("shipped",))
     shipped = _shared_object(table())
     here = None if setting or device < 0 else card(device)
-    _in_force[table, device] = found = shipped if here is None else _stored(table, here, shipped)
+    _in_force[table, device] = found = shipped if here is None else _read_stored_table(table, here, shipped)
     return found
 
 
-def _stored(table: type[T], here: Card, shipped: T) -> T:
+def _read_stored_table(table: type[T], here: Card, shipped: T) -> T:
     """Return the stored table for a card, or the shipped one if there is no usable one."""
     ((backend, op),) = [key for key, value in _declared.items() if value is table]
     try:
@@ -315,7 +315,7 @@ def _stored(table: type[T], here: Card, shipped: T) -> T:
         section = sections[op]
         if section["declared"] != digest(table):
             return _ignored(file, f"its {op} table is of another version of kernelzoo", shipped)
-        return made(table, dict(section["values"]))
+        return table_with_values(table, dict(section["values"]))
     except TableError as error:
         return _ignored(file, str(error), shipped)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

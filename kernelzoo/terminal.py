@@ -38,7 +38,7 @@ class Fitted:
     """Notes to print below it."""
 
 
-def fit(
+def lay_out_table(
     titles: Sequence[str],
     rows: Sequence[Sequence[str]],
     width: int,
@@ -74,7 +74,7 @@ def fit(
         sizes[widest] -= 1
     head = [*_lines([titles[i] for i in kept], kept, sizes, right), "─" * (sum(sizes.values()) + GAP * (len(kept) - 1))]
     missing = "; ".join(titles[i] for i in left_out)
-    notes = wrapped(f"(a wider terminal also shows: {missing})", width) if missing else []
+    notes = wrap_text(f"(a wider terminal also shows: {missing})", width) if missing else []
     return Fitted(
         head if any(titles) else [], [_lines([row[i] for i in kept], kept, sizes, right) for row in rows], notes
     )
@@ -93,7 +93,7 @@ def _least(column: Sequence[str], right: bool) -> int:
 
 
 def _lines(cells: Sequence[str], columns: Sequence[int], sizes: dict[int, int], right: Collection[int]) -> list[str]:
-    parts_of = [wrapped(cell, sizes[i]) for cell, i in zip(cells, columns, strict=True)]
+    parts_of = [wrap_text(cell, sizes[i]) for cell, i in zip(cells, columns, strict=True)]
     lines = []
     for k in range(max(map(len, parts_of))):
         parts = [part[k] if k < len(part) else "" for part in parts_of]
@@ -110,13 +110,13 @@ def _block(titles: Sequence[str], row: Sequence[str], width: int) -> list[str]:
     lines = [row[0].replace("\xa0", " ")]
     for title, cell in zip(titles[1:], row[1:], strict=True):
         if cell:
-            first, *more = wrapped(cell, max(PROSE, width - size - 2 * GAP))
+            first, *more = wrap_text(cell, max(PROSE, width - size - 2 * GAP))
             lines.append(f"{' ' * GAP}{title.ljust(size)}{' ' * GAP}{first}")
             lines += [" " * (size + 2 * GAP) + line for line in more]
     return [line.replace("\xa0", " ").rstrip() for line in lines]
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int) -> list[str]:
     """Return the lines of a text, without breaking a word."""
     if len(text) <= width:
         return [text]

@@ -44,7 +44,7 @@ def run(backend: str, few: bool) -> tuple[int, list[str]]:
                 for dtype in ("float32", "bfloat16") if not few else ("float32",):
                     x = sample(op, shape, dtype, dim, generator=generator)
                     for values in knobs.extremes(backend, op):
-                        table = tables.made(tables.declared(backend, op), values)
+                        table = tables.table_with_values(tables.declared(backend, op), values)
                         out = allocate(operation, x, dim)
                         key = repr(_steps(i, x, dim, out, table))
                         if key in seen or (few and len(seen) > 8):
@@ -82,7 +82,7 @@ def compile_all(backend: str, few: bool) -> tuple[int, list[str]]:
                 variants = knobs.forms(backend, op)
                 settings = [{}, *knobs.extremes(backend, op)]
                 for values in settings[:1] + settings[-2:] if few else settings:
-                    made = tables.made(table, values)
+                    made = tables.table_with_values(table, values)
                     for variant in variants:
                         for shape, dim in problems:
                             for dtype in ("float32",) if few else ("float32", "bfloat16", "float64"):

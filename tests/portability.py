@@ -21,7 +21,7 @@ import kernelzoo
 from kernelzoo import measure
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.files import write_whole
-from kernelzoo.kernels.triton import too_old
+from kernelzoo.kernels.triton import why_too_old
 
 FORMAT = "kernelzoo-portability/1"
 HERE = Path(__file__).parent
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     failed = False
     parts = options.parts.split("; ") if options.parts else [*PYTEST, *COMPILED]
-    if "triton" in known and too_old(known["triton"]):
+    if "triton" in known and why_too_old(known["triton"]):
         parts = [*(part for part in parts if not part.startswith("triton")), REFUSED]
     for part in parts:
         log = options.log and options.log / f"{part.replace(', ', '-')}.log"

@@ -18,7 +18,7 @@ from kernelzoo.check.bits import bits
 from kernelzoo.check.running import check
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.inspect import Request, on_described
+from kernelzoo.inspect import Request, simulate_device
 from kernelzoo.launch import Step, recorded
 from kernelzoo.testing import cases
 
@@ -156,7 +156,7 @@ def test_launches_of_one_row_and_of_many_are_the_same_but_for_the_grid(backend: 
     if {"TRITON_INTERPRET", "NUMBA_ENABLE_CUDASIM", "KERNELZOO_EMULATE_PTX"} & {*os.environ}:
         pytest.skip("kernels are made to run on the host here, and not for a device that is described")
     seen, differ = 0, 0
-    with on_described(backend, ARCHITECTURES["sm_90"]):
+    with simulate_device(backend, ARCHITECTURES["sm_90"]):
         for i in kernelzoo.implementations(backend):
             if not (i.operation.rounds and i.operation.separable):
                 continue

@@ -23,10 +23,7 @@ def bench(*runs: tuple[str, ...]) -> list[tuple[int, str]]:
     return [(status, out + err) for status, out, err in found]
 
 
-UNKNOWN = {
-    "no backend 'cuda'; known: ": ("--backend", "cuda"),
-    "no shape set 'huge'; known: ": ("--shapes", "huge"),
-}
+UNKNOWN = {"no backend 'cuda'; known: ": ("--backend", "cuda"), "no shape set 'huge'; known: ": ("--shapes", "huge")}
 
 LEAVES = """
 import os

@@ -24,21 +24,21 @@ def refused(folder: Path, words: str) -> None:
     """It is not read from, and not written to, and that is said once."""
     there = sorted(folder.iterdir())
     with pytest.warns(RuntimeWarning, match=f"{re.escape(str(folder))}.*({words})"):
-        assert code_cache.read(folder, "kernel") is None
-    code_cache.write(folder, "kernel", b"other code")  # without another word: a warning is an error here
-    assert code_cache.read(folder, "kernel") is None
+        assert code_cache.read_code(folder, "kernel") is None
+    code_cache.write_code(folder, "kernel", b"other code")  # without another word: a warning is an error here
+    assert code_cache.read_code(folder, "kernel") is None
     assert sorted(folder.iterdir()) == there
 
 
 def test_what_is_kept_is_whole_and_private(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "kernels"
-    assert code_cache.read(folder, "kernel") is None
+    assert code_cache.read_code(folder, "kernel") is None
     before = os.umask(0)  # whatever a user's own is
     try:
-        code_cache.write(folder, "kernel", b"code")
+        code_cache.write_code(folder, "kernel", b"code")
     finally:
         os.umask(before)
-    assert code_cache.read(folder, "kernel") == b"code"
+    assert code_cache.read_code(folder, "kernel") == b"code"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "kernel").stat().st_mode) == 0o600
     assert os.listdir(folder) == ["kernel"]
@@ -46,65 +46,65 @@ def test_what_is_kept_is_whole_and_private(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bit", [0, 3, 8 * 31 + 7, 8 * 32, -1])
 def test_a_flipped_bit_is_seen(tmp_path: Path, bit: int) -> None:
-    code_cache.write(tmp_path, "kernel", b"machine code")
+    code_cache.write_code(tmp_path, "kernel", b"machine code")
     path = tmp_path / "kernel"
     content = bytearray(path.read_bytes())
     content[bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
-    assert code_cache.read(tmp_path, "kernel") is None
+    assert code_cache.read_code(tmp_path, "kernel") is None
 
 
 @pytest.mark.parametrize("length", [0, 1, 31, 32, 33, 43])
 def test_a_file_cut_short_is_seen(tmp_path: Path, length: int) -> None:
-    code_cache.write(tmp_path, "kernel", b"machine code")
+    code_cache.write_code(tmp_path, "kernel", b"machine code")
     path = tmp_path / "kernel"
     path.write_bytes(path.read_bytes()[:length])
-    assert code_cache.read(tmp_path, "kernel") is None
-    code_cache.write(tmp_path, "kernel", b"machine code")
-    assert code_cache.read(tmp_path, "kernel") == b"machine code"
+    assert code_cache.read_code(tmp_path, "kernel") is None
+    code_cache.write_code(tmp_path, "kernel", b"machine code")
+    assert code_cache.read_code(tmp_path, "kernel") == b"machine code"
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o777, 0o1777, 0o702])
 def test_a_folder_that_others_can_write_to_is_refused(tmp_path: Path, mode: int) -> None:
-    code_cache.write(tmp_path, "kernel", b"planted")
+    code_cache.write_code(tmp_path, "kernel", b"planted")
     tmp_path.chmod(mode)
     refused(tmp_path, "others may write to it")
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can give a folder away")
 def test_a_folder_or_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
-    code_cache.write(tmp_path, "kernel", b"planted")
+    code_cache.write_code(tmp_path, "kernel", b"planted")
     os.chown(tmp_path / "kernel", SOMEBODY, SOMEBODY)
-    assert code_cache.read(tmp_path, "kernel") is None
+    assert code_cache.read_code(tmp_path, "kernel") is None
     os.chown(tmp_path / "kernel", 0, 0)
-    assert code_cache.read(tmp_path, "kernel") == b"planted"
+    assert code_cache.read_code(tmp_path, "kernel") == b"planted"
     os.chown(tmp_path, SOMEBODY, SOMEBODY)
     refused(tmp_path, f"it belongs to user {SOMEBODY}")
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:
     theirs, link = tmp_path / "theirs", tmp_path / "link"
-    code_cache.write(theirs, "kernel", b"planted")
+    code_cache.write_code(theirs, "kernel", b"planted")
     link.symlink_to(theirs)
     refused(link, "Too many levels of symbolic links|Not a directory")
     ours = tmp_path / "ours"
     ours.mkdir(0o700)
     (ours / "kernel").symlink_to(theirs / "kernel")
     with pytest.warns(RuntimeWarning, match="symbolic links"):
-        assert code_cache.read(ours, "kernel") is None
-    code_cache.write(ours, "kernel", b"our own")  # replaces the link, and writes nothing through it
-    assert code_cache.read(ours, "kernel") == b"our own" and code_cache.read(theirs, "kernel") == b"planted"
+        assert code_cache.read_code(ours, "kernel") is None
+    code_cache.write_code(ours, "kernel", b"our own")  # replaces the link, and writes nothing through it
+    assert code_cache.read_code(ours, "kernel") == b"our own" and code_cache.read_code(theirs, "kernel") == b"planted"
 
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "kernel", 0o600)
-    assert code_cache.read(tmp_path, "kernel") is None
+    assert code_cache.read_code(tmp_path, "kernel") is None
 
 
 def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("")
     with pytest.warns(RuntimeWarning, match="each process compiles for itself: (File exists|Not a directory)"):
-        code_cache.write(tmp_path / "taken", "kernel", b"code")
+        code_cache.write_code(tmp_path / "taken", "kernel", b"code")
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can mount a disk that fills up")
@@ -114,10 +114,10 @@ def test_a_full_disk_keeps_nothing(tmp_path: Path) -> None:
     ).returncode:
         pytest.skip("this container may mount nothing")
     try:
-        code_cache.write(tmp_path, "small", b"code")
+        code_cache.write_code(tmp_path, "small", b"code")
         with pytest.warns(RuntimeWarning, match="No space left on device"):
-            code_cache.write(tmp_path, "large", b"code" * 10_000)
-        assert os.listdir(tmp_path) == ["small"] and code_cache.read(tmp_path, "small") == b"code"
+            code_cache.write_code(tmp_path, "large", b"code" * 10_000)
+        assert os.listdir(tmp_path) == ["small"] and code_cache.read_code(tmp_path, "small") == b"code"
     finally:
         subprocess.run(["umount", tmp_path], check=True)
 
@@ -128,14 +128,14 @@ def test_a_full_disk_keeps_nothing(tmp_path: Path) -> None:
 def test_a_language_keeps_its_folder_where_that_is_safe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("A_CACHE", raising=False)
     default = tmp_path / "home" / "kernels"
-    assert code_cache.for_language("A_CACHE", default) is None and "A_CACHE" not in os.environ
+    assert code_cache.check_cache_folder("A_CACHE", default) is None and "A_CACHE" not in os.environ
     assert stat.S_IMODE(default.stat().st_mode) == 0o700
     default.chmod(0o775)  # what a umask of 002 leaves
-    assert code_cache.for_language("A_CACHE", default) is None
+    assert code_cache.check_cache_folder("A_CACHE", default) is None
     link = tmp_path / "link"  # a user's own, to a larger disk
     link.symlink_to(default)
     monkeypatch.setenv("A_CACHE", str(link))
-    assert code_cache.for_language("A_CACHE", tmp_path) is None and os.environ["A_CACHE"] == str(link)
+    assert code_cache.check_cache_folder("A_CACHE", tmp_path) is None and os.environ["A_CACHE"] == str(link)
 
 
 def taken(folder: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_language_gets_another_folder_where_its_own_is_not_safe(tmp_path: Path
         "from kernelzoo.kernels.shared import code_cache\n"
         "with warnings.catch_warnings(record=True) as said:\n"
         "    warnings.simplefilter('always')\n"
-        "    instead = code_cache.for_language('A_CACHE', pathlib.Path('unused'))\n"
+        "    instead = code_cache.check_cache_folder('A_CACHE', pathlib.Path('unused'))\n"
         "assert str(instead) == os.environ['A_CACHE'] and stat.S_IMODE(instead.stat().st_mode) == 0o700\n"
         "assert len(said) == 1 and 'set A_CACHE to another' in str(said[0].message)\n"
         "(instead / 'kernel').write_text('')\n"
@@ -189,7 +189,7 @@ def test_processes_that_make_a_language_s_folder_at_once_all_use_it(tmp_path, mo
     """One made it after the other had looked."""
     (tmp_path / "made").mkdir(mode=0o700)
     monkeypatch.setattr(Path, "exists", lambda path: False)
-    assert code_cache.for_language("A_CACHE", tmp_path / "made") is None and "A_CACHE" not in os.environ
+    assert code_cache.check_cache_folder("A_CACHE", tmp_path / "made") is None and "A_CACHE" not in os.environ
 
 
 def test_inductor_takes_no_planted_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

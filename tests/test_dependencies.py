@@ -68,8 +68,8 @@ def test_an_error_names_the_versions_that_the_distribution_asks_for(backend, pac
     (asked,) = (Requirement(text) for text in EXTRAS[extra] if Requirement(text).name == package)
     given = packages.requirement(package, backend)
     assert (Requirement(given).specifier, Requirement(given).extras) == (asked.specifier, asked.extras)
-    assert not asked.specifier.contains(version) and packages.unfit(package, version, backend)
-    assert not packages.unfit(package, PINNED[package] + "+git", backend)
+    assert not asked.specifier.contains(version) and packages.why_version_unfit(package, version, backend)
+    assert not packages.why_version_unfit(package, PINNED[package] + "+git", backend)
     if package in ("triton", "numpy"):
         stand_ins = {name: types.ModuleType(name) for name in ("torch", "helion", package)}
         stand_ins[package].__version__ = version  # type: ignore[attr-defined]
@@ -85,7 +85,8 @@ def test_without_the_metadata_no_version_is_refused(monkeypatch: pytest.MonkeyPa
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "metadata", absent)
-    assert packages.requirement("triton", "triton") == "triton" and packages.unfit("triton", "1.0", "triton") == ""
+    assert packages.requirement("triton", "triton") == "triton"
+    assert packages.why_version_unfit("triton", "1.0", "triton") == ""
 
 
 @pytest.mark.parametrize("asked", PROBES, ids=str)

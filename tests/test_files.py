@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelzoo import files
-from kernelzoo.files import FileError, claimed, read_json, write_whole
+from kernelzoo.files import FileError, hold_file_lock, read_json, write_whole
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -181,7 +181,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path: Path, end: signal
         os.kill(writer.pid, end)
         writer.join()
         assert len(held := read_json(path)) == 20_000 and len(set(held)) == 1
-    with claimed(path):  # what was left half written is swept away by who comes next
+    with hold_file_lock(path):  # what was left half written is swept away by who comes next
         assert [file.name for file in tmp_path.iterdir() if "partial" in file.name] == []
 
 
@@ -190,7 +190,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_file(tmp_path: Path, end: signal
 
 def claim(path: Path, answers: "multiprocessing.Queue[str]", hold: float) -> None:
     try:
-        with claimed(path):
+        with hold_file_lock(path):
             answers.put("claimed")
             time.sleep(hold)
     except FileError as error:
@@ -204,13 +204,13 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     first = context.Process(target=claim, args=(path, answers, 600), daemon=True)
     first.start()
     assert answers.get(timeout=10) == "claimed"
-    with pytest.raises(FileError, match=r"another process is writing to .*r\.json"), claimed(path):
+    with pytest.raises(FileError, match=r"another process is writing to .*r\.json"), hold_file_lock(path):
         raise AssertionError("claimed twice")
-    with claimed(path.with_name("r.json.gz")):  # another file
+    with hold_file_lock(path.with_name("r.json.gz")):  # another file
         pass
     first.kill()
     first.join()
-    with claimed(path):  # it ended with its process
+    with hold_file_lock(path):  # it ended with its process
         assert [file.name for file in path.parent.iterdir()] == [".r.json.lock"]
     assert list(path.parent.iterdir()) == []
 
@@ -226,14 +226,14 @@ def test_a_lock_on_a_file_that_was_removed_is_none(tmp_path: Path, monkeypatch: 
         flock(handle, how)
 
     monkeypatch.setattr(fcntl, "flock", locks)
-    with claimed(tmp_path / "r.json"):
+    with hold_file_lock(tmp_path / "r.json"):
         assert len(opened) == 2 and lock.exists()
 
 
 def test_what_others_write_meanwhile_is_not_swept_away(tmp_path: Path) -> None:
     for name in (".r.json.abc.partial", ".r.json.gz.abc.partial", ".xr.json.abc.partial", ".r.json.abc.other"):
         (tmp_path / name).write_text("")
-    with claimed(tmp_path / "r.json"):
+    with hold_file_lock(tmp_path / "r.json"):
         left = {file.name for file in tmp_path.iterdir()}
     assert ".r.json.abc.partial" not in left
     assert left >= {".r.json.gz.abc.partial", ".xr.json.abc.partial", ".r.json.abc.other"}

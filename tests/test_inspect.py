@@ -12,7 +12,7 @@ import torch
 import warm
 
 from kernelzoo import inspect, packages, registry
-from kernelzoo.device import ARCHITECTURES, Occupancy, assumed, current, occupancy, of
+from kernelzoo.device import ARCHITECTURES, Occupancy, bind_for_device, current, occupancy, of
 from kernelzoo.errors import (
     AxisError,
     BackendUnavailableError,
@@ -85,7 +85,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in [name for name in sys.modules if name.partition(".")[0] == "made_up"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    caches = packages.announced, packages.packages, packages._scan
+    caches = packages.entry_point_backends, packages.packages, packages._scan
     for cached in caches:
         cached.cache_clear()
     yield folder
@@ -142,7 +142,7 @@ def broken(x, out):
 def test_kernels_come_back_as_they_are(package: Path) -> None:
     """What a language's compiler prints is no answer; equal steps are one kernel, launched twice."""
     (package / "min.py").write_text(MIN)
-    ((kernel,),) = inspect.ask([request("min")])
+    ((kernel,),) = inspect.ask_child([request("min")])
     device = ARCHITECTURES["sm_90"]
     assert kernel == Kernel(
         "k<1>", "made up", "made_up/min/simple", "sm_90", str(device), "text", kernel.source_file, None, "code",
@@ -156,14 +156,14 @@ def test_kernels_come_back_as_they_are(package: Path) -> None:
 
 def test_errors_come_back_whole(package: Path) -> None:
     (package / "min.py").write_text(MIN)
-    refusal, failure = inspect.ask([replace(request("min"), shape=(4, 200)), request("min", "broken")])
+    refusal, failure = inspect.ask_child([replace(request("min"), shape=(4, 200)), request("min", "broken")])
     assert isinstance(refusal, UnsupportedProblemError)
     assert refusal.implementation == "made_up/min/long" and refusal.reason == "it is too long"
     assert str(refusal) == str(UnsupportedProblemError("made_up/min/long", "it is too long"))
     assert isinstance(failure, InspectionError)
     assert str(failure) == "made_up/min/broken fails for sm_90: ZeroDivisionError: the compiler's own"
     assert "in broken" in failure.__notes__[0]
-    (refused,) = inspect.ask([replace(request("min"), arch="sm_75")])
+    (refused,) = inspect.ask_child([replace(request("min"), arch="sm_75")])
     assert isinstance(refused, InspectionError) and str(refused) == "made_up/min/auto is for nobody"
 
 
@@ -171,16 +171,18 @@ def test_a_process_that_dies_is_an_error(package: Path) -> None:
     (package / "min.py").write_text(MIN)
     (package / "inspection.py").write_text("import a_language_that_is_not_installed")
     with pytest.raises(BackendUnavailableError, match="No module named 'a_language_that_is_not_installed'; see"):
-        inspect.ask([request("min")])
+        inspect.ask_child([request("min")])
     (package / "inspection.py").write_text("import os; os.kill(os.getpid(), 9)")
     with pytest.raises(InspectionError, match="made_up/min/auto can't be inspected here: exit status -9"):
-        inspect.ask([request("min")])
+        inspect.ask_child([request("min")])
 
 
 def test_a_backend_without_inspection_is_followed(package: Path) -> None:
     (package / "inspection.py").unlink()
     (package / "min.py").write_text(FOLLOWED)
-    kernels, host, empty, none = inspect.ask([request("min", name) for name in ("plain", "host", "empty", "none")])
+    kernels, host, empty, none = inspect.ask_child(
+        [request("min", name) for name in ("plain", "host", "empty", "none")]
+    )
     assert isinstance(kernels, tuple) and [kernel.name for kernel in kernels] == ["aten.amin.out"]
     assert isinstance(host, InspectionError) and isinstance(empty, InspectionError)
     line = FOLLOWED[: FOLLOWED.index(".numpy()")].count("\n") + 1
@@ -258,7 +260,7 @@ def test_a_file_of_the_current_folder_is_not_imported(package, tmp_path, monkeyp
     (elsewhere / "json.py").write_text("raise SystemExit('the wrong json')")
     monkeypatch.chdir(elsewhere)
     monkeypatch.setattr(inspect, "subprocess", subprocess)  # a fork has imported Python's own
-    ((kernel,),) = inspect.ask([request("min")])
+    ((kernel,),) = inspect.ask_child([request("min")])
     assert kernel.name == "k<1>"
 
 
@@ -288,13 +290,13 @@ def test_what_can_not_be_shown(arguments: tuple, error: type[Exception], match: 
 )
 def test_a_problem_is_checked_as_a_call_does(package, shape, dim, error) -> None:
     (package / "min.py").write_text(MIN)
-    (answer,) = inspect.ask([Request("made_up", "min", "simple", shape, "float32", dim, "sm_90")])
+    (answer,) = inspect.ask_child([Request("made_up", "min", "simple", shape, "float32", dim, "sm_90")])
     assert isinstance(answer, error)
 
 
 def test_binds_are_for_the_assumed_device() -> None:
-    with assumed(ARCHITECTURES["sm_120"]):
+    with bind_for_device(ARCHITECTURES["sm_120"]):
         assert current().multiprocessors == of(torch.empty(3, device="meta")).multiprocessors == 170
-        with assumed(ARCHITECTURES["gfx942"]):
+        with bind_for_device(ARCHITECTURES["gfx942"]):
             assert current().vendor == "hip" and current().warp_size == 64
-        assert current().capability == 120 and current().cluster_blocks == 8 and current().described
+        assert current().capability == 120 and current().cluster_blocks == 8 and current().is_simulated

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kernelzoo import torch_private
-from kernelzoo.device import current_kept
+from kernelzoo.device import keep_current_gpu
 from kernelzoo.launch import PerStreamLaunches, RebindableLaunch, WorkspaceLaunch, locked_sequence, sequence
 
 
@@ -103,11 +103,11 @@ def test_a_library_leaves_the_current_device_as_it_was(monkeypatch: pytest.Monke
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: now[0])
     monkeypatch.setattr(torch.cuda, "set_device", lambda index: now.__setitem__(0, index))
-    with contextlib.suppress(ValueError), current_kept():
+    with contextlib.suppress(ValueError), keep_current_gpu():
         torch.cuda.set_device(1)
         raise ValueError
     assert now == [0]
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)  # who has no GPU yet gets none by this
     monkeypatch.setattr(torch.cuda, "current_device", lambda: pytest.fail("it was asked"))
-    with current_kept():
+    with keep_current_gpu():
         pass

@@ -68,14 +68,14 @@ def test_ranks_refuse_a_shard_without_memory() -> None:
 
     x, y = torch.ones(4, 8), torch.ones(4, 8)
     for _ in range(2):
-        assert calls.checked("softmax", (x,), 1, "torch") == (1, "torch")
+        assert calls.validate("softmax", (x,), 1, "torch") == (1, "torch")
     for one in (x, y):
         one.untyped_storage().resize_(0)
         with pytest.raises(kernelzoo.InputTypeError, match="a storage of 0 bytes"):
             plans.run("softmax_backward", (x, y), (), (), 1, (), "torch")
         if one is x:
             with pytest.raises(kernelzoo.InputTypeError, match="a storage of 0 bytes"):
-                calls.checked("softmax", (x,), 1, "torch")
+                calls.validate("softmax", (x,), 1, "torch")
             x = torch.ones(4, 8)
 
 

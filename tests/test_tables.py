@@ -54,8 +54,8 @@ def test_what_is_declared(table: type[Any]) -> None:
         "tile", 4, (2, 4, 8), "rows", "of a tile",
     )  # fmt: skip
     assert second.name == "fill"
-    assert tables.made(table, {"tile": 8}) is tables.made(table, {"tile": 8, "fill": 50})
-    assert tables.made(table, {"tile": 8}) is not tables.made(table, {})
+    assert tables.table_with_values(table, {"tile": 8}) is tables.table_with_values(table, {"tile": 8, "fill": 50})
+    assert tables.table_with_values(table, {"tile": 8}) is not tables.table_with_values(table, {})
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_is_declared(table: type[Any]) -> None:
 )
 def test_a_table_is_made_of_allowed_values_alone(table: type[Any], values: dict[str, Any], words: str) -> None:
     with pytest.raises(TableError, match=words):
-        tables.made(table, values)
+        tables.table_with_values(table, values)
 
 
 @pytest.mark.parametrize("among", [(2, 8), (8, 4, 2), (4, 4)])
@@ -102,7 +102,7 @@ def test_shipped_tables_can_be_asked_for(table: type[Any], monkeypatch: pytest.M
 
 def test_using_a_table_ends_with_its_context_and_stays_in_its_thread(table: type[Any]) -> None:
     other = []
-    with tables.using(tables.made(table, {"tile": 2})):
+    with tables.using(tables.table_with_values(table, {"tile": 2})):
         assert in_force(table) == in_force(table, -1) == {"tile": 2}
         thread = threading.Thread(target=lambda: other.append(in_force(table)))
         thread.start()

@@ -46,7 +46,7 @@ assert_type(backend.softmax_backward(x, x), torch.Tensor)
 assert_type(backend.softmax_pairs(x), tuple[torch.Tensor, torch.Tensor])
 assert_type(kernelzoo.vecdot(array, array), npt.NDArray[Any])
 assert_type(getattr(backend, "declared_by_a_user"), Any)
-assert_type(kernelzoo.errors.close("a", ["b"]), list[str])
+assert_type(kernelzoo.errors.closest_names("a", ["b"]), list[str])
 kernelzoo.softmaxx(x)  # wrong
 kernelzoo.Protocol  # wrong
 kernelzoo.softmax(x, dimm=3)  # wrong

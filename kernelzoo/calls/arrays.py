@@ -326,12 +326,12 @@ def run(call: Call, inputs: Tensors, out: Any) -> Any:
                     return outs[0] if len(outs) == 1 else tuple(outs)
     names = list(op.inputs)
     if isinstance(first, torch.Tensor):
-        raise _mixed(names, inputs)
+        raise _mixed_libraries_error(names, inputs)
     library = library_of(first, names[0])
     if len(inputs) > 1:
         for x, name in zip(inputs, names, strict=True):
             if isinstance(x, torch.Tensor) or type(library_of(x, name)) is not type(library):
-                raise _mixed(names, inputs)
+                raise _mixed_libraries_error(names, inputs)
     with _on_stream(library.stream(first), first):
         read = [_tensor(x, name, library) for x, name in zip(inputs, names, strict=True)]
         tensors = tuple(tensor for tensor, _ in read)
@@ -375,6 +375,6 @@ def _kind(x: Any) -> str:
     return "torch.Tensor" if isinstance(x, torch.Tensor) else f"{type(x).__module__}.{type(x).__qualname__}"
 
 
-def _mixed(names: Sequence[str], inputs: Sequence[Any]) -> InputTypeError:
+def _mixed_libraries_error(names: Sequence[str], inputs: Sequence[Any]) -> InputTypeError:
     given = ", ".join(f"{name} is a {_kind(x)}" for name, x in zip(names, inputs, strict=True))
     return InputTypeError(f"all inputs must be tensors, or arrays of one library: {given}; convert some of them")

@@ -46,7 +46,7 @@ class Rule(NamedTuple):
 
 
 @functools.cache
-def rule_of(op: Operation) -> Rule:
+def gradient_rule(op: Operation) -> Rule:
     names = list(op.inputs)
     if op.gradient == "reference":
         return Rule(None, tuple(range(len(names))), tuple(names))
@@ -57,7 +57,7 @@ def rule_of(op: Operation) -> Rule:
 
 def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor | None, ...]:
     """Return the gradient of each input, or None, from the saved tensors and the outputs' gradients ``grads``."""
-    rule, _, names = rule_of(call.op)
+    rule, _, names = gradient_rule(call.op)
     for name, x in zip((*names, "grad"), (*saved, grads[0]), strict=True):
         if x is not None:  # None is the gradient of an output that nobody uses
             check_storage(x, name)
@@ -136,9 +136,9 @@ def run_reference(call: Call, *inputs: torch.Tensor) -> Any:
     return unpack_single([rows.restore_shape(i, result).to(dtypes[i]) for i, result in enumerate(results)])
 
 
-def tangents(call: Call, inputs: Tensors, given: Sequence[torch.Tensor | None]) -> Any:
-    """Return the outputs' tangents from the inputs' tangents ``given``, by differentiating the reference twice."""
-    moved = {i: t for i, t in enumerate(given) if t is not None}
+def output_tangents(call: Call, inputs: Tensors, input_tangents: Sequence[torch.Tensor | None]) -> Any:
+    """Return the outputs' tangents from those of the inputs, by differentiating the reference twice."""
+    moved = {i: t for i, t in enumerate(input_tangents) if t is not None}
     function = _float_results_function(call, inputs, list(moved))
     results, pull, *_ = torch.func.vjp(function, *(inputs[i] for i in moved))
     _, push, *_ = torch.func.vjp(pull, tuple(torch.zeros_like(result) for result in results))
@@ -232,7 +232,7 @@ class CachedDifferentiable:
     """A cached launch for one input that requires a gradient. Only addresses may differ from call to call."""
 
     def __init__(self, call: Call, at: Callable[[int, int], bool | None], result: tuple[Any, ...]) -> None:
-        rule = rule_of(call.op)
+        rule = gradient_rule(call.op)
         self.call, self.at, self.result, self.allocate = call, at, result, call.backend._allocate
         self.saves_input, self.saves_output = bool(rule.saved), "y" in rule.names
         self.rule, self.gradient, self.variant = rule.op, call.backend._run, call.chooser(rule.op)
@@ -276,7 +276,7 @@ class DirectDifferentiable(torch.autograd.Function):
 
 def save_for_gradient(ctx: Any, call: Call, inputs: Tensors, results: Any) -> None:
     """Save in ``ctx`` the tensors from which the gradient of a call is computed."""
-    _, saved, names = rule_of(call.op)
+    _, saved, names = gradient_rule(call.op)
     ctx.call = call
     ctx.save_for_backward(*[inputs[i] for i in saved], *as_tuple(results)[: len(names) - len(saved)])
 
@@ -297,7 +297,7 @@ class Transformed(Differentiable):
 
     @staticmethod
     def jvp(ctx: Any, _: None, *given: torch.Tensor | None) -> Any:
-        return tangents(ctx.call, ctx.saved_tensors[: ctx.count], given)
+        return output_tangents(ctx.call, ctx.saved_tensors[: ctx.count], given)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, call: Call, *inputs: torch.Tensor) -> Any:

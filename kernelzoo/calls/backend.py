@@ -12,7 +12,7 @@ from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.calls.methods import LazyMethod, function_of, lookup, mark_constant, method_of, pickle_args, unscripted
 from kernelzoo.device import is_usable, on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
-from kernelzoo.interrupts import uninterrupted
+from kernelzoo.interrupts import delay_interrupt
 from kernelzoo.launch import Bind, Launch
 from kernelzoo.operations import Dims, Operation
 from kernelzoo.operations.arguments import launch_of, normalize_dim, plain_dim
@@ -216,7 +216,7 @@ def _store_backend(table: dict[Any, Backend], key: Any, backend: Backend) -> Bac
 def _load(name: str) -> bool:
     """Load a backend into ``_loaded``. Returns True, because torch.compile accepts no object as a constant."""
     if name not in vars(_loaded):
-        with uninterrupted():  # an import that was interrupted can't be repeated
+        with delay_interrupt():  # an import that was interrupted can't be repeated
             language = registry.language(name)
         vars(_loaded).setdefault(name, Backend(language))
     return True

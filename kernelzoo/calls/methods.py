@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from kernelzoo.errors import AxisError, InputTypeError
 from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation
-from kernelzoo.operations.arguments import scalar_of
+from kernelzoo.operations.arguments import convert_scalar
 from kernelzoo.registry import BATCH_INVARIANT
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -89,11 +89,11 @@ def _merge_keepdim(keepdim: Any, keepdims: Any) -> Any:
     return keepdims
 
 
-def _invariant(variant: str) -> str:
+def _invariant_variant(variant: str) -> str:
     return f"{variant}{BATCH_INVARIANT}"
 
 
-def _converted(op: Operation, x: Any, dtype: Any) -> Any:
+def _convert_input(op: Operation, x: Any, dtype: Any) -> Any:
     from kernelzoo.calls import arrays  # it imports torch
 
     if not op.converts:
@@ -117,8 +117,8 @@ def method_of(op: Operation) -> Callable[..., Any]:
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
-            x = x if dtype is _NOT_PASSED else _converted(op, x, dtype)
-            variant = _invariant(variant) if batch_invariant else variant
+            x = x if dtype is _NOT_PASSED else _convert_input(op, x, dtype)
+            variant = _invariant_variant(variant) if batch_invariant else variant
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
     elif is_plain(op) and not op.converts:
@@ -135,7 +135,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
-            variant = _invariant(variant) if batch_invariant else variant
+            variant = _invariant_variant(variant) if batch_invariant else variant
             if keepdims is not None or keepdim is _NOT_PASSED:
                 keepdim = keepdims is not None and _merge_keepdim(keepdim, keepdims)
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), keepdim, _NO_SCALARS, variant, out)
@@ -160,21 +160,21 @@ def method_of(op: Operation) -> Callable[..., Any]:
             dim, axis = said.get("dim", -1), said.get("axis", _DIM)
             inputs = [said[name] for name in names]
             if said.get("dtype") is not None:
-                inputs[0] = _converted(op, inputs[0], said["dtype"])
+                inputs[0] = _convert_input(op, inputs[0], said["dtype"])
             return self._run(
                 op,
                 tuple(inputs),
                 dim if axis is _DIM else _axis(dim, axis),
                 _merge_keepdim(said.get("keepdim", False), said.get("keepdims")),
                 {
-                    name: value if type(value := said[name]) is float is kind else scalar_of(name, value, kind)
+                    name: value if type(value := said[name]) is float is kind else convert_scalar(name, value, kind)
                     for name, kind in scalars
                 },
-                _invariant(said["variant"]) if said["batch_invariant"] else said["variant"],
+                _invariant_variant(said["variant"]) if said["batch_invariant"] else said["variant"],
                 said["out"],
             )
 
-    return _named(made, op, method=True)
+    return _set_signature(made, op, method=True)
 
 
 class LazyMethod:
@@ -203,7 +203,7 @@ def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[...,
         def made(*given: Any, **named: Any) -> Any:
             return getattr(best(name, given[0] if given else named.get(first)), name)(*given, **named)
 
-    _named(made, op, method=False)
+    _set_signature(made, op, method=False)
     return made if name in BUILT_IN else Declared(made, op)
 
 
@@ -249,15 +249,15 @@ def unpickled_backend(name: str, modules: Sequence[str]) -> Any:
 _PACKAGE = __name__.partition(".")[0]
 
 
-def _named(made: Any, op: Operation, *, method: bool) -> Callable[..., Any]:
+def _set_signature(function: Any, op: Operation, *, method: bool) -> Callable[..., Any]:
     own = signature_of(op)
     if method:
         self = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
         own = own.replace(parameters=[self, *own.parameters.values()])
-    made.__name__, made.__doc__, made.__signature__ = op.name, op.doc, own
+    function.__name__, function.__doc__, function.__signature__ = op.name, op.doc, own
     # Pickle looks the function up by these names.
-    made.__module__ = f"{_PACKAGE}.calls.backend" if method else _PACKAGE
-    made.__qualname__ = f"Backend.{op.name}" if method else op.name
-    unscripted(made)
-    found: Callable[..., Any] = made
+    function.__module__ = f"{_PACKAGE}.calls.backend" if method else _PACKAGE
+    function.__qualname__ = f"Backend.{op.name}" if method else op.name
+    unscripted(function)
+    found: Callable[..., Any] = function
     return found

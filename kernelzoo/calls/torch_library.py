@@ -167,7 +167,7 @@ def _call_overload(call: Call, tensors: list[torch.Tensor]) -> Any:
     if wrapper is None:
         return found(*_flatten_call(call, tensors))
     if "torch.distributed.tensor" in sys.modules:
-        _shard(call.op)
+        _register_sharding(call.op)
     try:
         return found(*_flatten_call(call, tensors))
     except (NotImplementedError, TypeError, RuntimeError, AttributeError, KeyError) as error:
@@ -300,7 +300,7 @@ def _defined(name: str) -> bool:
 
 
 @functools.cache
-def _shard(op: Operation) -> None:
+def _register_sharding(op: Operation) -> None:
     """Tell DTensor how to shard the operation: rows may be split among devices, without communication."""
     from torch.distributed.tensor import Partial, Replicate, Shard
     from torch.distributed.tensor.experimental import register_sharding

@@ -123,12 +123,12 @@ def _by_axes(operation: operations.Operation, values: int, seed: int) -> Iterato
     lengths = [int(axes[-1])] if axes[-1].isdigit() else [length for length in LENGTHS if length <= 4097]
     for number, length in enumerate(lengths):
         known = {axis: int(axis) if axis.isdigit() else _FEW for axis in (*axes, *operation.sizes)}
-        known = operation.fitted({**known, axes[-1]: length})
+        known = operation.clamp_sizes({**known, axes[-1]: length})
         length = known[axes[-1]]
         if len(axes) > 1 and not axes[0].isdigit() and axes[0] != axes[-1]:
             others = math.prod(known[axis] for axis in axes[1:])
             known[axes[0]] = max(1, min(values // len(lengths), _AT_ONCE) // others)
-            known = operation.fitted(known)
+            known = operation.clamp_sizes(known)
         shape = tuple(known[axis] for axis in axes)
         further = tuple((axis, known[axis]) for axis in operation.sizes)
         yield Problem(SAMPLE, length, -1, math.prod(shape) // length, seed + number * 1009, shape, further)

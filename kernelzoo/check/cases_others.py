@@ -63,7 +63,7 @@ def axis_sizes(operation: operations.Operation) -> tuple[dict[str, int], ...]:
         return tuple(operation.hooks["sizes"])
     axes = operation.free_axes
     return tuple(
-        operation.fitted({axis: _SIZES[(turn + 5 * place) % len(_SIZES)] for place, axis in enumerate(axes)})
+        operation.clamp_sizes({axis: _SIZES[(turn + 5 * place) % len(_SIZES)] for place, axis in enumerate(axes)})
         for turn in range(len(_SIZES))
     )
 

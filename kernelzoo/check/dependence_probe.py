@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelzoo.check.bits import poison_like
-from kernelzoo.errors import ContractError, retold
+from kernelzoo.errors import ContractError, replace_message
 from kernelzoo.launch import Launch
 from kernelzoo.lazy import torch
 from kernelzoo.operations import Arguments, Operation
@@ -57,6 +57,6 @@ def probe_all_elements(
             operation.expect(args).check(outs)
         except ContractError as error:
             where = tuple(int(index.expand(before.shape).flatten()[0]) for index in place)
-            raise retold(error, f"wrong where the element at {where} of a long row decides: {error}") from None
+            raise replace_message(error, f"wrong where the element at {where} of a long row decides: {error}") from None
         x[place] = before
     x.copy_(kept)

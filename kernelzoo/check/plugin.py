@@ -189,5 +189,5 @@ def _example(operation: Operation, shape: tuple[int, ...], dim: int, dtype: str)
     """Return a plain case. Named axes take the sizes in ``shape`` in turn."""
     if operation.by_rows:
         return Case(operation.name, dtype, sampler_of(shape, dim), dim)
-    sizes = operation.fitted(dict(zip(operation.free_axes, itertools.cycle(shape), strict=False)))
+    sizes = operation.clamp_sizes(dict(zip(operation.free_axes, itertools.cycle(shape), strict=False)))
     return Case(operation.name, dtype, sampler_of(operation.first_shape(sizes), dim, sizes), dim)

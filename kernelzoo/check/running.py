@@ -15,7 +15,7 @@ from kernelzoo.check.case import Case, Inputs
 from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.errors import BackendUnavailableError, ContractError, KernelZooError, NoRoomError, UndecidableError
 from kernelzoo.launch import Launch
-from kernelzoo.layout import unraveled
+from kernelzoo.layout import unravel_index
 from kernelzoo.lazy import torch
 from kernelzoo.operations import OPERATIONS, Arguments, Expected, Operation
 from kernelzoo.operations.memory import overlap, overlaps_itself
@@ -208,8 +208,7 @@ def _run(launch: Launch) -> None:
     result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
     if result is not None:
         raise ContractError(
-            f"a launch writes into out and returns None; this one returned {type(result)}",
-            "wrong kind of result",
+            f"a launch writes into out and returns None; this one returned {type(result)}", "wrong kind of result"
         )
 
 
@@ -242,7 +241,7 @@ def _find_cause(error: ContractError, implementation: Implementation, args: Argu
 
 def _unwritten(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractError:
     """Return the error for unwritten elements. ``kept``: whether each element still has its old value."""
-    place = unraveled(int(kept.flatten().view(torch.uint8).argmax()), shape)
+    place = unravel_index(int(kept.flatten().view(torch.uint8).argmax()), shape)
     return ContractError(
         f"{words}{int(kept.sum())} of {kept.numel()} elements of out were not written; first at {place}",
         "leaves out unwritten",

@@ -66,12 +66,7 @@ def accuracy(
     places = list(operations.OPERATIONS)
     order = list(dict.fromkeys(dtype for operation in operations.OPERATIONS.values() for dtype in operation.dtypes))
     rows.sort(
-        key=lambda row: (
-            places.index(row["op"]),
-            order.index(row["dtype"]),
-            not engine.is_torchs(row["id"]),
-            row["id"],
-        )
+        key=lambda row: (places.index(row["op"]), order.index(row["dtype"]), not engine.is_torchs(row["id"]), row["id"])
     )
     document = run.document(guards.first.about, rows, seed=seed, **({} if whole else {"interrupted": True}))
     recording.write(to, document)

@@ -14,7 +14,7 @@ from kernelzoo.cli.comparing import Question
 from kernelzoo.cli.measuring import MeasuringOptions
 from kernelzoo.cli.options import OptionError
 from kernelzoo.definitions.tolerance import VARIABLE
-from kernelzoo.interrupts import uninterrupted
+from kernelzoo.interrupts import delay_interrupt
 from kernelzoo.measure import record, worker_process
 
 _HOME = Path(children.__file__).resolve().parent
@@ -43,7 +43,7 @@ class Commit:
         words += [f"--{name}={value}" for name, values in several.items() for value in values]
         words += [f"--{name}" for name, given in flags.items() if given]
         command = [*worker_process.command("kernelzoo"), "compare", *asked.names, *words]
-        env = children.environment()
+        env = children.child_env()
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(self.home), env["PYTHONPATH"])))
         output.console(errors=True).print(f"measuring {self.name}, {when}")
         with tempfile.TemporaryFile("w+", errors="replace") as said:
@@ -80,7 +80,7 @@ def checkout(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
     with tempfile.TemporaryDirectory(prefix="kernelzoo-") as folder:
         tree = Path(folder).resolve() / "tree"
         try:
-            with uninterrupted():
+            with delay_interrupt():
                 add = "-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", "--"
                 _git(root, *add, str(tree), asked)
             name = f"{asked} ({_git(tree, 'rev-parse', '--short', 'HEAD')})"
@@ -90,7 +90,7 @@ def checkout(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
                     raise OptionError(f"{path.relative_to(tree)} did not exist at {name}")
             yield Commit(name, tree.parent, (_HOME if modules else then[0]).parent, then if modules else ())
         finally:
-            with uninterrupted(), suppress(OSError, subprocess.SubprocessError):
+            with delay_interrupt(), suppress(OSError, subprocess.SubprocessError):
                 record.git(root, "worktree", "remove", "--force", "--force", str(tree))
 
 

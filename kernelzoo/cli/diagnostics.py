@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelzoo import registry
-from kernelzoo.packages import requirement, unfit
+from kernelzoo.packages import requirement, why_version_unfit
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _packages(machine: Machine) -> Iterator[Suspicion]:
     packages = machine.packages
     numpy = packages.get("numpy", "")
     numbas = [name for name in ("numba", "numba-cuda") if name in packages]
-    if numpy and unfit("numpy", numpy, "numba") and numbas:
+    if numpy and why_version_unfit("numpy", numpy, "numba") and numbas:
         remedy = f"pip install '{requirement('numpy', 'numba')}'"
         yield Suspicion(f"NumPy {numpy} is too new for {' and '.join(numbas)}", remedy)
     triton = packages.get("triton", "")

@@ -12,7 +12,7 @@ from kernelzoo import registry
 from kernelzoo.cli import options, output
 from kernelzoo.cli.diagnostics import Machine, Suspicion, suspicions
 from kernelzoo.measure.environment import device_name
-from kernelzoo.terminal import width, wrapped
+from kernelzoo.terminal import width, wrap_text
 
 _PACKAGES = re.compile(
     r"kernelzoo|torch|triton|helion|pytorch-triton.*|cupy(-.*)?|numba|numba-cuda|llvmlite|numpy|cuda-(core|bindings|pathfinder"
@@ -96,7 +96,7 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
     console = output.console()
 
     def say(text: str) -> None:
-        for line in wrapped(text, width()):
+        for line in wrap_text(text, width()):
             console.print(line.replace("\xa0", " "))
 
     say(f"Python {platform.python_version()} at {sys.executable}, on {platform.platform()}")

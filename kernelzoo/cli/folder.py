@@ -15,7 +15,7 @@ from kernelzoo import files
 from kernelzoo.cli import measuring, options, output, verdicts
 from kernelzoo.cli.guards import check_gpus, run_in_threads
 from kernelzoo.cli.progress import Bar
-from kernelzoo.definitions.folders import Found, Solution, Task, paired
+from kernelzoo.definitions.folders import Found, Solution, Task, pair_solutions
 from kernelzoo.definitions.reference import CHANGES, RANDOM
 from kernelzoo.measure import Problem
 from kernelzoo.measure.gpus import Gpu
@@ -57,7 +57,7 @@ def folder(how: JudgingOptions, gpus: str, to: Path | None, *, resume: bool, jso
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     places: list[Gpu | None] = [*check_gpus(gpus, how.device)] or [None]
     solutions = how.solutions
-    found = paired(how.definitions, solutions)
+    found = pair_solutions(how.definitions, solutions)
     errors, record, whole = output.console(errors=True), None, True
     stored = _read_verdicts(to) if resume and to and to.exists() else {}
     known = {path: one for path, one in stored.items() if path in {_name(s.path, solutions) for s in _solutions(found)}}

@@ -76,7 +76,7 @@ def inspect(
     Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a missing language or compiler.
     """
     modules = options.check_modules(module) if module else []
-    ours = engine.registered(modules) if modules else {}
+    ours = engine.find_registered_ids(modules) if modules else {}
     (known,) = options.choose([*(i.id for i in registry.implementations()), *ours], [id])[:1]
 
     def inspect_problem(problem: Problem) -> tuple[Kernel, ...]:

@@ -12,11 +12,7 @@ from kernelzoo.measure.guard import Guard
 
 
 def list_implementations(
-    *,
-    backend: options.Backends,
-    op: options.Ops,
-    module: options.Modules,
-    json: options.Json = False,
+    *, backend: options.Backends, op: options.Ops, module: options.Modules, json: options.Json = False
 ) -> int:
     """Show every implementation: its id, what it is, what it takes, and whether it can run here.
 
@@ -31,7 +27,7 @@ def list_implementations(
         with Guard("cpu", modules) as guard:
             known = sorted(guard.about.summaries.items())
     chosen = options.select((id for id, _ in known), (), wanted, backends)
-    names, others = {id.split("/")[0] for id in chosen}, {name for name, _, _ in packages.announced()}
+    names, others = {id.split("/")[0] for id in chosen}, {name for name, _, _ in packages.entry_point_backends()}
     # A backend that only a module adds is assumed to run wherever torch runs.
     probed = {name: name if name in packages.BUILT_IN else registry.BASELINE for name in names - others}
     answers = probe_backends(sorted({*probed.values()}))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo.cli import output
 from kernelzoo.cli.options import OptionError, check_names
 from kernelzoo.cli.progress import Bar
-from kernelzoo.files import check_folder, claimed
+from kernelzoo.files import check_folder, hold_file_lock
 from kernelzoo.measure import Problem
 from kernelzoo.measure.worker_pool import SLOWER, Checked, WorkerPool, measure_on_each
 
@@ -154,7 +154,7 @@ def reserve_file(path: Path, *, resume: bool | None = None) -> Iterator[None]:
     if another process is writing the file.
     """
     check_folder(path)
-    with claimed(path):
+    with hold_file_lock(path):
         check_free(path, resume)
         yield
 

@@ -16,7 +16,7 @@ from kernelzoo.cli import output
 from kernelzoo.definitions import is_folder
 from kernelzoo.definitions.files import read
 from kernelzoo.definitions.tolerance import VARIABLE
-from kernelzoo.errors import KernelZooError, UnknownNameError, close
+from kernelzoo.errors import KernelZooError, UnknownNameError, closest_names
 from kernelzoo.operations import CALLED, FLOATS, INTEGERS, OPERATIONS
 from kernelzoo.report.former_ids import current_id
 
@@ -258,7 +258,7 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
         if not (module.is_file() or is_folder(module)):
             raise OptionError(f"no file {str(module)!r} for --module, or an option that names a file of kernels")
     console = output.console(errors=True)
-    for name, package, distribution in packages.announced():
+    for name, package, distribution in packages.entry_point_backends():
         console.print(f"runs {package} (entry point {name} of {distribution}), with all that this user may do")
     for module in modules:
         console.print(f"runs {module}, with all that this user may do")
@@ -348,7 +348,7 @@ def _no_match_message(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> s
             meant |= {f"{backend}/{op}/{variant}": "", op: f"'*/{op}/*'", variant: f"'*/*/{variant}'"}
             meant[f"{backend}/{op}"] = f"'{backend}/{op}/*'"
     meant |= dict.fromkeys(shorthands, "") if ops else shorthands
-    near = next(iter([pattern] if pattern in meant else close(pattern, list(meant), 1)), "")
+    near = next(iter([pattern] if pattern in meant else closest_names(pattern, list(meant), 1)), "")
     return (
         f"no implementation {pattern!r}{' of ' if ops else ''}{' or '.join(ops)}; "
         + (f"did you mean {meant[near] or near}?" if near else "kernelzoo list shows them all")

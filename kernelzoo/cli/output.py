@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from kernelzoo.files import printable
-from kernelzoo.terminal import UNLIMITED, fit, wrapped
+from kernelzoo.terminal import UNLIMITED, lay_out_table, wrap_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -81,10 +81,10 @@ def table(*columns: str, spare: Sequence[str] = ()) -> Table:
 
 
 def show(console: Console, table: Table) -> None:
-    """Print a table in the terminal's width; see :func:`kernelzoo.terminal.fit`."""
+    """Print a table in the terminal's width; see :func:`kernelzoo.terminal.lay_out_table`."""
     right = [index for index, column in enumerate(table.columns) if column.startswith(">")]
     titles = [column.removeprefix(">") for column in table.columns]
-    fitted = fit(titles, table.rows, console.width, right, table.spare)
+    fitted = lay_out_table(titles, table.rows, console.width, right, table.spare)
     for line in fitted.head:
         console.print(line, style="bold")
     # Print rows of one style together, since each call takes 0.2 ms.
@@ -96,7 +96,7 @@ def show(console: Console, table: Table) -> None:
 
 def note(console: Console, text: str) -> None:
     """Print prose, wrapped to the terminal's width."""
-    for line in wrapped(text, console.width):
+    for line in wrap_text(text, console.width):
         console.print(line)
 
 

@@ -140,7 +140,7 @@ def run_probes(names: Sequence[str]) -> dict[str, Facts]:
 
 def _start(names: Sequence[str]) -> subprocess.Popen[str]:
     command, pipe = [sys.executable, "-P", "-m", "kernelzoo.cli.probe", *names], subprocess.PIPE
-    how: dict[str, Any] = {"env": children.environment(), "stdout": pipe, "stderr": pipe, "stdin": subprocess.DEVNULL}
+    how: dict[str, Any] = {"env": children.child_env(), "stdout": pipe, "stderr": pipe, "stdin": subprocess.DEVNULL}
     return subprocess.Popen(command, text=True, errors="replace", **how)
 
 

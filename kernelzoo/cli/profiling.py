@@ -32,7 +32,7 @@ def profile_launch(tool: str, id: str, problem: Problem, modules: Sequence[str])
             f"{tool} is not on the PATH; it comes with the CUDA toolkit, often in /usr/local/cuda/bin"
         )
     command = [*before, *worker_process.command("kernelzoo.cli.profiling"), tool, id, json.dumps(asdict(problem))]
-    pipe, both, here = subprocess.PIPE, subprocess.STDOUT, children.environment(here=True)
+    pipe, both, here = subprocess.PIPE, subprocess.STDOUT, children.child_env(here=True)
     done = subprocess.run([*command, *modules], env=here, stdout=pipe, stderr=both, text=True, errors="replace")
     if re.search("ERR_NVGPUCTRPERM|INSUFFICIENT_PRIVILEGES", done.stdout):
         remedy = "run as root, or see https://developer.nvidia.com/ERR_NVGPUCTRPERM"

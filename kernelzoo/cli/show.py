@@ -57,7 +57,7 @@ def show(
         if form is None:
             console.print(f"{title}: has no {op} yet\n", style="dim")
             continue
-        console.print(f"{title}: {form.id}, {side_by_side.told(form, scores)}", style="bold")
+        console.print(f"{title}: {form.id}, {side_by_side.format_scores(form, scores)}", style="bold")
         console.print(form.summary)
         for kind, text in form.code:
             console.print()

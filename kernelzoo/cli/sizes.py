@@ -12,7 +12,7 @@ from kernelzoo.definitions.files import own_name, read
 from kernelzoo.measure import Problem
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.arguments import ELEMENTS
-from kernelzoo.operations.limits import broken
+from kernelzoo.operations.limits import broken_limit
 
 SHAPE = "4096x4096"
 
@@ -49,7 +49,7 @@ def problems(
             continue
         if sizes or workloads or not operation.by_rows:
             if shapes or not (sizes or workloads):
-                fitting = operation.fitted(dict.fromkeys(operation.free_axes, 1024))
+                fitting = operation.clamp_sizes(dict.fromkeys(operation.free_axes, 1024))
                 example = ",".join(f"{axis}={size}" for axis, size in fitting.items())
                 raise OptionError(f"{op} takes --axes{' in place of --shape' if shapes else ''}, such as {example}")
             for dtype in kinds:
@@ -107,7 +107,7 @@ def _sized_problem(op: str, dtype: str, given: Mapping[str, int], beside: Mappin
     if operation.by_rows:
         names = [axis for axis in wanted if axis in given]
         return measure.Problem(op, tuple(given[axis] for axis in names), dtype, names.index("n") - len(names))
-    if words := broken(operation.limits, given):
+    if words := broken_limit(operation.limits, given):
         raise OptionError(f"{op} takes no such sizes: {words}")
     sizes = tuple((axis, given[axis]) for axis in operation.sizes)
     scalars = tuple(operation.sized_scalars({**(beside or {}), **given}).items())

@@ -10,7 +10,7 @@ from kernelzoo.check.cases import cases
 from kernelzoo.cli import guards as processes
 from kernelzoo.cli import options, output, sizes
 from kernelzoo.cli.progress import Bar
-from kernelzoo.errors import KINDS, close
+from kernelzoo.errors import KINDS, closest_names
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
 from kernelzoo.operations import OPERATIONS
@@ -151,7 +151,7 @@ def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
     if meant := operation.hooks.get("sizes"):
         return sizes.problems([op], (), known, sizes=[",".join(f"{axis}={size}" for axis, size in meant[-1].items())])
     if not operation.by_rows:
-        named = operation.fitted(dict.fromkeys(operation.free_axes, _SIZE))
+        named = operation.clamp_sizes(dict.fromkeys(operation.free_axes, _SIZE))
         return sizes.problems([op], (), known, sizes=[",".join(f"{axis}={size}" for axis, size in named.items())])
     return sizes.problems([op], _SHAPES, known)
 
@@ -164,7 +164,7 @@ def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[s
     names |= {problem.id: problem.dtype for op in ops for problem in _problems(f"/{op}", dtypes)}
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            near = close(pattern, sorted(names))
+            near = closest_names(pattern, sorted(names))
             meant = f"did you mean {' or '.join(near)}?" if near else "a finding names its case, such as float32-3x129"
             raise options.OptionError(f"no case {pattern!r}; {meant}")
     if not any(

@@ -57,7 +57,7 @@ class Drawn:
     """The least sizes of axes for which the inputs can be drawn."""
 
 
-def drawn(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Drawn:
+def input_distributions(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Drawn:
     """Return the random distribution of each input. Raises DefinitionError if an integer input has no range."""
     data = axes.data
     tensors = {key: tensor for key, tensor in data["inputs"].items() if tensor["shape"] is not None}
@@ -104,11 +104,11 @@ def _usual_values(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -
     data = axes.data
     if end := _end(key, data, ends):
         first = next(found for one in data["inputs"] if (found := _end(one, data, ends)))
-        return _boundaries(axes.size(end), axes.size(first))
+        return _draw_offsets(axes.size(end), axes.size(first))
     for pattern, kind, candidates in MEANT:
         if re.fullmatch(pattern, key) and (size := _first_known(candidates, data)):
             if kind == "distinct":
-                return _distinct(axes.size(size))
+                return _draw_distinct_indices(axes.size(size))
             return (1, f"{size} + 1") if kind == "lengths" else (0, size)
     packed = tensor["dtype"] == "uint8" or (tensor["dtype"] == "int8" and re.search(r"fp8|packed|cache", key))
     return RANDOM[tensor["dtype"]] if packed else None  # bytes of a packed type, each of which is legal
@@ -145,7 +145,7 @@ def _draw_all(inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[...
     return draws
 
 
-def _boundaries(end: str, first: str) -> Draw:
+def _draw_offsets(end: str, first: str) -> Draw:
     """Return a function that draws ascending offsets from 0 to the size ``end``. ``first``: the end of the first
     input with offsets. Inputs with a larger end have parts at least as long as that input's."""
 
@@ -161,7 +161,7 @@ def _boundaries(end: str, first: str) -> Draw:
     return draw
 
 
-def _distinct(size: str) -> Draw:
+def _draw_distinct_indices(size: str) -> Draw:
     """Return a function that draws indices, distinct along the last axis if there are enough."""
 
     def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:

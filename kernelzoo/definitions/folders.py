@@ -67,7 +67,7 @@ class Found:
     """The number of definitions without a solution."""
 
 
-def paired(definitions: Path, solutions: Path) -> Found:
+def pair_solutions(definitions: Path, solutions: Path) -> Found:
     """Find the definitions in one folder, each with its solutions from another. Either path may be a single file.
 
     A solution of flashinfer-bench or SOL-ExecBench names its definition. A submission to KernelBench has its problem's
@@ -108,7 +108,7 @@ def paired(definitions: Path, solutions: Path) -> Found:
     return Found(tasks, tuple(refused.items()), len(known) - len(tasks) - len(twice))
 
 
-def _below(folder: Path, pattern: str) -> Iterator[Path]:
+def _glob(folder: Path, pattern: str) -> Iterator[Path]:
     """Yield the folder's files of a pattern, or the path itself if it is a file. Raises DefinitionError if neither."""
     if not folder.exists():
         raise DefinitionError(f"no file or folder {str(folder)!r}")
@@ -118,13 +118,13 @@ def _below(folder: Path, pattern: str) -> Iterator[Path]:
 def _tasks(folder: Path, refused: dict[Path, str]) -> list[Task]:
     """Return the definitions, including incomplete ones. Loading an incomplete definition raises an error."""
     found = list[Task]()
-    for path in _below(folder, "*.json"):
+    for path in _glob(folder, "*.json"):
         data = _json(path, refused)
         if len({"axes", "inputs", "outputs", "reference"} & data.keys()) > 2:
             found.append(Task(path, str(data.get("name", path.stem)), "definition"))
-    problems = [path for path in _below(folder, "*.py") if path.suffix == ".py" and is_problem(path)]
+    problems = [path for path in _glob(folder, "*.py") if path.suffix == ".py" and is_problem(path)]
     found += [Task(path, path.stem, "problem") for path in problems]
-    folders = [path.parent for path in _below(folder, "task.yml") if path.name == "task.yml" and is_folder(path.parent)]
+    folders = [path.parent for path in _glob(folder, "task.yml") if path.name == "task.yml" and is_folder(path.parent)]
     found += [Task(path, path.name, "folder") for path in folders]
     return sorted(found, key=lambda task: (task.name, task.path))
 
@@ -142,7 +142,7 @@ def _json(path: Path, refused: dict[Path, str]) -> Json:
 def _solutions(folder: Path, tasks: Sequence[Task], refused: dict[Path, str]) -> Iterator[tuple[Path, Any]]:
     """Yield each solution's file with its data, which is None for a Python submission. Add to ``refused`` any
     incomplete JSON solution, and any Python file in a problem's folder that is no submission."""
-    for path in _below(folder, "*.json"):
+    for path in _glob(folder, "*.json"):
         data = _json(path, refused)
         if {"sources", "spec", "definition"} & data.keys() and not {"workload", "uuid"} & data.keys():
             try:
@@ -150,14 +150,14 @@ def _solutions(folder: Path, tasks: Sequence[Task], refused: dict[Path, str]) ->
             except DefinitionError as error:
                 refused[path] = str(error).removeprefix(f"{path} ")
     problems, own = {task.name for task in tasks if task.kind != "definition"}, {task.path for task in tasks}
-    for path in _below(folder, "*.py"):
+    for path in _glob(folder, "*.py"):
         if path.suffix == ".py" and (is_submission(path) or is_kernel(path)):
             yield path, None
         elif path.suffix == ".py" and path.parent.name in problems and not {path, path.parent} & own:
-            refused[path] = _lacking(path)
+            refused[path] = _why_no_submission(path)
 
 
-def _lacking(path: Path) -> str:
+def _why_no_submission(path: Path) -> str:
     """Return why a Python file is no submission."""
     try:
         ast.parse(path.read_bytes())
@@ -184,10 +184,10 @@ def _problem_of(path: Path, tasks: Sequence[Task]) -> Task:
             ]
     if not named:
         raise LookupError(path)
-    return max(named, key=lambda task: (len(task.name), _common(task.path, path)))
+    return max(named, key=lambda task: (len(task.name), _count_common_folders(task.path, path)))
 
 
-def _common(problem: Path, path: Path) -> int:
+def _count_common_folders(problem: Path, path: Path) -> int:
     """Return how many folder names a problem's and a submission's paths share, from the innermost on."""
     above = list(reversed(path.resolve().parts))
     names = list(reversed(problem.resolve().parts))

@@ -16,8 +16,8 @@ from kernelzoo import children
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, names_in
 from kernelzoo.definitions.loading import EXPECTS, declare_drawn
 from kernelzoo.definitions.reference import ONE_OF_SEVERAL
-from kernelzoo.definitions.solutions import bind_returning, registered
-from kernelzoo.definitions.tolerance import asked
+from kernelzoo.definitions.solutions import add_solution, bind_returning
+from kernelzoo.definitions.tolerance import use_set_tolerance
 from kernelzoo.errors import ContractError
 from kernelzoo.lazy import torch
 from kernelzoo.operations import Arguments, Operation
@@ -37,7 +37,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path, self.task = path, _read(path / "task.yml")
         self.operations: dict[str, Entry] = {}
-        self.stage = children.scratch()
+        self.stage = children.make_scratch_folder()
         """A temporary folder with the files that the task names."""
         for file in self.task["files"]:
             if not file["source"].startswith("@") and (path / file["source"]).is_file():
@@ -74,9 +74,9 @@ class Entry:
 
     def __init__(self, folder: Folder, given: dict[str, Any]) -> None:
         self.folder, self.given = folder, given
-        with _filled():
-            self.data = self.drawn(torch.device(_usual_device()), int(given.get("seed", 0)))
-        tensors = list(leaves(self.data))
+        with _fill_new_memory():
+            self.data = self.draw_data(torch.device(_usual_device()), int(given.get("seed", 0)))
+        tensors = list(nested_tensors(self.data))
         self.buffers = [number for number, x in enumerate(tensors) if _is_unset(x)]
         self.shapes = [(tuple(x.shape), x.dtype) for x in tensors]
         self.inputs = [x for number, x in enumerate(tensors) if number not in self.buffers]
@@ -88,7 +88,7 @@ class Entry:
         self.results = [x.to(unset.get(tuple(x.shape), x.dtype)) for x in several]
         """The reference's results, in the dtypes of the result buffers. A reference may return wider dtypes."""
 
-    def drawn(self, device: torch.device, seed: int) -> Any:
+    def draw_data(self, device: torch.device, seed: int) -> Any:
         """Draw new data by the problem's ``generate_input``."""
         self.folder.space[_DEVICE] = str(device)
         given = {**self.given, **({"seed": seed} if "seed" in self.given else {})}
@@ -96,10 +96,10 @@ class Entry:
 
     def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
         """Draw new inputs, with a seed from the global generator, and return them by name."""
-        tensors = list(leaves(self.drawn(device, int(torch.randint(2**30, (1,))))))
+        tensors = list(nested_tensors(self.draw_data(device, int(torch.randint(2**30, (1,))))))
         return {f"x{place}": x for place, x in enumerate(x for n, x in enumerate(tensors) if n not in self.buffers)}
 
-    def filled(self, tensors: Sequence[torch.Tensor], outs: Sequence[torch.Tensor] = ()) -> Any:
+    def fill_data(self, tensors: Sequence[torch.Tensor], outs: Sequence[torch.Tensor] = ()) -> Any:
         """Return the problem's data with these inputs. Result buffers are replaced by ``outs``, or by new memory."""
         left, spare, every = list(tensors), list(outs), []
         wide = any(x.dtype == torch.float64 for x in tensors)
@@ -111,16 +111,16 @@ class Entry:
             kind = torch.float64 if wide and dtype.is_floating_point else dtype
             every.append(torch.empty(shape, dtype=kind, device=tensors[0].device) if fitting is None else fitting)
             spare = [out for out in spare if out is not fitting]
-        return rebuilt(self.data, iter(every))
+        return replace_nested_tensors(self.data, iter(every))
 
     def run(self, tensors: Sequence[torch.Tensor]) -> Any:
         """Return the reference's results."""
         self.folder.space[_DEVICE] = tensors[0].device.type
-        return self.folder.space["ref_kernel"](self.filled(tensors))
+        return self.folder.space["ref_kernel"](self.fill_data(tensors))
 
     def calling(self, function: Callable[[Any], Any]) -> Callable[..., Any]:
         """Return a function of (arguments, outputs) that returns a submission's call, for :func:`bind_returning`."""
-        return lambda arguments, outs: partial(function, self.filled(arguments, outs))
+        return lambda arguments, outs: partial(function, self.fill_data(arguments, outs))
 
     def expects(self, args: Arguments) -> Checked:
         """Return the problem's own check for a call."""
@@ -136,7 +136,7 @@ class Checked:
     def check(self, outs: Sequence[torch.Tensor]) -> None:
         """Raise ContractError, with the check's own message, for results that it rejects."""
         entry, copies = self._entry, [out.clone() for out in outs]
-        data = entry.filled([x.clone() for x in self._inputs])
+        data = entry.fill_data([x.clone() for x in self._inputs])
         entry.folder.space[_DEVICE] = self._inputs[0].device.type
         said = entry.folder.space["check_implementation"](data, copies[0] if len(copies) == 1 else tuple(copies))
         right, words = said if isinstance(said, tuple) else (not said, said) if isinstance(said, str) else (said, "")
@@ -172,7 +172,7 @@ def load_folder(path: str | Path) -> tuple[Operation, ...]:
     found = []
     for name, entry in made.items():
         space: dict[str, Any] = {"_kernelzoo_run": entry.run, "_kernelzoo_draw": entry.draw}
-        if folder.by_property or asked():
+        if folder.by_property or use_set_tolerance():
             space[EXPECTS] = entry.expects
         if folder.by_property:
             space[ONE_OF_SEVERAL] = True
@@ -202,26 +202,26 @@ def load_kernel(path: str | Path) -> None:
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
     doc = f"{Path(path).name}, a submission to {folder.path.name}."
     for op, entry in folder.operations.items():
-        registered("submission", op, Path(path).stem, bind_returning(op, entry.calling(function)), doc)
+        add_solution("submission", op, Path(path).stem, bind_returning(op, entry.calling(function)), doc)
 
 
-def leaves(data: Any) -> Iterator[torch.Tensor]:
+def nested_tensors(data: Any) -> Iterator[torch.Tensor]:
     """Yield the tensors in nested tuples, lists and dicts, in order."""
     if isinstance(data, torch.Tensor):
         yield data
     elif isinstance(data, list | tuple | dict):
         for one in data.values() if isinstance(data, dict) else data:
-            yield from leaves(one)
+            yield from nested_tensors(one)
 
 
-def rebuilt(data: Any, tensors: Iterator[torch.Tensor]) -> Any:
+def replace_nested_tensors(data: Any, tensors: Iterator[torch.Tensor]) -> Any:
     """Return the same nested data with these tensors in place of its own."""
     if isinstance(data, torch.Tensor):
         return next(tensors)
     if isinstance(data, dict):
-        return {key: rebuilt(one, tensors) for key, one in data.items()}
+        return {key: replace_nested_tensors(one, tensors) for key, one in data.items()}
     if isinstance(data, list | tuple):
-        made = [rebuilt(one, tensors) for one in data]
+        made = [replace_nested_tensors(one, tensors) for one in data]
         return type(data)(*made) if hasattr(data, "_fields") else type(data)(made)
     return data
 
@@ -274,7 +274,7 @@ def _usual_device() -> str:
 
 
 @contextmanager
-def _filled() -> Iterator[None]:
+def _fill_new_memory() -> Iterator[None]:
     """A context in which torch fills new memory with NaN or the largest integer, to recognise unset tensors."""
     before, only = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     torch.use_deterministic_algorithms(True, warn_only=True)

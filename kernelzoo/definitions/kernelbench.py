@@ -12,7 +12,7 @@ from kernelzoo.definitions.drawing import seeded
 from kernelzoo.definitions.files import DefinitionError, identifier, names_in
 from kernelzoo.definitions.loading import declare_drawn, loaded
 from kernelzoo.definitions.reference import PREPARE
-from kernelzoo.definitions.solutions import bind_returning, registered
+from kernelzoo.definitions.solutions import add_solution, bind_returning
 from kernelzoo.lazy import torch
 from kernelzoo.operations import Operation
 from kernelzoo.packages import load_module
@@ -51,7 +51,7 @@ class Problem:
         with torch.device(device):
             return list(self.space["get_inputs"]())
 
-    def filled(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
+    def fill_arguments(self, tensors: Sequence[torch.Tensor]) -> list[Any]:
         """Return the arguments of the model, with these tensors in place of its own."""
         left = list(tensors)
         return [left.pop(0) if isinstance(x, torch.Tensor) else x for x in self.made]
@@ -61,7 +61,7 @@ class Problem:
         import copy
 
         if (str(device), False) not in self.models:
-            model = built(self.space["Model"], self.space["get_init_inputs"]).to(device)
+            model = make_model(self.space["Model"], self.space["get_init_inputs"]).to(device)
             self.models[str(device), False] = model
             self.models[str(device), True] = copy.deepcopy(model).double()
 
@@ -71,7 +71,7 @@ class Problem:
         return {f"x{number}": x for number, x in enumerate(tensors)}
 
 
-def built(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
+def make_model(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
     """Make a model on the host. Its weights are drawn from KernelBench's own seed."""
     with seeded(42, torch.device("cpu")):
         return model(*init())
@@ -115,7 +115,7 @@ def load_problem(path: str | Path) -> Operation:
         raise DefinitionError(f"{path}: the model returns something that is no tensor")
     given = {
         "_kernelzoo_models": problem.models,
-        "_kernelzoo_arguments": problem.filled,
+        "_kernelzoo_arguments": problem.fill_arguments,
         "_kernelzoo_draw": problem.draw,
         PREPARE: problem.prepare,
     }
@@ -134,7 +134,7 @@ def load_submission(path: str | Path) -> registry.Implementation:
     op, problem = list(_problems.items())[-1]
     try:
         found = load_module(str(path)).ModelNew
-        models = {"cpu": built(found, problem.space["get_init_inputs"])}
+        models = {"cpu": make_model(found, problem.space["get_init_inputs"])}
     except Exception as error:
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
 
@@ -143,8 +143,8 @@ def load_submission(path: str | Path) -> registry.Implementation:
         if device not in models:
             models[device] = models["cpu"].to(tensors[0].device)
         with torch.no_grad():
-            return models[device](*problem.filled(tensors))
+            return models[device](*problem.fill_arguments(tensors))
 
     bind = bind_returning(op, lambda arguments, outs: partial(function, *arguments))
     doc = f"{Path(path).name}, a submission to {loaded[op].data['name']}."
-    return registered("submission", op, Path(path).stem, bind, doc)
+    return add_solution("submission", op, Path(path).stem, bind, doc)

@@ -10,11 +10,11 @@ from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.definitions.axes import Axes
-from kernelzoo.definitions.drawing import drawn
+from kernelzoo.definitions.drawing import input_distributions
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
 from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
-from kernelzoo.definitions.reference import CHANGES, Reference, error_of, errors_of, hook_of, named
-from kernelzoo.definitions.tolerance import Tolerance, Tolerated, asked, tolerance_of
+from kernelzoo.definitions.reference import CHANGES, Reference, error_hook, errors_hook, rename_parameters, result_hook
+from kernelzoo.definitions.tolerance import Tolerance, Tolerated, tolerance_of, use_set_tolerance
 from kernelzoo.errors import RegistrationError, UndecidableError
 from kernelzoo.launch import Launch
 from kernelzoo.lazy import torch
@@ -85,7 +85,7 @@ def declare(
         said = {axis: {"type": "var"} for one in workloads for axis in one["axes"]}
         data = {**data, "axes": {**said, **data["axes"]}}
     run, axes = Reference(data, where, given or {}), Axes(where, data)
-    inputs = drawn(axes, run.space, workloads)
+    inputs = input_distributions(axes, run.space, workloads)
     order = tuple(map(own_name, data["inputs"]))
     outputs = {
         own_name(key): Output(axes.text(key, one["shape"]), one["dtype"]) for key, one in data["outputs"].items()
@@ -93,20 +93,20 @@ def declare(
     first = next(iter(tensors.values()))["dtype"]
     floats = tuple(own_name(key) for key, tensor in tensors.items() if tensor["dtype"] in FLOATS)
     dtypes = {own_name(key): tensor["dtype"] for key, tensor in tensors.items()}
-    errors = errors_of(run, order, dtypes, [one.dtype for one in outputs.values()])
+    errors = errors_hook(run, order, dtypes, [one.dtype for one in outputs.values()])
     body = {
         "__doc__": data.get("description") or f"{data['name']}, as {Path(path).name} defines it.",
         **inputs.inputs,
         **{own_name(key): _scalar(key, axes, workloads) for key, one in data["inputs"].items() if one["shape"] is None},
         **outputs,
         "domain": dict.fromkeys(floats, lambda info, n: min(info.max, _LARGEST)),
-        "reference": hook_of(run.right, order),
-        "written": hook_of(run.copied, order),
-        "error": error_of(errors, order),
+        "reference": result_hook(run.exact_results, order),
+        "written": result_hook(run.run_on_copies, order),
+        "error": error_hook(errors, order),
         "errors": errors,
     }
     texts = [one.names for one in inputs.inputs.values()] + [one.names for one in outputs.values()]
-    unbound = _unbound(axes, inputs.inputs, outputs, every=bool(data.get("custom_inputs_entrypoint")))
+    unbound = _unbound_axes(axes, inputs.inputs, outputs, every=bool(data.get("custom_inputs_entrypoint")))
     free = [name for name in dict.fromkeys(name for names in texts for name in names) if not name.isdigit()]
     free = [name for name in dict.fromkeys((*free, *unbound)) if name not in axes.derived]
     body["sizes"] = meant_sizes(axes, free, texts, workloads, inputs.least)
@@ -115,14 +115,14 @@ def declare(
         raise DefinitionError(f"{path}: no small sizes were found that its constraints allow")
     if stated := tolerance_of(workloads, {}):
         body["tolerance"] = str(stated)
-    if expects := (given or {}).get(EXPECTS) or (partial(_tolerated, name, run) if asked() else None):
-        body["expects"] = named(expects, ("args",))
+    if expects := (given or {}).get(EXPECTS) or (partial(_tolerance_check, name, run) if use_set_tolerance() else None):
+        body["expects"] = rename_parameters(expects, ("args",))
     if axes.derived:
         body["derived"] = axes.derived
     if inputs.draws:
-        body["draws"] = named(inputs.draws, ("sizes", "generator"))
+        body["draws"] = rename_parameters(inputs.draws, ("sizes", "generator"))
     if inputs.scalars:
-        body["scalars"] = named(inputs.scalars, ("sizes",))
+        body["scalars"] = rename_parameters(inputs.scalars, ("sizes",))
     body |= {axis: Scalar(1) for axis in unbound if axis not in body}
     known = loaded.get(name)
     operation(dtypes=(first,), name=name)(type(name, (), body))
@@ -164,11 +164,11 @@ def declare_drawn(
         raise DefinitionError(f"{path}: {error}") from None
 
 
-def _tolerated(name: str, run: Reference, args: Arguments) -> Tolerated:
+def _tolerance_check(name: str, run: Reference, args: Arguments) -> Tolerated:
     """Return the check by the set's own tolerance, or by SOL-ExecBench's default if no workload states one."""
     op = OPERATIONS[name]
     given, _ = arguments_of(name, args.inputs, zip_dict(op.scalars, args.scalars))
-    results = [result.to(dtype) for result, dtype in zip(run.copied(given), op.out_dtypes(args), strict=True)]
+    results = [result.to(dtype) for result, dtype in zip(run.run_on_copies(given), op.out_dtypes(args), strict=True)]
     tolerance = tolerance_of(loaded[name].workloads, op.bound_sizes(args)) or Tolerance()
     return Tolerated(tuple(Bounds(name, right, right) for right in results), tolerance=tolerance)
 
@@ -192,7 +192,7 @@ def workloads_beside(path: Path) -> tuple[Json, ...]:
     return ()
 
 
-def _unbound(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *, every: bool) -> list[str]:
+def _unbound_axes(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, Any], *, every: bool) -> list[str]:
     """Return the free axes that no input has, which a call must state. ``every``: also axes that no tensor has."""
     from kernelzoo.operations.derived import variables
 

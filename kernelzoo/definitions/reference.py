@@ -57,10 +57,10 @@ class Reference:
         self._dtypes = [one["dtype"] for one in data["inputs"].values()]
         self._keywords = _keywords(data, where)
 
-    def right(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def exact_results(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results in float64. If that and the reference as written both fail, raise UndecidableError."""
         try:
-            return self.wide([_copied(x) for x in arguments])
+            return self.run_in_float64([_copied(x) for x in arguments])
         except (KernelZooError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception:
@@ -78,9 +78,9 @@ class Reference:
                 found = self._function(*arguments)
             else:
                 found = self._function(**{name: arguments[place] for name, place in self._keywords.items()})
-        return in_order(found, self._outputs)
+        return order_results(found, self._outputs)
 
-    def copied(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def run_on_copies(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results for copies of the inputs. Raises UndecidableError if the reference changes a copy and
         returns it, or draws random numbers. It is run again if the global generators' states changed: other results
         then show random draws. A reference that seeds itself gives the same."""
@@ -96,7 +96,7 @@ class Reference:
                 raise UndecidableError(f"{RANDOM}, so no result is the right one")
         return found
 
-    def wide(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def run_in_float64(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results in float64. Where the code converts to narrower floats, it gets float64 instead."""
         from kernelzoo.torch_private import dispatch_mode
 
@@ -124,24 +124,24 @@ class Reference:
         return tuple(x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in found)
 
 
-def in_order(found: Any, outputs: Iterable[str]) -> tuple[Any, ...]:
-    """Return a function's results in the order of the outputs. ``found`` is a tensor, several, or a dict by name.
+def order_results(results: Any, outputs: Iterable[str]) -> tuple[Any, ...]:
+    """Return a function's results in the order of the outputs. ``results`` is a tensor, several, or a dict by name.
 
     No method of a subclass is called, since it could do the work after the timing.
     """
-    if isinstance(found, dict):
-        plain = dict(dict.items(found))
+    if isinstance(results, dict):
+        plain = dict(dict.items(results))
         return tuple(plain[name] for name in outputs)
-    several = next((kind for kind in (list, tuple) if isinstance(found, kind)), None)
-    return (found,) if several is None else tuple(several.__iter__(found))
+    several = next((kind for kind in (list, tuple) if isinstance(results, kind)), None)
+    return (results,) if several is None else tuple(several.__iter__(results))
 
 
-def hook_of(results: Callable[[Sequence[Any]], tuple[Any, ...]], order: tuple[str, ...]) -> Callable[..., Any]:
+def result_hook(results: Callable[[Sequence[Any]], tuple[Any, ...]], order: tuple[str, ...]) -> Callable[..., Any]:
     """Return a hook for the operation that calls ``results`` with the inputs in this order."""
-    return named(lambda **given: _one(results([given[name] for name in order])), order)
+    return rename_parameters(lambda **given: _one(results([given[name] for name in order])), order)
 
 
-def errors_of(
+def errors_hook(
     run: Reference, order: tuple[str, ...], dtypes: Mapping[str, str], outs: Sequence[str]
 ) -> Callable[..., Iterator[Any]]:
     """Return the hook ``errors``, which runs the reference on perturbed inputs. ``dtypes``: those of tensor inputs."""
@@ -159,9 +159,9 @@ def errors_of(
         moved, own = ([torch.zeros_like(result, dtype=torch.float64) for result in several] for _ in range(2))
         generator = torch.Generator(several[0].device).manual_seed(0)
         for tried in range(1, _TRIES + 1):
-            near = {name: _near(x, dtypes.get(name, ""), generator) for name, x in given.items()}
-            exact = run.wide([_widened(near[name]) for name in order])
-            found = run.copied([near[name] for name in order])
+            near = {name: _perturb_input(x, dtypes.get(name, ""), generator) for name, x in given.items()}
+            exact = run.run_in_float64([_widened(near[name]) for name in order])
+            found = run.run_on_copies([near[name] for name in order])
             for place, (result, other, said) in enumerate(zip(several, exact, found, strict=True)):
                 if result.is_floating_point():
                     moved[place] = torch.maximum(moved[place], _finite((other - result).abs()))
@@ -170,7 +170,7 @@ def errors_of(
             if tried in _LEARNT:
 
                 def bound(worst: bool = False) -> Any:
-                    pooled = [_pooled(mine, result, worst) for result, mine in zip(several, own, strict=True)]
+                    pooled = [_pool_errors(mine, result, worst) for result, mine in zip(several, own, strict=True)]
                     known = zip(several, moved, pooled, steps, strict=True)
                     return _one(
                         tuple(
@@ -185,20 +185,20 @@ def errors_of(
                 yield bound()
         yield Rare(bound(worst=True), _SHARE)
 
-    return named(errors, (*order, "unit", "tiny", "ref"))
+    return rename_parameters(errors, (*order, "unit", "tiny", "ref"))
 
 
-def error_of(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Callable[..., Any]:
+def error_hook(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> Callable[..., Any]:
     """Return the hook ``error``: the last bound of ``errors`` that holds for all elements."""
 
     def error(**given: Any) -> Any:
         *_, last, _ = errors(**given)
         return last
 
-    return named(error, (*order, "unit", "tiny", "ref"))
+    return rename_parameters(error, (*order, "unit", "tiny", "ref"))
 
 
-def _smoothed(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch.Tensor:
+def _smooth_errors(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch.Tensor:
     """Return the mean (if ``worst``, the maximum) of each element and its neighbours in that order."""
     some, places = own[order].view(1, 1, -1), (_WINDOW, 1, _WINDOW // 2)
     if worst:
@@ -208,20 +208,20 @@ def _smoothed(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch.Tens
     return torch.empty_like(own).index_copy_(0, order, around.flatten())
 
 
-def _pooled(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tensor:
+def _pool_errors(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tensor:
     """Raise each error to the mean error of elements of similar magnitude; if ``worst``, to their maximum and the
     row's. Few runs may show no error in an element, as near the kink of a ReLU."""
     if own.numel() < _WINDOW:
         return own
     pieces = -(-own.numel() // _PIECE)  # of large tensors, to save memory
     pairs = zip(own.flatten().chunk(pieces), result.flatten().chunk(pieces), strict=True)
-    found = torch.cat([_smoothed(some, beside.abs().argsort(), worst) for some, beside in pairs]).view(own.shape)
+    found = torch.cat([_smooth_errors(some, beside.abs().argsort(), worst) for some, beside in pairs]).view(own.shape)
     if worst and own.size(-1) >= _WINDOW:
         found = torch.maximum(found, own.amax(-1, keepdim=True))
     return torch.maximum(own, found)
 
 
-def _near(x: Any, dtype: str, generator: torch.Generator) -> Any:
+def _perturb_input(x: Any, dtype: str, generator: torch.Generator) -> Any:
     """Return an input in its own dtype. Floats are perturbed relatively by 2^-12, or by the dtype's eps if larger."""
     if dtype not in FLOATS:
         return _narrowed(x, dtype) if dtype else x
@@ -276,7 +276,7 @@ def _rounding(dtype: str) -> float:
     return torch.finfo(getattr(torch, dtype)).eps / 2 if dtype in FLOATS[:2] else 0.0
 
 
-def named(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
+def rename_parameters(function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
     """Return the function with parameters of these names, as an operation's hooks have."""
 
     def call(**given: Any) -> Any:

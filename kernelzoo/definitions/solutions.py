@@ -14,12 +14,12 @@ from typing import Any
 from kernelzoo import children, registry
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
 from kernelzoo.definitions.loading import arguments_of, loaded
-from kernelzoo.definitions.reference import in_order
+from kernelzoo.definitions.reference import order_results
 from kernelzoo.errors import ContractError
 from kernelzoo.files import write_whole
 from kernelzoo.launch import Launch, ReturningLaunch, void
 from kernelzoo.lazy import torch
-from kernelzoo.operations.expected import unlike
+from kernelzoo.operations.expected import why_unlike
 from kernelzoo.packages import load_module, packages
 
 _COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh")
@@ -46,13 +46,13 @@ def load_solution(path: str | Path) -> registry.Implementation:
     op = identifier(data["definition"])
     if op not in loaded:
         raise DefinitionError(f"{path} is a solution of {data['definition']!r}; load its definition first")
-    folder = children.scratch()
+    folder = children.make_scratch_folder()
     for source in data["sources"]:
         file = folder / source["path"]
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, source["content"].encode())
     try:
-        function = _built(data, folder)
+        function = _build_entry_point(data, folder)
     except DefinitionError:
         raise
     except Exception as error:
@@ -63,10 +63,10 @@ def load_solution(path: str | Path) -> registry.Implementation:
     if not _takes_outputs(data, op, function):
         bind = bind_returning(op, lambda arguments, outs: partial(function, *arguments))
     doc = data.get("description") or f"{data['name']}, by {data['author']}."
-    return registered(data["author"], op, data["name"], bind, doc)
+    return add_solution(data["author"], op, data["name"], bind, doc)
 
 
-def registered(author: str, op: str, name: str, bind: Callable[..., Launch], doc: str) -> registry.Implementation:
+def add_solution(author: str, op: str, name: str, bind: Callable[..., Launch], doc: str) -> registry.Implementation:
     """Register a bind under its author's name, prefixed with ``by_`` if that is a backend's name."""
     backend, variant = identifier(author), identifier(name)
     backend = f"by_{backend}" if backend in packages() else backend
@@ -75,7 +75,7 @@ def registered(author: str, op: str, name: str, bind: Callable[..., Launch], doc
     return registry.implementation(f"{backend}/{op}/{variant}")
 
 
-def _built(data: Json, folder: Path) -> Any:
+def _build_entry_point(data: Json, folder: Path) -> Any:
     """Return the entry point, compiled if necessary."""
     spec = data["spec"]
     entry, _, symbol = spec["entry_point"].partition("::")
@@ -127,14 +127,14 @@ def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
         return said is None or said[2].strip() == "None" or said[1].count(": ") > len(loaded[op].names)
 
 
-def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+def check_returned(op: str, returned: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
     """Check a function's results against the definition, and return them.
 
     Raises ContractError for a wrong number, shape, dtype or device, or for something that is no plain tensor.
     """
     names = list(loaded[op].data["outputs"])
     try:
-        results = in_order(found, names)
+        results = order_results(returned, names)
     except KeyError as error:
         raise ContractError(f"it returned a dict without {error}", _KIND) from None
     if len(results) != len(outs):
@@ -143,7 +143,7 @@ def returned(op: str, found: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ..
         what = type(result).__name__ if type(result) not in (torch.Tensor, torch.nn.Parameter) else ""
         if what or result.layout != torch.strided:  # a subclass could do its work when it is copied
             raise ContractError(f"it returned {what or result.layout} as {name}, must return a plain tensor", _KIND)
-        if words := unlike(result, out.shape, out.dtype, out.device):
+        if words := why_unlike(result, out.shape, out.dtype, out.device):
             raise ContractError(f"the {name} that it returned {words}", _KIND)
     return results
 
@@ -159,18 +159,18 @@ def _writing(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
 
 
 def bind_returning(
-    op: str, made: Callable[[list[Any], tuple[torch.Tensor, ...]], Callable[[], Any]]
+    op: str, make_call: Callable[[list[Any], tuple[torch.Tensor, ...]], Callable[[], Any]]
 ) -> Callable[..., Launch]:
-    """Return a bind for a function that returns new results. ``made(arguments, outputs)`` returns its call."""
+    """Return a bind for a function that returns new results. ``make_call(arguments, outputs)`` returns its call."""
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(op, tensors, scalars)
 
         def deliver(found: Any) -> None:
-            for out, result in zip(outs, returned(op, found, outs), strict=True):
+            for out, result in zip(outs, check_returned(op, found, outs), strict=True):
                 if result.data_ptr() != out.data_ptr():
                     out.copy_(result)
 
-        return ReturningLaunch(made(arguments, outs), deliver)
+        return ReturningLaunch(make_call(arguments, outs), deliver)
 
     return bind

@@ -31,7 +31,7 @@ class Tolerance:
         return f"{self.required_matched_ratio:.4g} of all elements within {within}{more}"
 
 
-def asked() -> bool:
+def use_set_tolerance() -> bool:
     """Whether the sets' own tolerances are to be used."""
     return os.environ.get(VARIABLE) == "1"
 

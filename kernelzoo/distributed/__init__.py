@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from kernelzoo.distributed import calls, plans
-from kernelzoo.distributed.exchange import groups_of
+from kernelzoo.distributed.exchange import as_group_tuple
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -49,8 +49,8 @@ def softmax(
         from kernelzoo.distributed import dtensors
 
         return dtensors.softmax(x, dim, backend, exchange)
-    at, name = calls.checked("softmax", (x,), dim, backend)
-    return calls.softmax(x, at, groups_of(group), name, exchange)
+    at, name = calls.validate("softmax", (x,), dim, backend)
+    return calls.softmax(x, at, as_group_tuple(group), name, exchange)
 
 
 def min(
@@ -72,25 +72,20 @@ def min(
         from kernelzoo.distributed import dtensors
 
         return dtensors.minimum(x, dim, keepdim, backend)
-    at, name = calls.checked("min", (x,), dim, backend, keepdim)
-    return calls.minimum(x, at, keepdim, groups_of(group), name)
+    at, name = calls.validate("min", (x,), dim, backend, keepdim)
+    return calls.minimum(x, at, keepdim, as_group_tuple(group), name)
 
 
 def softmax_backward(
-    grad: torch.Tensor,
-    y: torch.Tensor,
-    dim: int = -1,
-    *,
-    group: ProcessGroup | None = None,
-    backend: str | None = None,
+    grad: torch.Tensor, y: torch.Tensor, dim: int = -1, *, group: ProcessGroup | None = None, backend: str | None = None
 ) -> torch.Tensor:
     """Gradient of this rank's shard of :func:`softmax`. Ranks exchange one number per row.
 
     grad, y: this rank's shards of the result's gradient and of the result, of one shape and dtype. See :func:`softmax`
     for group and backend. Returns a contiguous tensor of their shape and dtype. Errors: as softmax.
     """
-    at, name = calls.checked("softmax_backward", (grad, y), dim, backend)
-    return plans.run("softmax_backward", (grad, y), (), (), at, groups_of(group), name)
+    at, name = calls.validate("softmax_backward", (grad, y), dim, backend)
+    return plans.run("softmax_backward", (grad, y), (), (), at, as_group_tuple(group), name)
 
 
 def min_backward(
@@ -107,8 +102,8 @@ def min_backward(
     y, grad: the minimum along ``dim`` and its gradient, without that axis, the same on every rank. See :func:`softmax`
     for group and backend. Returns a contiguous tensor of x's shape and dtype. Errors: as min.
     """
-    at, name = calls.checked("min_backward", (x, y, grad), dim, backend)
-    return plans.run("min_backward", (x,), (y,), (grad,), at, groups_of(group), name)
+    at, name = calls.validate("min_backward", (x, y, grad), dim, backend)
+    return plans.run("min_backward", (x,), (y,), (grad,), at, as_group_tuple(group), name)
 
 
 def _is_dtensor(x: object) -> bool:

@@ -19,7 +19,7 @@ from kernelzoo.operations.tensors import check_storage
 from kernelzoo.torch_private import carries_tangents, count_modes, is_jit_traced, make_tensor_guard
 
 _last: dict[str, tuple[Any, ...]] = {}
-"""For each operation: the last call's arguments, a test for similar tensors, and the result of :func:`checked`."""
+"""For each operation: the last call's arguments, a test for similar tensors, and the result of :func:`validate`."""
 
 registry.on_change.append(lambda _: _last.clear())
 
@@ -79,7 +79,7 @@ class _Min(torch.autograd.Function):
         return found, None, None, None, None
 
 
-def checked(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, keepdim: bool = False) -> tuple[int, str]:
+def validate(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, keepdim: bool = False) -> tuple[int, str]:
     """Check a call on dense tensors, and return its non-negative axis and the backend's name. A repeated call is fast.
 
     Raises InputTypeError, ShapeError, AxisError, DeviceError, UnknownNameError, BackendUnavailableError.

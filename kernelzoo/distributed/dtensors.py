@@ -18,16 +18,16 @@ def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
     """Return the softmax of a DTensor, with the same placements."""
     x, groups, (at,) = _without_partials(x, dim)
     local = x.to_local()
-    _, name = calls.checked("softmax", (local.detach(),), at, backend)
+    _, name = calls.validate("softmax", (local.detach(),), at, backend)
     result = calls.softmax(local, at, groups, name, exchange)
-    return _as(x, result, x.placements, tuple(x.shape))
+    return _make_dtensor(x, result, x.placements, tuple(x.shape))
 
 
 def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
     """Return the minimum of a DTensor: replicated where the axis was sharded, else with the same placements."""
     x, groups, (at,) = _without_partials(x, dim)
     local = x.to_local()
-    _, name = calls.checked("min", (local.detach(),), at, backend, keepdim)
+    _, name = calls.validate("min", (local.detach(),), at, backend, keepdim)
     result = calls.minimum(local, at, keepdim, groups, name)
     shape = tuple(1 if d == at else size for d, size in enumerate(x.shape) if keepdim or d != at)
     placements = []
@@ -36,7 +36,7 @@ def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
             gone = placed.dim == at
             placed = Replicate() if gone else Shard(placed.dim - (placed.dim > at and not keepdim))
         placements.append(placed)
-    return _as(x, result, tuple(placements), shape)
+    return _make_dtensor(x, result, tuple(placements), shape)
 
 
 def _without_partials(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
@@ -54,6 +54,6 @@ def _without_partials(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int,
     return x, tuple(mesh.get_group(i) for i in reversed(sharing)), at
 
 
-def _as(x: DTensor, local: torch.Tensor, placements: Sequence[Placement], shape: tuple[int, ...]) -> DTensor:
+def _make_dtensor(x: DTensor, local: torch.Tensor, placements: Sequence[Placement], shape: tuple[int, ...]) -> DTensor:
     stride = torch.empty(shape, device="meta").stride()
     return DTensor.from_local(local, x.device_mesh, placements, run_check=False, shape=torch.Size(shape), stride=stride)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 import torch.distributed as dist
 
-from kernelzoo.distributed.local import capturing
+from kernelzoo.distributed.local import is_capturing
 from kernelzoo.errors import PeerError, ShapeError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ Groups: TypeAlias = "tuple[ProcessGroup, ...]"
 """Groups through which to exchange one after the other, each along another axis of a mesh."""
 
 
-def groups_of(group: object) -> Groups:
+def as_group_tuple(group: object) -> Groups:
     """Return the group as a tuple; None stands for the default group. Raises PeerError if this rank is not in it."""
     if group is None:
         if not dist.is_available() or not dist.is_initialized():
@@ -29,7 +29,7 @@ def groups_of(group: object) -> Groups:
     return (group,)
 
 
-def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
+def gather_from_ranks(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
     """Return the tensors ``sent`` of all ranks, stacked along a new first axis. Shapes and dtypes must agree.
 
     Raises PeerError if a rank fails, at the latest after the group's timeout. With NCCL this needs
@@ -41,7 +41,7 @@ def gathered(sent: torch.Tensor, group: ProcessGroup) -> torch.Tensor:
         return sent.unsqueeze(0)
     gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # the name from torch 2.13 on
     # NCCL's blocking wait does not cover the caller's own stream, so use another.
-    apart = sent.is_cuda and os.environ.get("TORCH_NCCL_BLOCKING_WAIT") == "1" and not capturing(sent)
+    apart = sent.is_cuda and os.environ.get("TORCH_NCCL_BLOCKING_WAIT") == "1" and not is_capturing(sent)
 
     def bytes_of(own: torch.Tensor) -> torch.Tensor:
         received = own.new_empty((ranks, *own.shape))

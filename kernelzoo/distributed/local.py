@@ -25,19 +25,19 @@ KEPT = 256
 _kept: dict[tuple[object, ...], Any] = {}
 
 
-def capturing(x: torch.Tensor) -> bool:
+def is_capturing(x: torch.Tensor) -> bool:
     """Whether work on x is being captured into a CUDA graph."""
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def kept(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[torch.Tensor] = ()) -> T:
+def cached_by_layout(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[torch.Tensor] = ()) -> T:
     """Return ``make(x, *rest)``, cached by stream and thread for tensors of the same layout as x and ``beside``.
 
     Nothing is cached while a CUDA graph is captured, which owns that memory, or while a launch table is tried.
     """
     from kernelzoo.torch_private import current_stream
 
-    if capturing(x) or tables.chosen.get():
+    if is_capturing(x) or tables.chosen.get():
         return make(x, *rest)
     stream = current_stream(x.get_device()) if x.is_cuda else 0
     looks = ((one.dtype, one.shape, one.stride(), one.device, one.data_ptr() % 16) for one in (x, *beside))

@@ -33,17 +33,17 @@ class Cut(NamedTuple):
     rest: int
 
     @property
-    def filled(self) -> int:
+    def nonempty_parts(self) -> int:
         """The number of parts that are not empty."""
         return self.whole + (self.rest > 0)
 
 
-def parts_of(rows: int, on_gpu: bool) -> int:
+def count_row_parts(rows: int, on_gpu: bool) -> int:
     """Return the number of parts per row, which is the same on each rank."""
     return max(1, min(MOST, BLOCKS // max(rows, 1))) if on_gpu else 1
 
 
-def cut(n: int, parts: int) -> Cut:
+def split_elements(n: int, parts: int) -> Cut:
     """Split n elements into at most ``parts`` parts."""
     if parts == 1 or n < UNIT:
         return Cut(int(n > 0), n, 0)
@@ -61,53 +61,53 @@ class Pass:
         self._dim, self._cut, self._kept_shape = dim, cut, x.shape[:dim] + x.shape[dim + 1 :]
         self._first, self._last = Step(backend, op, x), Step(backend, op, x)
 
-    def numbers(
-        self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], found: Sequence[torch.Tensor]
+    def compute_part_numbers(
+        self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], part_numbers: Sequence[torch.Tensor]
     ) -> None:
-        """Write each part's numbers per row into the tensors ``found``, of shape (parts, rows). shards: the inputs
+        """Write each part's numbers per row into ``part_numbers``, tensors of shape (parts, rows). shards: the inputs
         of x's shape. rows: the inputs of one number per row."""
         whole, span, rest = self._cut
-        places = [one.data_ptr() for one in (*shards, *rows, *found)]
-        if self._cut.filled == 1:
+        places = [one.data_ptr() for one in (*shards, *rows, *part_numbers)]
+        if self._cut.nonempty_parts == 1:
             if not self._first.run_at(*places):
-                self._first((*shards, *rows), [one[0].view(self._kept_shape) for one in found], self._dim)
+                self._first((*shards, *rows), [one[0].view(self._kept_shape) for one in part_numbers], self._dim)
             return
         if whole and not self._first.run_at(*places):
-            self._first(self._whole(shards, rows), [one[:whole].t() for one in found], 2)
+            self._first(self._full_parts(shards, rows), [one[:whole].t() for one in part_numbers], 2)
         if rest:
-            behind = *(whole * span,) * len(shards), *(0,) * len(rows), *(whole * one.stride(0) for one in found)
-            if not self._last.run_at(*_further(places, behind, (*shards, *rows, *found))):
-                self._last(self._rest(shards, rows), [one[whole] for one in found], 1)
+            behind = *(whole * span,) * len(shards), *(0,) * len(rows), *(whole * one.stride(0) for one in part_numbers)
+            if not self._last.run_at(*_advance_addresses(places, behind, (*shards, *rows, *part_numbers))):
+                self._last(self._last_part(shards, rows), [one[whole] for one in part_numbers], 1)
 
-    def elements(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], out: torch.Tensor) -> None:
+    def compute_result(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], out: torch.Tensor) -> None:
         """Write the result, of x's shape, into a contiguous tensor."""
         whole, span, rest = self._cut
         places = [one.data_ptr() for one in (*shards, *rows, out)]
-        if self._cut.filled == 1:
+        if self._cut.nonempty_parts == 1:
             if not self._first.run_at(*places):
                 self._first((*shards, *rows), (out,), self._dim)
             return
         if whole and not self._first.run_at(*places):
-            self._first(self._whole(shards, rows), self._whole((out,), ()), 2)
+            self._first(self._full_parts(shards, rows), self._full_parts((out,), ()), 2)
         if rest:
             behind = *(whole * span,) * len(shards), *(0,) * len(rows), whole * span
-            if not self._last.run_at(*_further(places, behind, (*shards, *rows, out))):
-                self._last(self._rest(shards, rows), self._rest((out,), ()), 1)
+            if not self._last.run_at(*_advance_addresses(places, behind, (*shards, *rows, out))):
+                self._last(self._last_part(shards, rows), self._last_part((out,), ()), 1)
 
-    def _whole(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _full_parts(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the inputs' parts of full size, with shapes (rows, parts, elements) and (rows, parts)."""
         whole, span, _ = self._cut
         total = math.prod(self._kept_shape)
         taken = [one.view(total, -1)[:, : whole * span].view(total, whole, span) for one in shards]
         return taken + [one.view(total, 1).expand(-1, whole) for one in rows]
 
-    def _rest(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _last_part(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the inputs' last, shorter part, with shapes (rows, elements) and (rows,)."""
         whole, span, _ = self._cut
         total = math.prod(self._kept_shape)
         return [one.view(total, -1)[:, whole * span :] for one in shards] + [one.view(total) for one in rows]
 
 
-def _further(places: Sequence[int], elements: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[int]:
+def _advance_addresses(places: Sequence[int], elements: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[int]:
     """Return the addresses, each advanced by that many elements of its tensor."""
     return [place + n * one.itemsize for place, n, one in zip(places, elements, tensors, strict=True)]

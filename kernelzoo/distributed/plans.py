@@ -12,8 +12,8 @@ import torch
 
 from kernelzoo.device import on_device_of
 from kernelzoo.distributed import parts, symmetric
-from kernelzoo.distributed.exchange import Groups, gathered
-from kernelzoo.distributed.local import Step, capturing, kept
+from kernelzoo.distributed.exchange import Groups, gather_from_ranks
+from kernelzoo.distributed.local import Step, cached_by_layout, is_capturing
 from kernelzoo.errors import EmptyReductionError, UnknownNameError
 from kernelzoo.layout import identity, plain
 from kernelzoo.operations.tensors import check_storage
@@ -42,13 +42,13 @@ class Plan:
         self._kept_shape = x.shape[:dim] + x.shape[dim + 1 :]
         rows = math.prod(self._kept_shape)
         # The count does not depend on n or the shard's layout, so that all ranks agree.
-        count = parts.parts_of(rows, x.is_cuda)
+        count = parts.count_row_parts(rows, x.is_cuda)
         lined = dense and math.prod(x.shape[dim + 1 :]) == 1  # a row's elements are contiguous
-        cut = parts.cut(x.size(dim), count if lined else 1)
+        cut = parts.split_elements(x.size(dim), count if lined else 1)
         wide = torch.promote_types(x.dtype, torch.float32)
         self._sent = torch.empty((count, len(empty), rows), dtype=wide, device=x.device)
         for number, value in enumerate(empty):
-            self._sent[cut.filled :, number] = value
+            self._sent[cut.nonempty_parts :, number] = value
         self._parts = self._sent.unbind(1)
         self._merged = [torch.empty((len(empty), rows), dtype=wide, device=x.device) for _ in ranks]
         self._ones = [torch.ones((1, 1), dtype=wide, device=x.device)] * (merge == "vecdot")
@@ -67,10 +67,10 @@ class Plan:
     ) -> None:
         """Write this rank's part of the result; see :func:`run`."""
         if shards[0].numel():
-            self._first.numbers(shards, asked, self._parts)
+            self._first.compute_part_numbers(shards, asked, self._parts)
         sent = self._sent
         for group, merged, merge in zip(groups, self._merged, self._merge, strict=True):
-            received = gathered(sent, group)
+            received = gather_from_ranks(sent, group)
             place, into, ones = received.data_ptr(), merged.data_ptr(), [one.data_ptr() for one in self._ones]
             if not merge.run_at(
                 *(place + step for step in self._further), *ones, *(into + step for step in self._further)
@@ -79,7 +79,7 @@ class Plan:
                 merge((*of_all, *(one.expand_as(of_all[0]) for one in self._ones)), merged.unbind(0), 0)
             sent = merged.unsqueeze(0)
         if shards[0].numel():
-            self._last.elements(shards, (*asked, *also, *self._found), out)
+            self._last.compute_result(shards, (*asked, *also, *self._found), out)
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
@@ -112,7 +112,7 @@ def run(
         dense = all(one.is_contiguous() for one in (x, *beside))
         ranks = tuple(group.size() for group in groups)
         with on_device_of(x):
-            plan = kept(Plan, x, dim, ranks, backend, op, dense, beside=beside)
+            plan = cached_by_layout(Plan, x, dim, ranks, backend, op, dense, beside=beside)
             plan.run(shards, asked, also, groups, out)
     return out
 
@@ -142,7 +142,7 @@ class MinimumPlan:
         if x.numel() and not self._local.run_at(x.data_ptr(), sent.data_ptr()):
             self._local((x,), (sent[:-1].view(self.kept_shape),), self.dim)
         for i, (group, reduce) in enumerate(zip(groups, self._reduce, strict=True)):
-            received = gathered(sent, group)
+            received = gather_from_ranks(sent, group)
             last = i + 1 == len(groups)
             into = out if last else self._sent[i + 1]
             if not reduce.run_at(received.data_ptr(), into.data_ptr()):
@@ -150,7 +150,7 @@ class MinimumPlan:
             if not last:
                 sent = self._sent[i + 1]
                 sent[-1] = received[:, -1].amax()
-            elif not x.size(self.dim) and not capturing(x) and not received[:, -1].any():
+            elif not x.size(self.dim) and not is_capturing(x) and not received[:, -1].any():
                 raise EmptyReductionError(
                     "min of nothing: the reduced axis is empty on every rank; it needs an element"
                 )
@@ -163,5 +163,5 @@ def minimum(x: torch.Tensor, dim: int, keepdim: bool, groups: Groups, backend: s
     if out.numel():
         ranks = tuple(group.size() for group in groups)
         with on_device_of(x):
-            kept(MinimumPlan, x, dim, ranks, backend).run(x, groups, out)
+            cached_by_layout(MinimumPlan, x, dim, ranks, backend).run(x, groups, out)
     return out

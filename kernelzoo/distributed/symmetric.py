@@ -17,8 +17,8 @@ import torch
 
 from kernelzoo import tables
 from kernelzoo.device import on_device_of
-from kernelzoo.distributed.exchange import gathered
-from kernelzoo.distributed.local import capturing
+from kernelzoo.distributed.exchange import gather_from_ranks
+from kernelzoo.distributed.local import is_capturing
 from kernelzoo.errors import BackendUnavailableError, PeerError
 from kernelzoo.packages import packages
 
@@ -62,7 +62,7 @@ class Workspace:
         self.limit = int(group._get_backend(device).options._timeout.total_seconds() * 1e9)
         # The words' offset in the allocation differs by rank. A rank sends its offset after it has cleared its words.
         offset = self.words.data_ptr() - int(bases[self.rank])
-        self.peers = bases + gathered(bases.new_tensor([offset]), group).view(-1)
+        self.peers = bases + gather_from_ranks(bases.new_tensor([offset]), group).view(-1)
         torch.cuda.synchronize(device)
         self._bound: dict[tuple[object, ...], tuple[Callable[..., None], object]] = {}
 
@@ -78,7 +78,7 @@ class Workspace:
             flat = (one.view(rows, -1, 1) for one in (x, out))
             bound = form(*flat, *place, self.rank, self.ranks, self.limit)
             at = bound.at
-            if not (capturing(x) or tables.chosen.get()):
+            if not (is_capturing(x) or tables.chosen.get()):
                 self._bound[key] = at, bound.workspace
         at(x.data_ptr(), out.data_ptr())
 
@@ -94,13 +94,13 @@ def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
     key = group.group_name, rows, x.device
     found = _workspaces.get(key)
     if found is None or found.group() is not group:  # a new group may have a destroyed group's name
-        if capturing(x):
+        if is_capturing(x):
             raise PeerError("ranks make their memory known to each other in a first call, before a graph's capture")
         found = _workspaces[key] = Workspace(group, rows, x.device)
     return found
 
 
-def _follow(device: torch.device) -> None:
+def _wait_for_last_launch(device: torch.device) -> None:
     """Let the stream wait for the last launch. Two launches at once could block each other by occupying SMs."""
     from kernelzoo.torch_private import current_stream
 
@@ -118,7 +118,7 @@ def _follow(device: torch.device) -> None:
 
 
 @functools.cache
-def _form(backend: str) -> Any:
+def _symmetric_variant(backend: str) -> Any:
     """Return a backend's variant that exchanges states by symmetric memory, or None."""
     package = packages().get(backend, "")
     name = f"{package}.softmax.split_ranks"
@@ -132,7 +132,7 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
     Raises BackendUnavailableError if the backend has no such variant. Raises PeerError if a rank exceeded the group's
     timeout in an earlier call, whose results are NaN.
     """
-    form = _form(backend)
+    form = _symmetric_variant(backend)
     if form is None or not x.is_cuda or x.itemsize > 4:
         reason = "its kernels exchange no states by symmetric memory for this tensor"
         raise BackendUnavailableError(backend, reason, "leave out exchange='symmetric'")
@@ -153,6 +153,6 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
                 f"rank {workspace.rank} of {workspace.ranks}: a rank was later than the group's timeout of "
                 f"{workspace.limit / 1e9:g} s in a call before this one, whose results are NaN"
             )
-        _follow(x.device)
+        _wait_for_last_launch(x.device)
         workspace.launch(form, lined, out, rows)
     return out if in_place else out.movedim(-1, dim).contiguous()

@@ -71,12 +71,7 @@ class FirstCall:
 
 
 def first_calls(
-    ids: Sequence[str],
-    dtypes: Sequence[str],
-    device: str,
-    modules: Sequence[str],
-    *,
-    patience: float,
+    ids: Sequence[str], dtypes: Sequence[str], device: str, modules: Sequence[str], *, patience: float
 ) -> Iterator[FirstCall]:
     """Yield a row per id, dtype and class of problems, from two new processes. An unavailable backend gets one row."""
     unavailable = set[str]()

@@ -51,8 +51,7 @@ def check_same_nodes(found: Nodes, apart: Nodes, launches: int) -> None:
     uneven = [count for count in (found - apart).values() if count % launches]
     if uneven:
         raise ContractError(
-            f"its {launches} launches in a CUDA graph differ: one kernel occurs {uneven[0]} times",
-            "not repeatable",
+            f"its {launches} launches in a CUDA graph differ: one kernel occurs {uneven[0]} times", "not repeatable"
         )
 
 

@@ -70,11 +70,7 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
 
 
 def _plan_digest(
-    bind: Any,
-    operation: operations.Operation,
-    args: operations.Arguments,
-    outs: Sequence[torch.Tensor],
-    table: Any,
+    bind: Any, operation: operations.Operation, args: operations.Arguments, outs: Sequence[torch.Tensor], table: Any
 ) -> str:
     with tables.using(table), recorded() as steps:
         try:
@@ -89,7 +85,7 @@ def make_table(implementation: registry.Implementation, values: Values) -> Any:
     table = tables.declared(implementation.backend, implementation.op)
     if table is None:
         raise tables.TableError(f"{implementation.backend} declares no launch table for {implementation.op}")
-    return tables.made(table, values)
+    return tables.table_with_values(table, values)
 
 
 def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:

@@ -254,7 +254,7 @@ class Record:
 def write(path: Path, document: Json) -> None:
     """Write a results file completely or not at all. Raises OSError."""
     text = json.dumps(document, indent=1, allow_nan=False).encode()
-    files.write_whole(path, gzip.compress(text, mtime=0) if files.true(path).suffix == ".gz" else text)
+    files.write_whole(path, gzip.compress(text, mtime=0) if files.resolve_symlinks(path).suffix == ".gz" else text)
 
 
 def _read_to_resume(path: Path, device: str, versions: Mapping[str, str] | None, rounds: int | None) -> Json:

@@ -18,7 +18,7 @@ import torch
 from kernelzoo import registry, tables
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError, KernelZooError, LaunchError
-from kernelzoo.launch import Launch, undelivered
+from kernelzoo.launch import Launch, postpone_deliveries
 from kernelzoo.measure import planning
 from kernelzoo.measure.calls import CallClock, call_on, clock_for
 from kernelzoo.measure.ceilings import copies
@@ -110,7 +110,7 @@ class Runner:
         self._wait()
         started = time.perf_counter()
         launches = [self._bind_set(lane, 0)]
-        with undelivered(1) as results:
+        with postpone_deliveries(1) as results:
             self._run(launches[:1])
         first = time.perf_counter() - started
         for deliver in results:
@@ -119,7 +119,7 @@ class Runner:
         inputs, outs = sets[0]
         with lane.using():
             form = form_of(made, sets.problem.arguments(inputs), outs)
-        with undelivered(0):
+        with postpone_deliveries(0):
             submit = self._clock.submit(launches)
         if self._timed == "call":
             launches = [call_on(made, sets.problem, *sets[number]) for number in range(sets.count)]
@@ -196,7 +196,7 @@ class Runner:
     @staticmethod
     def _collect_deliveries(lane: Lane, count: int) -> AbstractContextManager[deque[Callable[[], object]]]:
         """Return a context that collects functions which copy returned results, if the turn does not copy them."""
-        return undelivered(count) if lane.waits else nullcontext(deque())
+        return postpone_deliveries(count) if lane.waits else nullcontext(deque())
 
     def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> Link:
         (given, *_), (x, *_) = (self._sets[number][0] for number in (source, order[place]))

@@ -25,7 +25,7 @@ from kernelzoo.measure.answering import Answering, serve
 from kernelzoo.measure.measurement import FULL
 from kernelzoo.measure.problems import Problem, problem_of
 from kernelzoo.operations import declared
-from kernelzoo.operations.known import described
+from kernelzoo.operations.known import signature_fields
 from kernelzoo.packages import how_to_install
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Worker(Answering):
         """
         if simulated:
             backend, arch = simulated
-            self._simulation = inspect.on_described(backend, ARCHITECTURES[arch])
+            self._simulation = inspect.simulate_device(backend, ARCHITECTURES[arch])
             try:
                 self._simulation.__enter__()
             except ModuleNotFoundError as error:
@@ -240,7 +240,7 @@ def about(device: str) -> dict[str, Any]:
         "gpu": measure.gpu_uuid(device),
         "versions": measure.versions(device),
         "summaries": {i.id: i.summary for i in registry.implementations()},
-        "operations": [described(op) for op in declared.values()],
+        "operations": [signature_fields(op) for op in declared.values()],
     }
 
 

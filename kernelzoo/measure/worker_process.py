@@ -168,7 +168,7 @@ class WorkerProcess:
             raise GuardError("the measuring process was ended")
         read, write = os.pipe()
         alive, self._lifeline = os.pipe()
-        environment = {**children.environment(), **self._environment}
+        environment = {**children.child_env(), **self._environment}
         self._process = subprocess.Popen(
             [*command(self.program), str(write), str(alive)],
             env={name: value for name, value in environment.items() if value is not None},
@@ -215,7 +215,7 @@ class WorkerProcess:
     def _learn(self, said: Sequence[Json]) -> None:
         """Register the operations that the process describes."""
         for one in said:
-            operations.known.learn(one)
+            operations.known.register_signature(one)
 
     def restart(self) -> None:
         """Replace the process by a new one."""

@@ -33,7 +33,7 @@ class add_rms_norm:
     finite = ("x", "residual", "weight")
 
     def reference(x: Tensor, residual: Tensor, weight: Tensor, eps: float, dtype: Dtype) -> tuple[Tensor, Tensor]:
-        total = added(x, residual, dtype)
+        total = add_rounded(x, residual, dtype)
         return total / (total.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None], total
 
     def error(
@@ -46,7 +46,7 @@ class add_rms_norm:
         return unit * (8 + math.sqrt(n)) * out.abs() + lost, total.new_full((), 2 * tiny).expand_as(total)
 
 
-def added(x: Tensor, residual: Tensor, dtype: Dtype) -> Tensor:
+def add_rounded(x: Tensor, residual: Tensor, dtype: Dtype) -> Tensor:
     """Add and round to ``dtype`` as torch does; returns the sum in the dtype of x."""
     wide = torch.promote_types(dtype, torch.float32)
     return (x.to(wide) + residual.to(wide)).to(dtype).to(x.dtype)

@@ -31,10 +31,10 @@ class argmin:
         return places.where(found, x.size(1)).amin(1)
 
     def samples() -> tuple[Sample, ...]:
-        return tuple(Sample(f"{dtype}-neighbours", (8, 300), partial(neighbours, dtype)) for dtype in DTYPES)
+        return tuple(Sample(f"{dtype}-neighbours", (8, 300), partial(neighbouring_values, dtype)) for dtype in DTYPES)
 
 
-def neighbours(dtype: str) -> Tensor:
+def neighbouring_values(dtype: str) -> Tensor:
     """Return rows of one value, but the next lower value at one index. In narrower arithmetic, the two are equal."""
     kind = getattr(torch, dtype)
     one, step = (1.0, torch.finfo(kind).eps / 2) if kind.is_floating_point else (torch.iinfo(kind).max, 1)

@@ -22,11 +22,11 @@ from kernelzoo.errors import (
     UnsupportedProblemError,
 )
 from kernelzoo.launch import Bind, Launch, sequence
-from kernelzoo.layout import dtype_name, held, span
+from kernelzoo.layout import dtype_name, span, storage_covers
 from kernelzoo.operations.canonical import launch_invariant, launch_reduced, launch_rows, resolve_negation
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Output
 from kernelzoo.operations.derived import completed_sizes, contradicting_sizes, shape_of
-from kernelzoo.operations.limits import broken
+from kernelzoo.operations.limits import broken_limit
 from kernelzoo.operations.memory import count_distinct_elements, no_memory_for
 from kernelzoo.operations.signature import Signature, wide_name, zip_dict
 from kernelzoo.operations.tensors import check_fully, check_integers, check_output, describe, is_traced, is_wrapper
@@ -73,7 +73,7 @@ def check_input(x: Any, name: str, op: str, dtypes: Sequence[str]) -> None:
     """
     from kernelzoo.torch_private import is_ordinary
 
-    if not is_ordinary(x) or dtype_name(x.dtype) not in dtypes or not held(x, span(x)):
+    if not is_ordinary(x) or dtype_name(x.dtype) not in dtypes or not storage_covers(x, span(x)):
         check_fully(x, name, op, dtypes)
 
 
@@ -95,7 +95,7 @@ def _plain_axis(axis: Any) -> Any:
     return int(axis) if isinstance(axis, numbers.Integral) and not isinstance(axis, bool) else axis
 
 
-def scalar_of(name: str, value: Any, kind: type) -> Any:
+def convert_scalar(name: str, value: Any, kind: type) -> Any:
     """Convert a scalar to a float or an int of 64 bits, if its default is one. Raises InputTypeError."""
     if (type(value) is int is kind and -(2**63) <= value < 2**63) or kind not in (int, float):
         return value
@@ -232,7 +232,7 @@ class Bindable(Signature):
             if tuple(tensor.shape) != want:
                 axes = " ".join(declared.names)
                 raise ShapeError(f"{name} must have shape {want} ({axes}), got {tuple(tensor.shape)}")
-        if self.limits and (words := broken(self.limits, sizes)):
+        if self.limits and (words := broken_limit(self.limits, sizes)):
             raise ShapeError(f"{self.name} takes no such sizes: {words}")
 
     def shapes(

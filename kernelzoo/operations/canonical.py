@@ -96,11 +96,7 @@ def _copy(to: torch.Tensor, x: torch.Tensor) -> Launch:
 
 
 def launch_rows(
-    bind: Bind,
-    inputs: Sequence[torch.Tensor],
-    outs: Sequence[torch.Tensor],
-    axes: Sequence[tuple[str, ...]],
-    dim: int,
+    bind: Bind, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]], dim: int
 ) -> Launch:
     """Bind the canonical views of tensors. Rows are along the axis ``dim`` of the first input.
 

@@ -3,7 +3,7 @@
 from kernelzoo.lazy import torch
 from kernelzoo.operations.declared import Input, Output, Sample, Scalar, Tensor
 from kernelzoo.operations.declaring import operation
-from kernelzoo.operations.logsumexp import roundings
+from kernelzoo.operations.logsumexp import rounding_error
 
 
 @operation()
@@ -36,12 +36,12 @@ class cross_entropy:
 
         The loss is log(sum(exp(x - max))) + (max - x[label]). Neither term is negative, so they don't cancel.
         """
-        return ((roundings(x, n) + 2 * ref.abs()) * unit).masked_fill(labels == ignore_index, 0)
+        return ((rounding_error(x, n) + 2 * ref.abs()) * unit).masked_fill(labels == ignore_index, 0)
 
     def samples() -> tuple[Sample, ...]:
-        return (Sample("float32-alike-40000", (2, 40000), alike),)
+        return (Sample("float32-alike-40000", (2, 40000), equal_rows),)
 
 
-def alike() -> Tensor:
+def equal_rows() -> Tensor:
     """Return rows that repeat one number, so large that adding a logarithm does not change it."""
     return torch.tensor([[1e30], [-1e6]]).expand(2, 40000).contiguous()

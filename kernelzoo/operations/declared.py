@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from kernelzoo.lazy import torch
-from kernelzoo.operations.limits import parse
+from kernelzoo.operations.limits import parse_axes
 
 Tensor: TypeAlias = "torch.Tensor"
 Generator: TypeAlias = "torch.Generator"
@@ -91,11 +91,11 @@ class Input:
     checked: bool = False
 
     def __post_init__(self) -> None:
-        parse(self.axes)  # raises
+        parse_axes(self.axes)  # raises
 
     @property
     def names(self) -> tuple[str, ...]:
-        return parse(self.axes)[0]
+        return parse_axes(self.axes)[0]
 
 
 @dataclass(frozen=True)
@@ -120,11 +120,11 @@ class Output:
     inplace: str = ""
 
     def __post_init__(self) -> None:
-        parse(self.axes)  # raises
+        parse_axes(self.axes)  # raises
 
     @property
     def names(self) -> tuple[str, ...]:
-        return parse(self.axes)[0]
+        return parse_axes(self.axes)[0]
 
 
 @dataclass(frozen=True)

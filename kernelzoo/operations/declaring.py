@@ -10,7 +10,7 @@ from kernelzoo.errors import RegistrationError
 from kernelzoo.operations.arguments import FLOATS, INTEGERS, NARROW
 from kernelzoo.operations.declared import ROW, Input, Output, Scalar
 from kernelzoo.operations.hooks import parameters
-from kernelzoo.operations.limits import merged
+from kernelzoo.operations.limits import merge_limits
 from kernelzoo.operations.meaning import Operation
 
 ClassT = TypeVar("ClassT", bound=type)
@@ -168,7 +168,7 @@ def _faults(
     tensors: dict[str, Input | Output] = {**inputs, **outputs}
     odd = [key for key, t in tensors.items() if by_rows and t.names not in allowed]
     reserved = [key for key, t in tensors.items() if not by_rows and {*t.names} & {*ROW}]
-    bounded = merged(tensor.axes for tensor in tensors.values())  # raises
+    bounded = merge_limits(tensor.axes for tensor in tensors.values())  # raises
     strange = [
         f"{key}({argument})"
         for key, hook in hooks.items()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernelzoo.errors import ContractError
-from kernelzoo.layout import unraveled
+from kernelzoo.layout import unravel_index
 from kernelzoo.lazy import torch
 
 
@@ -34,7 +34,7 @@ class Bounds:
 
     def check(self, actual: torch.Tensor) -> None:
         """Raise ContractError, with the first wrong element, unless every element is right."""
-        if words := unlike(actual, self.lower.shape, self.dtype or self.lower.dtype, self.lower.device):
+        if words := why_unlike(actual, self.lower.shape, self.dtype or self.lower.dtype, self.lower.device):
             raise ContractError(f"result {words}", "wrong kind of result")
         # A NaN is within no bounds. Whether NaN is expected is tested only if some element is outside.
         compared = actual.to(self.lower.dtype)
@@ -43,7 +43,7 @@ class Bounds:
         wrong = ~self.right(actual)
         count = int(wrong.sum())
         if count:
-            where = unraveled(int(wrong.flatten().view(torch.uint8).argmax()), wrong.shape)
+            where = unravel_index(int(wrong.flatten().view(torch.uint8).argmax()), wrong.shape)
             got, lower, upper = (tensor[where].item() for tensor in (actual, self.lower, self.upper))
             bounds = f"{lower!r}" if lower == upper or lower != lower else f"{lower!r} to {upper!r}"
             # If every wrong element should be NaN and none is, the kernel drops NaN.
@@ -61,7 +61,7 @@ class Bounds:
             )
 
 
-def unlike(x: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> str:
+def why_unlike(x: torch.Tensor, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> str:
     """Say whether a tensor's shape, dtype or device is wrong, and which; "" if none is."""
     wanted = {"shape": tuple(shape), "dtype": dtype, "device": device}
     for what, given in {"shape": tuple(x.shape), "dtype": x.dtype, "device": x.device}.items():

@@ -69,7 +69,7 @@ class Operations(Mapping[str, Operation]):
 OPERATIONS = Operations()
 
 
-def described(op: Operation) -> dict[str, Any]:
+def signature_fields(op: Operation) -> dict[str, Any]:
     """Return an operation's signature as JSON, with the values that another process needs, but no functions."""
     hooks: dict[str, Any] = {
         **dict.fromkeys(op.hooks),
@@ -95,7 +95,7 @@ def described(op: Operation) -> dict[str, Any]:
     }
 
 
-def learn(said: Mapping[str, Any]) -> None:
+def register_signature(said: Mapping[str, Any]) -> None:
     """Register an operation of which only the signature is known, sent by another process."""
 
     def made(kind: Any, part: str) -> dict[str, Any]:

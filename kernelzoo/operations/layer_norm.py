@@ -46,7 +46,7 @@ class layer_norm:
     def samples() -> tuple[Sample, ...]:
         """Return rows far from zero. For these, mean(x * x) - mean(x)^2 is an inaccurate variance."""
         return tuple(
-            Sample(f"{dtype}-far-from-zero", (8, 300), partial(far, dtype)) for dtype in ("float32", "float64")
+            Sample(f"{dtype}-far-from-zero", (8, 300), partial(distant_rows, dtype)) for dtype in ("float32", "float64")
         )
 
 
@@ -71,7 +71,7 @@ def distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Tensor, Tenso
     return normal, moved + normal.abs() * (unit * (8 + math.sqrt(n)) + moved.square().clamp_(max=1)), scale
 
 
-def far(dtype: str) -> tuple[Tensor, ...]:
+def distant_rows(dtype: str) -> tuple[Tensor, ...]:
     """Return rows with the means 1000, 2000, ... and a deviation of 1, and weights and biases."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(8, 300, dtype=torch.float64, generator=generator) + 1000 * torch.arange(1.0, 9)[:, None]

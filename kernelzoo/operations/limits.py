@@ -48,7 +48,7 @@ class Limit:
 
 
 @cache
-def parse(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, Limit], ...]]:
+def parse_axes(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, Limit], ...]]:
     """Parse the names of axes, and the limits of those with bounds. Raises RegistrationError for a wrong text.
 
     >>> parse("M N>=4 8")
@@ -75,10 +75,10 @@ def _limit(bounds: Iterable[tuple[str, str]], text: str) -> Limit:
     return Limit(max(numbers[">="]), min(numbers["<="], default=None), tuple(numbers["%"]))
 
 
-def merged(texts: Iterable[str]) -> dict[str, Limit]:
+def merge_limits(texts: Iterable[str]) -> dict[str, Limit]:
     """Combine the bounds of each axis in all texts. Raises RegistrationError if no size satisfies them."""
     found: dict[str, Limit] = {}
-    for name, more in (pair for text in texts for pair in parse(text)[1]):
+    for name, more in (pair for text in texts for pair in parse_axes(text)[1]):
         known = found.get(name, Limit())
         most = [most for most in (known.most, more.most) if most is not None]
         steps = tuple(dict.fromkeys((*known.steps, *more.steps)))
@@ -91,7 +91,7 @@ def merged(texts: Iterable[str]) -> dict[str, Limit]:
     return found
 
 
-def broken(limits: Mapping[str, Limit], sizes: Mapping[str, int]) -> str:
+def broken_limit(limits: Mapping[str, Limit], sizes: Mapping[str, int]) -> str:
     """Say which size breaks which bound; "" if none does."""
     return "; ".join(
         f"{axis} is {sizes[axis]}, must be {limit}"

@@ -26,7 +26,7 @@ class logsumexp:
     def reference(x: Tensor) -> Tensor:
         if not x.size(1):
             return x.new_full((x.size(0), x.size(2)), -math.inf)
-        top = finite(x.amax(1, keepdim=True))
+        top = finite_or_zero(x.amax(1, keepdim=True))
         return (x - top).exp().sum(1).log() + top[:, 0]
 
     def error(ref: Tensor, x: Tensor, n: int, unit: float) -> Tensor:
@@ -38,13 +38,13 @@ class logsumexp:
         """
         if not n:
             return ref.new_zeros(ref.shape)
-        return (roundings(x, n) + 2 * ref.abs()) * unit
+        return (rounding_error(x, n) + 2 * ref.abs()) * unit
 
     def samples() -> tuple[Sample, ...]:
         return tuple(Sample(f"{dtype}-cancels", (8, 300), partial(cancelling, dtype)) for dtype in FLOATS)
 
 
-def roundings(x: Tensor, n: int) -> Tensor:
+def rounding_error(x: Tensor, n: int) -> Tensor:
     """Return the error of log(sum(exp(x - max))), as a multiple of ``unit``."""
     depth = (x.amax(1, keepdim=True) - x).clamp_(0, 1100).nan_to_num_(0)
     weights = (-depth).exp_()
@@ -53,7 +53,7 @@ def roundings(x: Tensor, n: int) -> Tensor:
     return 16 + 4 * mean_depth + math.sqrt(n) / 2 + 2 * total.log()
 
 
-def finite(top: Tensor) -> Tensor:
+def finite_or_zero(top: Tensor) -> Tensor:
     """Return a row's maximum ``top`` if it is finite, else 0. It is to be subtracted, and inf - inf is NaN."""
     return top.where(top.isfinite(), 0)
 

@@ -288,7 +288,4 @@ def _bounds_with_special(
     free = special.isfinite() & ~exact.isfinite()
     due = special.to(lower.dtype)
     kept = special.isfinite()
-    return (
-        lower.masked_fill(free, -math.inf).where(kept, due),
-        upper.masked_fill(free, math.inf).where(kept, due),
-    )
+    return (lower.masked_fill(free, -math.inf).where(kept, due), upper.masked_fill(free, math.inf).where(kept, due))

@@ -51,7 +51,7 @@ class quantize_rows:
         return off.nan_to_num_(0.0, 0.0, 0.0), (2 * unit * scale).nan_to_num_(0.0, 0.0, 0.0)
 
     def samples() -> tuple[Sample, ...]:
-        return tuple(Sample(f"{dtype}-ties", (8, 255), partial(ties, dtype)) for dtype in DTYPES)
+        return tuple(Sample(f"{dtype}-ties", (8, 255), partial(rounding_ties, dtype)) for dtype in DTYPES)
 
 
 def scales(x: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def scales(x: Tensor) -> Tensor:
     return torch.where(top < LEAST, 1, top / TOP)
 
 
-def ties(dtype: str) -> Tensor:
+def rounding_ties(dtype: str) -> Tensor:
     """Return rows of numbers halfway between two float8_e4m3fn, also subnormal ones. Their scales are powers of two."""
     normal = torch.arange(17, 32, 2.0) * 2.0 ** torch.arange(-10, 5)[:, None]
     halfway = torch.cat((torch.arange(1, 16, 2) * 2.0**-10, normal[normal < TOP]))

@@ -12,7 +12,7 @@ from kernelzoo.errors import KernelZooError, OperationError
 from kernelzoo.operations.declared import ROW, WIDE, Input, Output, Scalar
 from kernelzoo.operations.derived import completed_sizes, shape_of, variables
 from kernelzoo.operations.hooks import Hook, code_location, device_fails, parameters
-from kernelzoo.operations.limits import Limit, merged
+from kernelzoo.operations.limits import Limit, merge_limits
 
 
 @dataclass(eq=False, repr=False)
@@ -108,9 +108,9 @@ class Signature:
     @cached_property
     def limits(self) -> dict[str, Limit]:
         """The allowed sizes of each named axis that has bounds."""
-        return merged([x.axes for x in self.inputs.values()] + [out.axes for out in self.outputs.values()])
+        return merge_limits([x.axes for x in self.inputs.values()] + [out.axes for out in self.outputs.values()])
 
-    def fitted(self, sizes: Mapping[str, int]) -> dict[str, int]:
+    def clamp_sizes(self, sizes: Mapping[str, int]) -> dict[str, int]:
         """Replace each size that breaks its axis's bounds by a close size of at least 1; returns all sizes."""
         wrong = {axis for axis, limit in self.limits.items() if axis in sizes and not limit.allows(sizes[axis])}
         return {axis: self.limits[axis].nearest(size) if axis in wrong else size for axis, size in sizes.items()}

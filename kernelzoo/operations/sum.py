@@ -57,7 +57,7 @@ def _samples() -> Iterator[Sample]:
     for n in (3000, 100003):
         yield Sample(f"float32-equal-terms-{n}", (8, n), partial(equal_terms, n))
     yield Sample("float32-cancels", (8, 3001), cancelling)
-    yield Sample("int32-wider-than-int32", (2, 3000), wider)
+    yield Sample("int32-wider-than-int32", (2, 3000), overflowing_rows)
 
 
 def equal_terms(n: int) -> Tensor:
@@ -73,6 +73,6 @@ def cancelling() -> Tensor:
     return x[:, torch.randperm(3001, generator=generator)]
 
 
-def wider() -> Tensor:
+def overflowing_rows() -> Tensor:
     """Return rows whose sums overflow int32, above and below."""
     return torch.tensor([[2**31 - 1], [-(2**31)]], dtype=torch.int32).expand(2, 3000).contiguous()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, RangeError
-from kernelzoo.layout import dtype_name, lacking, span
+from kernelzoo.layout import describe_missing_storage, dtype_name, span
 from kernelzoo.operations.memory import overlap, overlaps_itself
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def why_storage_unusable(x: torch.Tensor) -> str:
         return ""
     if x.layout != torch.strided or x.is_nested or is_transformed(x):
         return ""
-    return lacking(x, span(x))
+    return describe_missing_storage(x, span(x))
 
 
 def has_tangent(x: torch.Tensor) -> bool:

@@ -235,11 +235,7 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
 
 
 def _row(
-    row: Row,
-    *,
-    selection: Selection,
-    comparisons: Mapping[tuple[Problem, str], Comparison],
-    run: int,
+    row: Row, *, selection: Selection, comparisons: Mapping[tuple[Problem, str], Comparison], run: int
 ) -> list[Any]:
     """Return the values of one row for :data:`FIELDS`, except the first two: name and problem."""
     comparison = comparisons.get((row.problem, row.name))

@@ -27,10 +27,7 @@ from kernelzoo.report.table import significant
 # violet replace it. The baseline is black. Built-in backends take colours in the registry's order (green, vermilion,
 # brown, sky blue, orange, violet, purple, blue). Other backends take the spare colours.
 _OKABE = ("#009E73", "#D55E00", "#8F6A45", "#56B4E9", "#E69F00", "#5B4FA2", "#CC79A7", "#0072B2")
-COLOURS = {
-    registry.BASELINE: "#000000",
-    **dict(zip(looks.OWN, _OKABE, strict=False)),
-}
+COLOURS = {registry.BASELINE: "#000000", **dict(zip(looks.OWN, _OKABE, strict=False))}
 SPARE_COLOURS = ("#7F7F7F", "#882255")
 
 # Line and marker by a variant's position in its backend. The first, the baseline or auto, is a thick plain line.

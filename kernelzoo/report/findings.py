@@ -16,7 +16,7 @@ from kernelzoo.files import printable
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.report.results import ResultsError
 from kernelzoo.report.table import Cell, Table, escape
-from kernelzoo.terminal import wrapped
+from kernelzoo.terminal import wrap_text
 
 FORMAT = re.compile(r"kernelzoo-([a-z-]+)/1")
 
@@ -81,8 +81,8 @@ def terminal(paths: Sequence[str | Path], width: int) -> str:
     for findings in map(load, paths):
         said = f"{findings.kind}: {findings.device}, {findings.facts}"
         notes = [note.replace("`", "") for note in NOTES.get(findings.kind, ())]
-        parts += ["\n".join(wrapped(said, width)), findings.table().text(width)]
-        parts += ["\n".join(wrapped(note, width)) for note in notes]
+        parts += ["\n".join(wrap_text(said, width)), findings.table().text(width)]
+        parts += ["\n".join(wrap_text(note, width)) for note in notes]
     return "\n\n".join(parts)
 
 

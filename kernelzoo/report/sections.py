@@ -26,7 +26,7 @@ from kernelzoo.report.result_tables import (
 )
 from kernelzoo.report.results import Group, Results, Row, Selection
 from kernelzoo.report.table import Table, escape, significant
-from kernelzoo.terminal import wrapped
+from kernelzoo.terminal import wrap_text
 
 CALLS_NOTE = (
     "The time of a whole call: on a GPU the host's time, without waiting for the device. Ratios are to torch's own "
@@ -123,7 +123,7 @@ def terminal(results: Results, width: int = 0) -> str:
     """Return ratios to the baseline as plain text: a summary of each operation, and for host times every problem."""
 
     def prose(text: str) -> str:
-        return "\n".join(wrapped(text, width or len(text)))
+        return "\n".join(wrap_text(text, width or len(text)))
 
     parts = []
     for group in results.groups:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from kernelzoo.terminal import GAP, fit
+from kernelzoo.terminal import GAP, lay_out_table
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Table:
         """Return aligned text with a star at the best cell of a row. A ``width`` of 0 is no limit."""
         rows = [[cell.text + "*" * cell.best for cell in row] for row in self.rows]
         if not self.matrix or not width:
-            fitted = fit(self.headers, rows, width or 10**6, range(1, len(self.headers)), self.spare)
+            fitted = lay_out_table(self.headers, rows, width or 10**6, range(1, len(self.headers)), self.spare)
             return "\n".join([*fitted.head, *(line for lines in fitted.rows for line in lines), *fitted.notes])
         sizes = [max(map(len, column)) + GAP for column in zip(self.headers, *rows, strict=True)]
         parts, part = [], [0]

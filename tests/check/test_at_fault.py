@@ -26,10 +26,7 @@ HERE = Path(__file__).name
 
 @pytest.fixture
 def declare(declare: Declare) -> Declare:
-    usual: dict[str, Any] = {
-        "reference": lambda x: x * 2,
-        "error": lambda ref, unit, tiny: ref.abs() * unit * 2 + tiny,
-    }
+    usual: dict[str, Any] = {"reference": lambda x: x * 2, "error": lambda ref, unit, tiny: ref.abs() * unit * 2 + tiny}
 
     def declared(axes: str = "M N", **body: Any) -> Operation:
         tensors = {"x": kernelzoo.Input(axes), "out": kernelzoo.Output(axes)}

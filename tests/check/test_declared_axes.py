@@ -17,7 +17,7 @@ from kernelzoo.cli import options, sizes, verify
 from kernelzoo.errors import ContractError, RegistrationError, ShapeError
 from kernelzoo.launch import Launch, void
 from kernelzoo.operations import Operation
-from kernelzoo.operations.limits import Limit, parse
+from kernelzoo.operations.limits import Limit, parse_axes
 from kernelzoo.testing import tensors
 
 Tensor = torch.Tensor
@@ -69,7 +69,7 @@ def test_text_that_is_no_axes_is_refused(text: str) -> None:
 
 
 def test_bounds_are_read() -> None:
-    names, limits = parse("M N>=4,<=1024,%8==0 8")
+    names, limits = parse_axes("M N>=4,<=1024,%8==0 8")
     assert names == ("M", "N", "8") and dict(limits) == {"N": Limit(4, 1024, (8,))}
     assert str(limits[0][1]) == ">=4,<=1024,%8==0"
     assert [limits[0][1].nearest(size) for size in (0, 4, 8, 9, 1024, 5000)] == [8, 8, 8, 16, 1024, 1024]

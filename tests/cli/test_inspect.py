@@ -20,8 +20,8 @@ pytestmark = pytest.mark.xdist_group("inspect")
 @pytest.fixture(scope="module", autouse=True)
 def _compiled_once() -> Iterator[None]:
     """The first command that asks for a kernel has it compiled; what others show of it is the same."""
-    ask, answers = engine.ask, {}
-    run = engine.registered
+    ask, answers = engine.ask_child, {}
+    run = engine.find_registered_ids
     registered = functools.cache(lambda *modules: run(modules))
 
     def asked(requests: list[engine.Request], modules: Sequence[str] = ()) -> Any:
@@ -30,8 +30,8 @@ def _compiled_once() -> Iterator[None]:
         return answers[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "ask", asked)
-        patch.setattr(engine, "registered", lambda modules: registered(*modules))
+        patch.setattr(engine, "ask_child", asked)
+        patch.setattr(engine, "find_registered_ids", lambda modules: registered(*modules))
         yield
     operations.declared.pop("added", None)
 
@@ -59,7 +59,7 @@ def test_source_alone_reads_the_files_of_a_form(kernelzoo, answer, monkeypatch) 
     def absent(requests: list[engine.Request], modules: Sequence[str] = ()) -> Any:
         raise BackendUnavailableError(requests[0].backend, "it is not installed", "install it")
 
-    monkeypatch.setattr(engine, "ask", absent)
+    monkeypatch.setattr(engine, "ask_child", absent)
     folder = Path(engine.__file__).parent / "kernels"
     for id, files in (
         ("triton/softmax/fused", ("triton/softmax/fused.py",)),

@@ -112,7 +112,7 @@ def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             (folder / "min.py").write_text(MIN.replace("NAME", repr(name)))
             (folder / file).write_text(text.replace("NAME", repr(name)), errors="surrogateescape")
     monkeypatch.syspath_prepend(site)
-    caches = (packages.announced, packages.packages, packages._scan)
+    caches = (packages.entry_point_backends, packages.packages, packages._scan)
     for cached in caches:
         cached.cache_clear()
     yield witness

@@ -14,7 +14,7 @@ from kernelzoo.measure.first_call import FirstCall
 from kernelzoo.measure.statistics import Interval
 from kernelzoo.measure.tuning import Outcome, Trial
 from kernelzoo.report import load, sections
-from kernelzoo.terminal import fit
+from kernelzoo.terminal import lay_out_table
 
 WIDTHS = (60, 80, 100, 160)
 FOLDER = Path(__file__).parent
@@ -121,7 +121,9 @@ def test_tables_at_this_width(width, monkeypatch) -> None:
 
 
 def test_what_can_t_fit_is_shown_in_blocks() -> None:
-    fitted = fit(["name", "value", "spare", "why"], [["a" * 30, "1", "2", "because it is so"], ["b", "3", "", ""]], 20)
+    fitted = lay_out_table(
+        ["name", "value", "spare", "why"], [["a" * 30, "1", "2", "because it is so"], ["b", "3", "", ""]], 20
+    )
     assert fitted.head == [] and fitted.notes == []
     assert fitted.rows == [["a" * 30, "  value  1", "  spare  2", "  why    because it is so"], ["b", "  value  3"]]
 

@@ -57,7 +57,7 @@ def convert_all(function, values, out):
 
 
 def rounded(value, like):
-    return dev.rounded(value, like)
+    return dev.round_like(value, like)
 
 
 def exponential(value, like):

@@ -47,8 +47,8 @@ def hits(process: Any) -> int:
     return int(printed)
 
 
-def files(folder: Path, stamp: object = "source", base: str = "kernel") -> launch._Files:
-    return launch._Files(folder, base, stamp)
+def files(folder: Path, stamp: object = "source", base: str = "kernel") -> launch._CodeFiles:
+    return launch._CodeFiles(folder, base, stamp)
 
 
 def test_processes_compile_at_once(tmp_path):
@@ -93,10 +93,10 @@ def test_every_file_of_the_backend_counts_as_source(tmp_path):
     shutil.copytree(Path(launch.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__"))
     paths = sorted(folder.rglob("*.py"))
     assert {path.parent for path in paths} == {folder, *(found for found in folder.iterdir() if found.is_dir())}
-    stamps = {launch.code_cache.text_of(folder)}
+    stamps = {launch.code_cache.digest_sources(folder)}
     for path in paths:
         path.write_text(path.read_text(encoding="utf-8") + "# another\n", encoding="utf-8")
-        stamps.add(launch.code_cache.text_of(folder))
+        stamps.add(launch.code_cache.digest_sources(folder))
     assert len(stamps) == 1 + len(paths)
 
 
@@ -119,7 +119,7 @@ def test_flush_forgets_this_function_alone(tmp_path):
 def test_nothing_is_kept_where_nothing_can_be_written(tmp_path, monkeypatch, fault):
     monkeypatch.setattr(launch.numba.config, "CACHE_DIR", str(tmp_path))
 
-    @launch.compiled()
+    @launch.cached_njit()
     def kernel(a, out):
         out[0] = a[0]
 

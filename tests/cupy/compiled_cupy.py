@@ -20,7 +20,7 @@ from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.cupy.launch import PROBLEM, At, Plan, Step
-from kernelzoo.kernels.shared.driver import Parameters, Shape, grid_axes
+from kernelzoo.kernels.shared.driver import LaunchShape, Parameters, grid_axes
 from kernelzoo.operations import OPERATIONS
 
 DEVICES = {
@@ -89,10 +89,10 @@ class _Kernel:
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
         return 2 * self.device.multiprocessors
 
-    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
+    def launcher(self, shape: LaunchShape) -> Callable[[Parameters], At]:
         return lambda parameters: functools.partial(self._launch, shape, parameters)
 
-    def _launch(self, shape: Shape, parameters: Parameters, *addresses: int) -> None:
+    def _launch(self, shape: LaunchShape, parameters: Parameters, *addresses: int) -> None:
         values = (ctypes.c_uint64 * len(parameters.words))(*addresses, *parameters.words[len(addresses) :])
         places = [ctypes.addressof(values) + 8 * start for start in parameters.starts]
         self.machine.launched.append((self.file, self.step.kernel))

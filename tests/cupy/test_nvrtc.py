@@ -17,7 +17,7 @@ from with_nvrtc import torch  # which skips this module without a compiler
 import kernelzoo
 import kernelzoo.kernels.cupy as backend
 from kernelzoo import operations, registry, tables
-from kernelzoo.device import ARCHITECTURES, Device, assumed
+from kernelzoo.device import ARCHITECTURES, Device, bind_for_device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.cupy.launch import PROBLEM, Plan, Step
@@ -102,7 +102,7 @@ def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
             plan = getattr(importlib.import_module(f"{backend.__name__}.{op}.{form}"), form).__wrapped__
             wanted = {*inspect.signature(plan).parameters} & {"device", "numbers"}
             forms[form] = partial(plan, **{name: {"device": device, "numbers": table}[name] for name in wanted})
-    with assumed(device):
+    with bind_for_device(device):
         for x, *between, out in problems(op, dtype):
             (rows, others), taken = rows_with(x, out, *between), set()
             for form, plan in forms.items():
@@ -114,7 +114,7 @@ def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
             for variant in variants:
                 if is_chooser(op, variant):
                     try:
-                        chosen = registry.chosen("cupy", op, variant, x, *between, out)
+                        chosen = registry.choose_variant("cupy", op, variant, x, *between, out)
                     except UnsupportedProblemError:
                         assert variant != "auto", rows
                     else:
@@ -253,7 +253,7 @@ def test_every_instance_compiles_without_spills(op, dtype, architecture, request
 @cache
 def disassembled(op: str, dtype: str, architecture: int) -> dict[str, str]:
     """SASS of each instance of which instructions are expected."""
-    if not cubin.tools("nvdisasm"):
+    if not cubin.find_tools("nvdisasm"):
         pytest.skip("no nvdisasm found; pip install nvidia-cuda-nvdisasm brings it")
     found = {}
     for form, named in instances(op, dtype, architecture).items():

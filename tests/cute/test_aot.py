@@ -19,7 +19,7 @@ from compiled_steps import Binds, Program
 import kernelzoo
 import kernelzoo.kernels.cute as backend
 from kernelzoo import operations, registry
-from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.device import ARCHITECTURES, bind_for_device
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.inspect import inspect as inspected
 from kernelzoo.kernels.cute import compiler, launch
@@ -137,7 +137,7 @@ def test_offsets_have_64_bits_and_long_rows_are_counted_so() -> None:
 def test_a_launch_has_no_more_blocks_than_a_grid() -> None:
     """Beyond that a form refuses, and a chooser takes halves."""
     x = torch.empty(1, dtype=torch.float16, device="meta").expand(1 << 31, 20000).unsqueeze(2)
-    with assumed(ARCHITECTURES["sm_90"]), recorded() as steps:
+    with bind_for_device(ARCHITECTURES["sm_90"]), recorded() as steps:
         with pytest.raises(GridTooLargeError, match="2147483647"):
             registry._registered["cute", "softmax", "fused"](x, x)
         registry._registered["cute", "softmax", "auto"](x, x)
@@ -148,7 +148,7 @@ def test_compiling_leaves_nothing_behind(tmp_path: Path) -> None:
     """No file where the process runs, nor in the folder of temporary files."""
     code = """
 import torch, kernelzoo
-from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.device import ARCHITECTURES, bind_for_device
 from kernelzoo.inspect import inspect
 print(inspect("cute/softmax/fused", (64, 64), "fp32", arch="sm_90")[0].registers)
 """

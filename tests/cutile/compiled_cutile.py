@@ -25,12 +25,12 @@ class Machine:
         return "the emulator of tests/emulation"
 
     def launch(self, program: Any, programs: int, views: Sequence[Any], integers: Sequence[int]) -> Callable[[], None]:
-        code = cubin.ptx(compiler.compiled(program, self.device.capability))
+        code = cubin.ptx(compiler.cached_cubin(program, self.device.capability))
         assert code is not None
         kernel = _kernels(code)[program.name]
-        passed = launch.parameters((), views, integers)
+        passed = launch.pack_args((), views, integers)
         arguments = [passed.words[start] for start in passed.starts]
-        threads = compiler.threads(program, self.device.capability)
+        threads = compiler.threads_per_block(program, self.device.capability)
 
         def run() -> None:
             memory = [(view.tensor.data_ptr(), (view.extent + 1) * view.tensor.element_size()) for view in views]

@@ -15,7 +15,7 @@ from compiled_steps import Binds, Program
 import kernelzoo
 import kernelzoo.kernels.cutile as backend
 from kernelzoo import operations, registry
-from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.device import ARCHITECTURES, bind_for_device
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.inspect import inspect as inspected
 from kernelzoo.kernels.cutile import compiler, launch
@@ -24,7 +24,7 @@ from kernelzoo.launch import recorded
 
 if backend.stand_in is not None:
     pytest.skip("nothing is compiled where cuTile is evaluated; unset the variable for it", allow_module_level=True)
-if why := compiler.lacking():
+if why := compiler.why_cannot_compile():
     pytest.skip(why, allow_module_level=True)
 
 
@@ -130,7 +130,7 @@ def test_parameters_stand_where_the_kernel_reads_them() -> None:
     """Two arrays and a workspace: the kernel's order, and words that begin with the canonical tensors."""
     x, out, room = torch.empty(6, 8), torch.empty(6), torch.empty(4)
     views = (launch.View(x, (6, 1, 8), (8, 0, 1)), launch.View(room, (4,), (1,)), launch.View(out, (6, 1), (1, 0)))
-    made = launch.parameters((x, out), views, (5, 7))
+    made = launch.pack_args((x, out), views, (5, 7))
     assert made.words[:2] == (x.data_ptr(), out.data_ptr())
     passed = [made.words[start] for start in made.starts]
     arrays = x.data_ptr(), 6, 1, 8, 8, 0, 1, room.data_ptr(), 4, 1, out.data_ptr(), 6, 1, 1, 0
@@ -174,7 +174,7 @@ def test_every_form_has_offsets_of_64_bits(op: operations.Operation, form: str) 
 def test_a_launch_has_no_more_programs_than_are_counted_right() -> None:
     """Beyond 2^24 a form refuses, and a chooser takes halves."""
     x = torch.empty(1 << 24, 4096, 1, dtype=torch.float16, device="meta")
-    with assumed(ARCHITECTURES["sm_90"]), recorded() as steps:
+    with bind_for_device(ARCHITECTURES["sm_90"]), recorded() as steps:
         with pytest.raises(GridTooLargeError, match="16777215"):
             registry._registered["cutile", "softmax", "fused"](x, x)
         registry._registered["cutile", "softmax", "auto"](x, x)
@@ -195,8 +195,8 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent() -> Any:
         raise FileNotFoundError
 
-    monkeypatch.setattr(compiler, "_tileiras", lambda: "Cuda compilation tools, release 13.2, V13.2.86")
-    assert "13.2 is older than 13.4" in compiler.lacking()
+    monkeypatch.setattr(compiler, "_tileiras_version", lambda: "Cuda compilation tools, release 13.2, V13.2.86")
+    assert "13.2 is older than 13.4" in compiler.why_cannot_compile()
     with pytest.raises(kernelzoo.BackendUnavailableError, match=r"older than 13\.4"):
         backend.probe()
     monkeypatch.setattr(compiler.cutile, "_find_compiler_bin", absent)
@@ -208,7 +208,7 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def machine_code(program: Program) -> str:
-    if not cubin.tools("nvdisasm"):
+    if not cubin.find_tools("nvdisasm"):
         pytest.skip("no nvdisasm found; pip install nvidia-cuda-nvdisasm brings it")
     functions, missing = cubin.disassembly(program.compiled.binary)
     assert missing is None and len(functions) == 1, missing

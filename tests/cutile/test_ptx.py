@@ -14,7 +14,7 @@ from kernelzoo.kernels.cutile import compiler
 
 if backend.stand_in is not None:
     pytest.skip("something else takes a device's place in this process", allow_module_level=True)
-if why := compiler.lacking():
+if why := compiler.why_cannot_compile():
     pytest.skip(why, allow_module_level=True)
 
 MIN, SOFTMAX = operations.OPERATIONS["min"], operations.OPERATIONS["softmax"]

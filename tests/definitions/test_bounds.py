@@ -19,7 +19,7 @@ from kernelzoo.definitions import reference
 from kernelzoo.definitions.reference import Reference
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import ContractError, OperationError, UndecidableError
-from kernelzoo.launch import ReturningLaunch, undelivered
+from kernelzoo.launch import ReturningLaunch, postpone_deliveries
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Arguments, Operation
 from kernelzoo.operations.expected import bounds_of
@@ -181,7 +181,7 @@ def test_the_copy_of_a_returned_result_is_not_timed(load: Load, solved: Callable
     x = torch.randn(4, 16).bfloat16()
     out = torch.zeros_like(x)
     launch = implementation.launch(x, out=out)
-    with undelivered(1) as waiting:
+    with postpone_deliveries(1) as waiting:
         launch()
         launch()
         assert not out.any() and len(waiting) == 1
@@ -298,8 +298,8 @@ def test_bounds_are_learnt_only_as_far_as_a_result_needs(load: Load, monkeypatch
     op = load(code, {"x": matrix}, {"out": matrix})
     args = op.arguments((torch.randn(9, 64).bfloat16(),))
     runs = list[int]()
-    wide = Reference.wide
-    monkeypatch.setattr(Reference, "wide", lambda self, given: runs.append(1) or wide(self, given))
+    wide = Reference.run_in_float64
+    monkeypatch.setattr(Reference, "run_in_float64", lambda self, given: runs.append(1) or wide(self, given))
     expected = op.expect(args)
     exact = op.reference(args)[0]
     expected.check((exact.bfloat16(),))
@@ -455,7 +455,7 @@ def run(x):
 def test_errors_of_large_tensors_are_pooled_in_pieces(worst: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     own, result = torch.rand(2, 40, 1, dtype=torch.float64)
     pieces = zip(own.chunk(2), result.chunk(2), strict=True)
-    alone = torch.cat([reference._pooled(mine, beside, worst) for mine, beside in pieces])
-    assert not torch.equal(reference._pooled(own, result, worst), alone)
+    alone = torch.cat([reference._pool_errors(mine, beside, worst) for mine, beside in pieces])
+    assert not torch.equal(reference._pool_errors(own, result, worst), alone)
     monkeypatch.setattr(reference, "_PIECE", 20)
-    assert torch.equal(reference._pooled(own, result, worst), alone) and bool((alone >= own).all())
+    assert torch.equal(reference._pool_errors(own, result, worst), alone) and bool((alone >= own).all())

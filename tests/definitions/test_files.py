@@ -140,9 +140,9 @@ def test_a_result_that_may_work_after_the_clock_is_refused(written: Callable[...
     x = torch.ones(2, 64).bfloat16()
     for made, what in ((x.as_subclass(Lazy), "Lazy"), (x.to_sparse(), "torch.sparse_coo"), (None, "NoneType")):
         with pytest.raises(ContractError, match=f"returned {what} as scaled, must return a plain") as caught:
-            solutions.returned("scaled_rows_h64", Late([made, x]), (x, x))
+            solutions.check_returned("scaled_rows_h64", Late([made, x]), (x, x))
         assert caught.value.kind == "wrong kind of result"
-    assert solutions.returned("scaled_rows_h64", [torch.nn.Parameter(x), x], (x, x))
+    assert solutions.check_returned("scaled_rows_h64", [torch.nn.Parameter(x), x], (x, x))
 
 
 @pytest.mark.parametrize(

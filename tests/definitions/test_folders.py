@@ -10,7 +10,7 @@ import pytest
 from kernelzoo.cli.folder import batches, sample_problems
 from kernelzoo.cli.verdicts import Case, kind_of
 from kernelzoo.definitions.files import DefinitionError
-from kernelzoo.definitions.folders import Solution, Task, paired
+from kernelzoo.definitions.folders import Solution, Task, pair_solutions
 
 DEFINITION: dict[str, Any] = {
     "name": "doubled",
@@ -51,7 +51,7 @@ def test_solutions_find_their_definitions(written: Callable[..., Path], tmp_path
         for s in (2.0, 8.0)
     ]
     written("\n".join(map(json.dumps, traces)) + "\nno JSON\n", mine / "traces" / "t.jsonl")
-    found = paired(there, mine)
+    found = pair_solutions(there, mine)
     said = {one.path.stem: task.path.relative_to(there).as_posix() for task in found.tasks for one in task.solutions}
     assert said == {
         "one": "definitions/a.json",
@@ -66,9 +66,9 @@ def test_solutions_find_their_definitions(written: Callable[..., Path], tmp_path
     assert refused.keys() == {"z", "lost", "broken", "stray"} and "lacks" in refused["broken"]
     assert found.alone == 2
     with pytest.raises(DefinitionError, match="no definition"):
-        paired(mine / "traces", mine)
+        pair_solutions(mine / "traces", mine)
     with pytest.raises(DefinitionError, match="no file or folder"):
-        paired(tmp_path / "nowhere", mine)
+        pair_solutions(tmp_path / "nowhere", mine)
 
 
 def test_no_broken_file_is_lost(written: Callable[..., Path], tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_no_broken_file_is_lost(written: Callable[..., Path], tmp_path: Path) ->
     written("x = (", mine / "tools" / "other.py")
     written(solution("one"), mine / "one.json")
     written(solution("one"), mine / "two.json")
-    found = paired(there, mine)
+    found = pair_solutions(there, mine)
     assert {path.name: words.partition(": Exp")[0] for path, words in found.refused} == {
         "torn.json": "no JSON",
         "cut.json": "no JSON",

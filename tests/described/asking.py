@@ -40,11 +40,11 @@ def form_of(request: Request) -> str:
     chosen: list[str] = []
 
     def ask(*tensors: Any, **scalars: Any) -> Launch:
-        chosen.append(registry.chosen(request.backend, request.op, request.variant, *tensors, **scalars))
+        chosen.append(registry.choose_variant(request.backend, request.op, request.variant, *tensors, **scalars))
         return lambda: None
 
     operation = kernelzoo.implementation(request.id).operation
-    with inspect.on_described(request.backend, request.device):
+    with inspect.simulate_device(request.backend, request.device):
         args = request.arguments("meta")
         operation.launch(ask, args, operation.allocate(args))
     return f"{request.backend}/{request.op}/{chosen[0]}"
@@ -61,7 +61,7 @@ def _requests(backend: str, arch: str) -> list[Request]:
 
 def answers(requests: list[Request]) -> Answers:
     found = {}
-    for request, answer in zip(requests, inspect.ask(requests) if requests else (), strict=True):
+    for request, answer in zip(requests, inspect.ask_child(requests) if requests else (), strict=True):
         if isinstance(answer, UnsupportedProblemError):
             assert request.variant != "auto", answer
         elif isinstance(answer, kernelzoo.KernelZooError):

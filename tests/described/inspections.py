@@ -93,7 +93,7 @@ class Inspection:
 def assert_disassembled(kernel: Kernel) -> None:
     """PTX of one kernel, and machine code where there is what reads it."""
     assert kernel.ptx is not None and f".target {kernel.arch}" in kernel.ptx and kernel.ptx.count(".entry") == 1
-    if cubin.tools("nvdisasm"):
+    if cubin.find_tools("nvdisasm"):
         assert kernel.sass is not None and "EXIT" in kernel.sass and kernel.sass_missing is None
     else:
         assert kernel.sass is None and kernel.sass_missing is not None

@@ -89,7 +89,7 @@ def _calls(x: torch.Tensor) -> dict[str, Callable[[], tuple[torch.Tensor, torch.
 @pytest.mark.parametrize(("n", "count"), [(700, 1), (700, 5), (640, 5), (451, 7), (40, 5)], ids=str)
 def test_a_repeated_call_binds_nothing(n, count, op, bound, monkeypatch) -> None:
     """Whatever parts a shard is cut into: whole ones, with a rest and without, and some that are empty."""
-    monkeypatch.setattr(parts, "parts_of", lambda rows, on_gpu: count)
+    monkeypatch.setattr(parts, "count_row_parts", lambda rows, on_gpu: count)
     for turn in range(3):
         found, expected = _calls(torch.randn(ROWS, n))[op]()
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
@@ -100,7 +100,7 @@ def test_a_repeated_call_binds_nothing(n, count, op, bound, monkeypatch) -> None
 @pytest.mark.usefixtures("movable")
 def test_a_step_is_moved_where_there_are_several_gpus_too(bound: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere a launch is wrapped there, so that it makes its own device current, and can't be moved any more."""
-    monkeypatch.setattr(registry, "on_its_device", lambda launch, x: lambda: launch())
+    monkeypatch.setattr(registry, "wrap_with_device", lambda launch, x: lambda: launch())
     for _ in range(2):
         found, expected = _calls(torch.randn(ROWS, 300))["softmax"]()
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)

@@ -87,7 +87,7 @@ def test_a_group_that_takes_an_old_name_shares_its_own_memory() -> None:
 def test_ranks_first_meet_outside_of_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     x, group = torch.empty(4), Group()
     made = symmetric._workspace(group, 4, x)  # type: ignore[arg-type]
-    monkeypatch.setattr(symmetric, "capturing", lambda x: True)
+    monkeypatch.setattr(symmetric, "is_capturing", lambda x: True)
     assert symmetric._workspace(group, 4, x) is made  # type: ignore[arg-type]
     with pytest.raises(PeerError, match="before a graph's capture"):
         symmetric._workspace(group, 5, x)  # type: ignore[arg-type]
@@ -103,13 +103,13 @@ def test_what_is_bound_in_a_capture_is_not_kept(monkeypatch: pytest.MonkeyPatch)
 
     made, x = Made(Group()), torch.empty(4, 8)
     with monkeypatch.context() as inside:
-        inside.setattr(symmetric, "capturing", lambda x: True)
+        inside.setattr(symmetric, "is_capturing", lambda x: True)
         made.launch(form, x, x, 4)
     for _ in range(2):
         made.launch(form, x, x, 4)
     assert len(binds) == 2 and runs == [(x.data_ptr(), x.data_ptr())] * 3
     with monkeypatch.context() as inside:  # a graph may hold what is kept as long as the words are
-        inside.setattr(symmetric, "capturing", lambda x: True)
+        inside.setattr(symmetric, "is_capturing", lambda x: True)
         made.launch(form, x, x, 4)
     assert len(binds) == 2
 
@@ -145,14 +145,14 @@ def test_launches_follow_one_another_over_streams(monkeypatch: pytest.MonkeyPatc
     one, two, three = current[0], Stream(), Stream()
     for stream in (one, one, two, one):
         with on(stream):
-            symmetric._follow(device)
+            symmetric._wait_for_last_launch(device)
     assert two.waited == [one] and one.waited == [two]
     three.captures = True
     with on(three):  # a capture can wait for nothing outside of it
-        symmetric._follow(device)
+        symmetric._wait_for_last_launch(device)
     one.captures = True
     with on(two):  # nor may anything outside wait for it
-        symmetric._follow(device)
+        symmetric._wait_for_last_launch(device)
     assert three.waited == [] and two.waited == [one]
 
 

@@ -44,7 +44,7 @@ def _version() -> str:
 def _folder() -> Path:
     """Where libraries are kept, for all processes of a run; those that nobody used for a week go."""
     folder = user_cache.folder("emulated")
-    folder = code_cache.for_language("KERNELZOO_EMULATED", folder) or folder
+    folder = code_cache.check_cache_folder("KERNELZOO_EMULATED", folder) or folder
     for file in folder.iterdir():
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime > 7 * 24 * 3600:

@@ -28,8 +28,8 @@ ROWS = (
 @pytest.mark.parametrize("n", [5001, 33001])
 def test_programs_of_a_batch_invariant_row_agree_wherever_it_begins(n, monkeypatch) -> None:
     made: list[tuple[Any, ...]] = []
-    interpreted = jit.interpreted
-    monkeypatch.setattr(jit, "interpreted", lambda *launch: made.append(launch))
+    interpreted = jit.interpreted_launch
+    monkeypatch.setattr(jit, "interpreted_launch", lambda *launch: made.append(launch))
     x = torch.randn(9, n, generator=torch.Generator().manual_seed(1)).bfloat16()
     x[7, 5] = float("nan")
 
@@ -53,8 +53,8 @@ def test_programs_of_a_batch_invariant_row_agree_wherever_it_begins(n, monkeypat
 def test_programs_that_exchange_pairs_agree(shape, dtype, special, monkeypatch) -> None:
     """Programs run one after the other here: the first time each leaves its pair, the second it finds those of all."""
     made: list[tuple[Any, ...]] = []
-    interpreted = jit.interpreted
-    monkeypatch.setattr(jit, "interpreted", lambda kernel, programs, args: made.append((kernel, programs, args)))
+    interpreted = jit.interpreted_launch
+    monkeypatch.setattr(jit, "interpreted_launch", lambda kernel, programs, args: made.append((kernel, programs, args)))
     x = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
     if special is not None:
         x[0, shape[1] // 2] = special

@@ -13,7 +13,7 @@ from ahead import LOAD, MIN, OPERATIONS, SOFTMAX, STORE, Ahead, all_forms, forms
 from compiling import bound, compiled, lanes_disagree
 
 from kernelzoo import operations
-from kernelzoo.inspect import Request, ask
+from kernelzoo.inspect import Request, ask_child
 from kernelzoo.kernels.helion import compiler
 from kernelzoo.kernels.helion.softmax.fused import tile_kernel
 
@@ -125,14 +125,14 @@ def test_what_is_made_holds_no_number_of_an_example(op: Any, form: str, monkeypa
     programs(op, form, (4096, 64), 1, torch.float32, "sm_90")
     assert asked
     for program in asked:
-        source = compiler.source_of(program)
+        source = compiler.generate_source(program)
         for number in (*compiler.SIZES, compiler.PARTS, compiler.NUMBER):
             assert not re.search(rf"(?<![\w.]){number}\b", re.sub(r"#.*", "", source)) or number in program.blocks
         with monkeypatch.context() as others:
             others.setattr(compiler, "SIZES", (23, 4099, 13))
             others.setattr(compiler, "PARTS", 29)
             others.setattr(compiler, "NUMBER", 509)
-            assert compiler.source_of(program) == source
+            assert compiler.generate_source(program) == source
 
 
 def test_a_row_that_begins_anywhere_is_not_reshaped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_no_other_framework_is_started() -> None:
     kinds = (compiler.Example(torch.float16),) * 2
     sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
     try:
-        compiler.source_of(compiler.Program(tile_kernel, kinds, 0, (torch.float32,), (2, 1), (1, 0), 1, False))
+        compiler.generate_source(compiler.Program(tile_kernel, kinds, 0, (torch.float32,), (2, 1), (1, 0), 1, False))
     finally:
         sys.meta_path.remove(Finder)  # type: ignore[arg-type]
     assert "jax" not in looked
@@ -169,19 +169,19 @@ def test_a_kernel_looked_at_once_is_made_the_same_for_each_configuration(monkeyp
         compiler.Program(tile_kernel, kinds, 0, (torch.float32,), blocks, (1, 0), warps, False)
         for blocks, warps in (((1, 1), 1), ((4, 1), 2), ((8, 2), 1), ((4, 1), 4))
     ]
-    once = [compiler.source_of(program) for program in programs]
+    once = [compiler.generate_source(program) for program in programs]
     monkeypatch.setattr(compiler, "helion", helion)
-    assert [compiler.source_of(program) for program in programs] == once
+    assert [compiler.generate_source(program) for program in programs] == once
     assert len(set(once)) == len(once)
 
 
 def test_the_environment_changes_nothing_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = (compiler.Example(torch.float32),) * 2
     program = compiler.Program(tile_kernel, kinds, 0, (torch.float32,), (4, 1), (1, 0), 1, False)
-    before = compiler.source_of(program)
+    before = compiler.generate_source(program)
     for key in ("FAST_MATH", "INTERPRET", "STATIC_SHAPES", "DEBUG_DTYPE_ASSERTS", "FORCE_AUTOTUNE"):
         monkeypatch.setenv(f"HELION_{key}", "1")
-    assert compiler.source_of(program) == before
+    assert compiler.generate_source(program) == before
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "gfx942"])
@@ -193,7 +193,7 @@ def test_other_architectures_are_compiled_for(arch: str) -> None:
 def test_auto_takes_whole_rows_while_they_fit_and_shows_what_helion_makes_of_them() -> None:
     forms = {(4096, 64): "fused", (4096, 4096): "fused", (4, 1 << 20): "split_two_launches"}
     # One process for all: each imports Helion for seconds.
-    answers = ask([Request("helion", "softmax", "auto", shape, "float32", -1, "sm_90") for shape in forms])
+    answers = ask_child([Request("helion", "softmax", "auto", shape, "float32", -1, "sm_90") for shape in forms])
     for (kernel, *_), form in zip(answers, forms.values(), strict=True):
         assert kernel.implementation == f"helion/softmax/{form}"
         assert kernel.language == "helion" and kernel.source is not None

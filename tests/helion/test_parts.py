@@ -53,8 +53,8 @@ def test_what_helion_makes_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.M
     """For the same compiler, and in other processes too."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     made = []
-    source_of = compiler.source_of
-    monkeypatch.setattr(compiler, "source_of", lambda program: made.append(program) or source_of(program))
+    source_of = compiler.generate_source
+    monkeypatch.setattr(compiler, "generate_source", lambda program: made.append(program) or source_of(program))
 
     def call() -> torch.Tensor:
         monkeypatch.setattr(compiler, "_made", {})
@@ -62,5 +62,5 @@ def test_what_helion_makes_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.M
 
     assert [call().tolist(), len(made)] == [[5.0] * 3, 1]
     assert [call().tolist(), len(made)] == [[5.0] * 3, 1]
-    monkeypatch.setattr(compiler, "_compiler", lambda: "another")
+    monkeypatch.setattr(compiler, "_compiler_identity", lambda: "another")
     assert [call().tolist(), len(made)] == [[5.0] * 3, 2]

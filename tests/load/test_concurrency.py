@@ -23,7 +23,7 @@ from kernelzoo import registry, tables, torch_private
 from kernelzoo.calls import backend as backends
 from kernelzoo.calls import launch_cache
 from kernelzoo.calls.backend import Backend, get
-from kernelzoo.device import attached, on_its_device
+from kernelzoo.device import make_gpu_current, wrap_with_device
 from kernelzoo.errors import BackendUnavailableError, InputTypeError, UnknownNameError
 from kernelzoo.launch import Launch, RebindableLaunch, keeping_alive, void
 from kernelzoo.operations import Operation
@@ -427,7 +427,7 @@ def test_on_the_host_a_launch_stays_what_it_is() -> None:
         pass
 
     assert keeping_alive(launch, torch.empty(1)) is launch
-    assert on_its_device(launch, torch.empty(1)) is launch
+    assert wrap_with_device(launch, torch.empty(1)) is launch
 
 
 @pytest.mark.parametrize("before", [0, 1])
@@ -435,7 +435,7 @@ def test_attaching_leaves_the_current_device_as_it_was(before: int, monkeypatch:
     current, asked = [before], []
     monkeypatch.setattr(torch.cuda, "current_device", lambda: current[0])
     monkeypatch.setattr(torch.cuda, "set_device", lambda index: (asked.append(index), current.__setitem__(0, index)))
-    with pytest.raises(ValueError), attached(1):  # noqa: PT011, PT012
+    with pytest.raises(ValueError), make_gpu_current(1):  # noqa: PT011, PT012
         assert current == [1] and asked == [1]  # also where it is current already: the thread may have no context
         raise ValueError
     assert current == [before]

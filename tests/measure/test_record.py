@@ -155,7 +155,11 @@ def test_a_link_is_followed_to_the_one_file(tmp_path: Path) -> None:
     assert link.is_symlink() and files.read_json(link) == files.read_json(path)
     assert len(files.read_json(path)["benchmarks"]) == 2
     for one, other in ((path, link), (link, path)):
-        with files.claimed(one), pytest.raises(files.FileError, match="another process is"), files.claimed(other):
+        with (
+            files.hold_file_lock(one),
+            pytest.raises(files.FileError, match="another process is"),
+            files.hold_file_lock(other),
+        ):
             raise AssertionError("claimed twice")
     assert sorted(tmp_path.iterdir()) == [link, path.parent] and list(path.parent.iterdir()) == [path]
 

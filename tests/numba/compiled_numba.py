@@ -12,7 +12,7 @@ from kernelzoo import device as devices
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.numba import launch, source
 from kernelzoo.kernels.shared import driver
-from kernelzoo.kernels.shared.driver import Shape
+from kernelzoo.kernels.shared.driver import LaunchShape
 from kernelzoo.launch import Launch, RebindableLaunch, WorkspaceLaunch
 
 DEVICE = replace(ARCHITECTURES["sm_90"], name="emulated", multiprocessors=6)
@@ -28,10 +28,10 @@ class Emulated(launch.Kernel):
     device: Device
     kernel: ptx.Kernel
 
-    def resident(self, threads: int) -> int:
+    def count_resident_blocks(self, threads: int) -> int:
         return 2 * self.device.multiprocessors
 
-    def bound(self, shape: Shape, integers: tuple[int, ...]) -> launch.BindView:
+    def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> launch.BindView:
         inputs = self.source.inputs
 
         def bind(*tensors: torch.Tensor) -> Launch:
@@ -60,13 +60,13 @@ class Emulated(launch.Kernel):
 
 def _compiled(made: source.Source, capability: tuple[int, int]) -> tuple[str, bytes]:
     text = source.to_ptx(made, capability)
-    return source.entry(text), text.encode()
+    return source.entry_name(text), text.encode()
 
 
 def install() -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
     devices.of = lambda x: DEVICE
-    launch.Loaded, launch.compiled = Emulated, _compiled
+    launch.Loaded, launch.load_or_compile = Emulated, _compiled
     load = {"load": lambda text, name, index: _kernels(text.decode())[name]}
     launch.driver = SimpleNamespace(**vars(driver) | load)
     backend.probe, backend.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/emulation")

@@ -43,7 +43,7 @@ class TestNumba(Planning):
 
         monkeypatch.setattr(launch.Recorded, "call", noted)
         monkeypatch.setattr(  # as many as the device holds, if registers leave room for them
-            *(launch.Recorded, "resident"),
+            *(launch.Recorded, "count_resident_blocks"),
             lambda self, threads: device.multiprocessors * max(1, device.threads // threads),
         )
         return most_threads
@@ -75,6 +75,6 @@ class TestNumba(Planning):
 def test_minima_of_columns_fill_the_device(shape: Any, dtype: str, lanes: int, threads: int, form: str) -> None:
     x = torch.empty((1, *shape), dtype=getattr(torch, dtype), device="meta")
     v = view(ARCHITECTURES["sm_90"], x, out=torch.empty_like(x[:, 0]))
-    cut = columns.cut(v, v.device.multiprocessors)
+    cut = columns.choose_strips(v, v.device.multiprocessors)
     assert cut is not None and (cut[1].lanes, cut[1].threads) == (lanes, threads)
     assert choose.auto.__wrapped__(v, choose.Knobs()) == form

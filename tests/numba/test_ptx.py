@@ -16,9 +16,9 @@ from ahead import MIN, SOFTMAX, forms
 from compiled_steps import Binds, Program
 
 from kernelzoo import registry
-from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.device import ARCHITECTURES, bind_for_device
 from kernelzoo.errors import KernelZooError, UnsupportedProblemError
-from kernelzoo.inspect import Request, ask
+from kernelzoo.inspect import Request, ask_child
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import recorded
 from kernelzoo.operations import MAPPED, Operation
@@ -42,7 +42,7 @@ def kernels(op: Operation, form: str, dtype: str, shape: str, arch: str) -> tupl
     size, axis = SHAPES[shape]
     if form in ("split_cluster", "split_grid") and size[axis] <= 1000:
         return ()
-    with assumed(ARCHITECTURES[arch]), recorded() as steps:
+    with bind_for_device(ARCHITECTURES[arch]), recorded() as steps:
         args = op.meta(size, dtype, axis, {})
         try:
             op.launch(BINDS.bind(op, form), args, op.allocate(args))
@@ -159,7 +159,7 @@ def is_what_it_is_written_for(program: Program, op: Operation, form: str, dtype:
         assert count(r"ld\.acquire\.gpu\.global\.u64", ptx) > 0
 
     assert made.local_bytes == 0, "registers were spilled"
-    if arch != "sm_90" or not cubin.tools("nvdisasm"):
+    if arch != "sm_90" or not cubin.find_tools("nvdisasm"):
         return
     functions, missing = cubin.disassembly(made.binary)
     if missing is not None:
@@ -213,8 +213,8 @@ def expected_instructions(op: Operation, form: str, dtype: str, shape: str) -> I
 )
 def test_columns_have_the_form_that_is_for_them(dtype: str, shape: tuple[int, int, int], form: str) -> None:
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    with assumed(ARCHITECTURES["sm_90"]):
-        assert registry.chosen("numba", "softmax", "auto", x, x) == form
+    with bind_for_device(ARCHITECTURES["sm_90"]):
+        assert registry.choose_variant("numba", "softmax", "auto", x, x) == form
 
 
 def test_remaining_dtypes_of_min_compile() -> None:
@@ -240,7 +240,7 @@ def test_other_operations_read_whole_vectors_and_spill_nothing(dtype: str) -> No
     shapes = {i: (16, 8192 if "backward" in i.op else 16384) for i in OTHERS}
     asked = [Request("numba", i.op, i.variant, shape, dtype, -1, "sm_90") for i, shape in shapes.items()]
     assert {request.variant for request in asked} == {"rows", "split"}
-    for request, kernels in zip(asked, ask(asked), strict=True):
+    for request, kernels in zip(asked, ask_child(asked), strict=True):
         assert not isinstance(kernels, KernelZooError), (request, kernels)
         assert {kernel.local_bytes for kernel in kernels} == {0}, request.id
         assert count(r"ld\.global\.\S*v4\.", kernels[0].ptx) >= 1, request.id

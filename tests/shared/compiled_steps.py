@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import torch
 
 from kernelzoo import operations, registry
-from kernelzoo.device import ARCHITECTURES, assumed
+from kernelzoo.device import ARCHITECTURES, bind_for_device
 from kernelzoo.launch import Compiled, Step, recorded
 
 
@@ -41,7 +41,7 @@ class Binds:
 
     def bound(self, op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
         """The programs of what a form, a name or a bind, launches for x, in order; other inputs are contiguous."""
-        with assumed(ARCHITECTURES[arch]), recorded(compiles=True) as steps:
+        with bind_for_device(ARCHITECTURES[arch]), recorded(compiles=True) as steps:
             found = op.meta(tuple(x.shape), str(x.dtype).removeprefix("torch."), axis, {})
             others = [torch.empty_like(other, device=x.device) for other in found.inputs[1:]]
             args = operations.Arguments((x, *others), (axis % x.ndim,), False, op.scalars_of(()))

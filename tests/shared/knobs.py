@@ -10,7 +10,7 @@ from one_input import allocate, launched
 from kernelzoo import operations, registry, tables
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.inspect import on_described
+from kernelzoo.inspect import simulate_device
 from kernelzoo.launch import Step, recorded
 
 ARCHES = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -43,7 +43,7 @@ def extremes(backend: str, op: str) -> Iterator[dict[str, int]]:
 def on(backend: str, arch: str) -> Iterator[Device]:
     """Within the context, the backend plans for that architecture's device."""
     device = ARCHITECTURES[arch]
-    with on_described(backend, device):
+    with simulate_device(backend, device):
         yield device
 
 
@@ -90,7 +90,7 @@ def check_all(
         table = tables.declared(backend, op)
         variants = forms(backend, op)
         for values in settings(backend, op):
-            made = tables.made(table, values)
+            made = tables.table_with_values(table, values)
             for shape, dim in PROBLEMS:
                 for dtype in dtypes:
                     for variant in variants:

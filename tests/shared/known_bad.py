@@ -233,11 +233,7 @@ def offsets_of_32_bits(x: Tensor, out: Tensor) -> Launch:
 # Tensors that are not what they were
 
 
-@bad(
-    "softmax",
-    r"a launch writes into out and returns None; this one returned <class 'torch.Tensor'>",
-    suite=True,
-)
+@bad("softmax", r"a launch writes into out and returns None; this one returned <class 'torch.Tensor'>", suite=True)
 def returns_a_tensor(x: Tensor, out: Tensor) -> Launch:
     return lambda: softmax(x)  # type: ignore[return-value]  # which is what is wrong with it
 

@@ -15,7 +15,7 @@ import pytest
 
 from kernelzoo import tables
 from kernelzoo.device import Device
-from kernelzoo.inspect import on_described
+from kernelzoo.inspect import simulate_device
 from kernelzoo.launch import Step, recorded
 
 DTYPES = ("float32", "bfloat16", "float64", "int8")
@@ -70,7 +70,7 @@ class Planning:
         tables.forget_loaded()
         there, seen = self.devices[device], 0
         told = self.noting(monkeypatch, there)
-        with on_described(self.backend, there), recorded() as steps:
+        with simulate_device(self.backend, there), recorded() as steps:
             for what in devices.bound(self.backend, dtype):
                 made = [step for step in steps if isinstance(step, Step)]
                 assert made, what

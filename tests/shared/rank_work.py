@@ -34,14 +34,14 @@ def softmax(rank: int, x: torch.Tensor, sizes: Sequence[int], dim: int, backend:
 @contextlib.contextmanager
 def in_parts(count: int) -> Iterator[None]:
     """Shards of a row are cut into so many parts, as they are on a GPU; 0: as they are here. Nothing is kept."""
-    before = parts.parts_of
+    before = parts.count_row_parts
     if count:
-        parts.parts_of = lambda rows, on_gpu: count
+        parts.count_row_parts = lambda rows, on_gpu: count
     local._kept.clear()
     try:
         yield
     finally:
-        parts.parts_of = before
+        parts.count_row_parts = before
         local._kept.clear()
 
 

@@ -79,7 +79,7 @@ def test_it_is_refused_on_a_gpu() -> None:
 def test_rows_that_torchs_gpu_kernel_is_not_given(n, side_by_side, eager_fits, eager_is_exact) -> None:
     """The rules alone, of what was seen on a GPU; a machine without one can ask no more."""
     x: Any = SimpleNamespace(device=torch.device("cuda"), size=lambda axis: (1, n, side_by_side)[axis])
-    assert limits.too_long(x) != eager_fits
+    assert limits.overflows_index(x) != eager_fits
     assert limits.adds_in_order(x) != eager_is_exact
 
 

@@ -25,7 +25,7 @@ _kernels = functools.lru_cache(maxsize=None)(ptx.load)
 
 
 class Program:
-    """A compiled kernel, with what ``jit.bound`` asks of one that is loaded."""
+    """A compiled kernel, with what ``jit.bind_grid`` asks of one that is loaded."""
 
     run = None
 
@@ -83,16 +83,16 @@ def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...
     return launch_of_helion(program, programs, args[:tensors], args)
 
 
-_compile: Callable[..., Any] = jit.compiled
+_compile: Callable[..., Any] = jit.compile_kernel
 
 
 def install() -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
-    described.triton.runtime.driver.set_active(described.DescribedDriver(DEVICE))
+    described.triton.runtime.driver.set_active(described.SimulatedDriver(DEVICE))
     devices.of = lambda x: DEVICE
-    jit.compiled, jit.launch_of = _compiled, launch_of
+    jit.compile_kernel, jit.launch_of = _compiled, launch_of
     if "helion" in LANGUAGES:
-        importlib.import_module("kernelzoo.kernels.helion.launch").launch_of = launch_of_helion
+        importlib.import_module("kernelzoo.kernels.helion.launch").make_launch = launch_of_helion
     for name in LANGUAGES:
         package = importlib.import_module(f"kernelzoo.kernels.{name}")
         package.probe, package.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/emulation")

@@ -26,7 +26,7 @@ from kernelzoo import operations, tables
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared import cubin
-from kernelzoo.kernels.triton.min.atomics import Numbers
+from kernelzoo.kernels.triton.min.atomics import Knobs
 from kernelzoo.kernels.triton.min.columns import COLUMN_PILE
 
 if triton.knobs.runtime.interpret:
@@ -284,7 +284,7 @@ def test_atomics_are_one_per_row(variant: str, arch: str, dtype: Any, expected: 
         assert sorted(found) == expected
     else:  # the compiler may unroll the loop over row tiles
         assert sorted(set(found)) == expected
-        assert len(found) in (len(expected), len(expected) * tables.of(Numbers, -1).atomic_tiles)
+        assert len(found) in (len(expected), len(expected) * tables.of(Knobs, -1).atomic_tiles)
 
 
 @pytest.mark.sampled(2)

@@ -81,7 +81,7 @@ def marked(path):
 def program():
     "What Triton's compiler calls the machine code of one form: the name of its folder in the cache."
     x = torch.empty((64, 1000, 1), device="meta")
-    with inspect.on_described("triton", ARCHITECTURES["sm_90"]):
+    with inspect.simulate_device("triton", ARCHITECTURES["sm_90"]):
         launch = importlib.import_module("kernelzoo.kernels.shared.jit")
         compiled, made = launch.compiled, []
         launch.compiled = lambda *args: made.append(compiled(*args)) or made[-1]

@@ -91,7 +91,7 @@ def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(code_cache, "_warned", set())
     x = torch.zeros(1)
     with pytest.warns(RuntimeWarning, match=f"{damaged}.*{type(error).__name__}.*set TRITON_CACHE_DIR"):
-        launch.compiled(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
+        launch.compile_kernel(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
     assert used[0] == damaged and len(used) == 2 and used[1] == os.environ["TRITON_CACHE_DIR"] != damaged
 
 
@@ -110,7 +110,7 @@ def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPat
 
     x = torch.zeros(1)
     with pytest.raises(CompilationError):
-        launch.compiled(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
+        launch.compile_kernel(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
     assert len(calls) == 1
 
 
@@ -118,9 +118,9 @@ def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPat
     ("version", "named"), [("3.2.0", True), ("3.5.1", True), ("3.6.0", False), ("3.10.0+git", False)]
 )
 def test_an_old_triton_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, version: str, named: bool) -> None:
-    from kernelzoo.kernels.triton import probe, too_old
+    from kernelzoo.kernels.triton import probe, why_too_old
 
-    assert bool(too_old(version)) is named
+    assert bool(why_too_old(version)) is named
     if named:
         monkeypatch.setattr(triton, "__version__", version)
         with pytest.raises(BackendUnavailableError, match=rf"triton {version} is older than 3\.6; install a newer"):

@@ -99,10 +99,10 @@ def test_two_phases_of_one_kernel_are_two_kernels() -> None:
 
 
 def test_without_a_disassembler_there_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cubin, "tools", lambda name: ())
+    monkeypatch.setattr(cubin, "find_tools", lambda name: ())
     functions, missing = cubin.disassembly(b"")
     assert not functions and missing is not None and "pip install nvidia-cuda-nvdisasm" in missing
-    monkeypatch.setattr(cubin, "tools", lambda name: (Path(shutil.which("false") or "false"),))
+    monkeypatch.setattr(cubin, "find_tools", lambda name: (Path(shutil.which("false") or "false"),))
     functions, missing = cubin.disassembly(b"")
     assert not functions and missing is not None and "false fails: 1" in missing
 
@@ -113,7 +113,7 @@ def test_resources_are_those_that_cuobjdump_reads(tmp_path: Path) -> None:
     from compiling import bound
 
     x = torch.empty((300, 4099), device="meta", dtype=torch.bfloat16)
-    (tool, *_) = cubin.tools("cuobjdump")
+    (tool, *_) = cubin.find_tools("cuobjdump")
     for arch in ("sm_80", "sm_90", "sm_100", "sm_120"):
         capability = ARCHITECTURES[arch].capability
         for op, form in ((SOFTMAX, "persistent"), (MIN, "rows"), (MIN, "split")):

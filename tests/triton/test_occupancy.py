@@ -7,7 +7,7 @@ import pytest
 
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.shared.jit import CDNA, INTERPRETER, resident
-from kernelzoo.kernels.triton.softmax.parts import Numbers, SplitTiling, split_parts
+from kernelzoo.kernels.triton.softmax.parts import Knobs, SplitTiling, split_parts
 from kernelzoo.layout import cdiv
 
 H200, MI300X = ARCHITECTURES["sm_90"], ARCHITECTURES["gfx942"]
@@ -81,7 +81,7 @@ TILINGS = (
 
 
 def of_all(
-    knobs: Numbers, rows: int, n: int, itemsize: int, tilings: tuple[SplitTiling, ...], sms: int, moved: int
+    knobs: Knobs, rows: int, n: int, itemsize: int, tilings: tuple[SplitTiling, ...], sms: int, moved: int
 ) -> tuple[SplitTiling, int]:
     """The first of the best, of every choice that there is."""
 
@@ -103,7 +103,7 @@ def of_all(
 def test_the_first_of_the_best_of_all_choices() -> None:
     drawn = random.Random(0)
     for _ in range(600):
-        knobs = Numbers(bytes_per_us=drawn.choice((300000, 4200000, 6500000)), exchange_us=drawn.choice((5, 10, 20)))
+        knobs = Knobs(bytes_per_us=drawn.choice((300000, 4200000, 6500000)), exchange_us=drawn.choice((5, 10, 20)))
         rows = drawn.choice((1, 2, 3, 8, 128, 132, 133, 1024, drawn.randint(1, 20000)))
         n = drawn.choice((2 ** drawn.randint(6, 22), int(2 ** drawn.uniform(6, 25))))
         itemsize, sms, moved = drawn.choice((2, 4, 8)), drawn.choice((16, 108, 132, 148)), drawn.choice((2, 3))

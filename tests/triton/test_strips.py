@@ -86,7 +86,7 @@ def minimum_is_right(
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         columns = rows_of(x, out).columns
         assert columns is not None
-        numbers = whole_columns.Numbers(element_bytes=elements)
+        numbers = whole_columns.Knobs(element_bytes=elements)
         tile = whole_columns.column_tile(numbers, columns, threads, line, pile)
         return whole_columns.make_column_launch("triton/min/split", x, out, columns, tile, parts)
 

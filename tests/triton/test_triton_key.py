@@ -82,7 +82,7 @@ def test_a_kernel_is_compiled_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
             seen.append(getattr(cache.triton_key, "__wrapped__", None) is triton_key.cached_key)
 
     own = cache.triton_key
-    jit.compiled(torch.empty(1), Kernel(), (), {})
+    jit.compile_kernel(torch.empty(1), Kernel(), (), {})
     assert seen == [True] and cache.triton_key is own
 
 
@@ -91,7 +91,7 @@ def test_a_backend_that_is_asked_for_leaves_triton_alone(name, tmp_path, monkeyp
     own = cache.triton_key
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
-    monkeypatch.setattr(triton_needs, "lacking", lambda triton: None)
+    monkeypatch.setattr(triton_needs, "find_missing", lambda triton: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index=0: (9, 0))

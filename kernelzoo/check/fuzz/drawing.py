@@ -126,7 +126,7 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
             while math.prod(shape) > _MOST_BY_ROWS:
                 shape = shape[:-1]
         else:
-            sizes = operation.fitted({axis: choose(range(1, largest + 1)) for axis in operation.free_axes})
+            sizes = operation.clamp_sizes({axis: choose(range(1, largest + 1)) for axis in operation.free_axes})
             shape, further = named_sizes(operation, sizes)
         room = 4 * max(_MOST_BY_ROWS, math.prod(shape))
         case = Case(dtype, shape, draw_layout(choose, shape, room, read_only=True), dim, sizes=tuple(further.items()))
@@ -212,8 +212,8 @@ def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
 
 def _fit_sizes_to_bounds(operation: operations.Operation, sizes: Sequence[int], elements: int) -> list[int]:
     """Fit the sizes of named axes to their bounds. While there are too many elements, axes get their least size."""
-    named = operation.fitted(dict(zip(operation.free_axes, sizes, strict=True)))
-    least = operation.fitted(dict.fromkeys(named, 1))
+    named = operation.clamp_sizes(dict(zip(operation.free_axes, sizes, strict=True)))
+    least = operation.clamp_sizes(dict.fromkeys(named, 1))
     for axis in named if operation.limits else ():
         if math.prod(named.values()) > elements:
             named[axis] = least[axis]

@@ -10,7 +10,7 @@ from kernelzoo import operations
 from kernelzoo.check.fuzz.case import Case, CaseError, Companion, Layout, contiguous, families, json_key, specials
 from kernelzoo.check.fuzz.faulty import faults
 from kernelzoo.errors import KernelZooError
-from kernelzoo.operations.limits import broken
+from kernelzoo.operations.limits import broken_limit
 
 
 def parse(text: str, op: str) -> Case:
@@ -91,7 +91,7 @@ def _check(case: Case, op: str, text: str) -> None:
     if not operation.by_rows:
         if len(case.shape) != len(operation.axes[0]):
             raise CaseError(f"{first} has the axes {' '.join(operation.axes[0])}; got {text}")
-        if words := broken(operation.limits, dict(zip(operation.free_axes, case.free_sizes(op), strict=True))):
+        if words := broken_limit(operation.limits, dict(zip(operation.free_axes, case.free_sizes(op), strict=True))):
             raise CaseError(f"{op} takes no such sizes: {words}")
     for given, shape in case.each_input(op):
         dtype, wanted = operation.dtype_of(given.name, case.dtype), operation.inputs[given.name].dtype

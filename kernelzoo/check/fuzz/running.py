@@ -32,7 +32,7 @@ from kernelzoo.errors import (
     UnsupportedProblemError,
 )
 from kernelzoo.operations import Arguments, Expected
-from kernelzoo.operations.expected import unlike
+from kernelzoo.operations.expected import why_unlike
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
 
@@ -309,7 +309,7 @@ class _Runner:
             what = f"the result {name}" if several else "the result"
             if not isinstance(one, torch.Tensor):
                 raise AssertionError(f"{what} is {type(one).__name__}, must be a tensor")
-            if words := unlike(one, shape, dtype, args.x.device):
+            if words := why_unlike(one, shape, dtype, args.x.device):
                 raise AssertionError(f"{what} {words}")
             if own and not one.is_contiguous():
                 raise AssertionError(f"{what} must be contiguous, has strides {one.stride()}")

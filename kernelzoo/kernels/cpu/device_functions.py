@@ -14,7 +14,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic, overload
 
 
-def by_type(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def choose_by_type(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Make a function for compiled code. The decorated function receives the argument types, and returns the Python
     function to compile for them. ``options``: Numba's options for compiling it."""
 
@@ -32,7 +32,7 @@ def by_type(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 @intrinsic
-def bits_of(typing_context, value):
+def as_bits(typing_context, value):
     """Return the bits of a float as a signed integer."""
     integer = types.Integer.from_bitwidth(value.bitwidth, True)
 
@@ -43,7 +43,7 @@ def bits_of(typing_context, value):
 
 
 @intrinsic
-def float_of(typing_context, bits):
+def as_float(typing_context, bits):
     real = {32: types.float32, 64: types.float64}[bits.bitwidth]
 
     def generate(context, builder, signature, arguments):
@@ -79,11 +79,11 @@ def converts_halves() -> bool:
     return triple.startswith("aarch64") or "+f16c" in features.split(",")
 
 
-@by_type()
+@choose_by_type()
 def widen(element):
     """Return an element in its accumulator dtype: narrow floats as float32."""
     if element == types.uint16:  # bfloat16: the upper half of a float32
-        return lambda element: float_of(np.int32(np.uint32(element) << np.uint32(16)))
+        return lambda element: as_float(np.int32(np.uint32(element) << np.uint32(16)))
     if element == types.int16:
         return (lambda element: _half_extended(element)) if converts_halves() else _from_half
     return lambda element: element
@@ -99,19 +99,19 @@ def _from_half(element):
     else:
         wide = np.int32(magnitude + rebias)
     # Zero and subnormals: make this the fraction of a number from 2^-14 on, and then subtract 2^-14.
-    small = bits_of(np.float32(float_of(np.int32(magnitude + np.int32(113 << 23))) - np.float32(2.0**-14)))
-    return float_of(np.int32((small if magnitude < np.int32(1 << 23) else wide) | sign))
+    small = as_bits(np.float32(as_float(np.int32(magnitude + np.int32(113 << 23))) - np.float32(2.0**-14)))
+    return as_float(np.int32((small if magnitude < np.int32(1 << 23) else wide) | sign))
 
 
 def _to_bfloat16(value, like):
-    bits = bits_of(value)
+    bits = as_bits(value)
     odd = np.int32((bits >> np.int32(16)) & np.int32(1))
     rounded = np.int32(np.int32(bits + np.int32(0x7FFF) + odd) >> np.int32(16))
     return np.uint16(np.int32(0x7FC0) if value != value else rounded)
 
 
-@by_type()
-def rounded(value, like):
+@choose_by_type()
+def round_like(value, like):
     """Round a float to the type of the element ``like``, to nearest, ties to even. Overflow gives infinity, or in
     float8 the largest number."""
     if like == types.uint16:
@@ -125,25 +125,25 @@ def rounded(value, like):
 
 def _to_float8(value, like):
     """Round to float8_e4m3fn. It has no infinity: 0x7E is its largest number, 448, and 0x7F is NaN."""
-    bits = bits_of(value)
+    bits = as_bits(value)
     sign = np.int32((bits >> np.int32(24)) & np.int32(0x80))
     magnitude = np.int32(bits & np.int32(0x7FFFFFFF))
     odd = np.int32((magnitude >> np.int32(20)) & np.int32(1))
     normal = np.int32(np.int32(magnitude - np.int32(120 << 23) + np.int32(0x7FFFF) + odd) >> np.int32(20))
     # Below 2^-6, float8 numbers are multiples of 2^-9, as float32 numbers from 2^14 on are: adding 2^14 rounds.
-    small = np.int32(bits_of(np.float32(float_of(magnitude) + np.float32(2.0**14))) - np.int32(141 << 23))
+    small = np.int32(as_bits(np.float32(as_float(magnitude) + np.float32(2.0**14))) - np.int32(141 << 23))
     eight = small if magnitude < np.int32(121 << 23) else min(normal, np.int32(0x7E))
     return np.uint8((np.int32(0x7F) if value != value else eight) | sign)
 
 
 def _to_half(value, like):
-    bits = bits_of(value)
+    bits = as_bits(value)
     sign = np.int32((bits >> np.int32(16)) & np.int32(0x8000))
     magnitude = np.int32(bits & np.int32(0x7FFFFFFF))
     odd = np.int32((magnitude >> np.int32(13)) & np.int32(1))
     normal = np.int32(np.int32(magnitude - np.int32(112 << 23) + np.int32(0xFFF) + odd) >> np.int32(13))
     normal = min(normal, np.int32(0x7C00))  # for too large numbers and infinity
-    small = np.int32(bits_of(np.float32(float_of(magnitude) + np.float32(0.5))) - np.int32(126 << 23))
+    small = np.int32(as_bits(np.float32(as_float(magnitude) + np.float32(0.5))) - np.int32(126 << 23))
     half = small if magnitude < np.int32(113 << 23) else normal
     return np.int16((np.int32(0x7E00) if value != value else half) | sign)
 
@@ -151,7 +151,7 @@ def _to_half(value, like):
 # The exponential
 
 
-@by_type(fastmath={"contract"})
+@choose_by_type(fastmath={"contract"})
 def exponential(t):
     """Return e^t for t up to 88, within 3 units of roundoff; 0 below the smallest normal number, NaN for NaN.
 
@@ -177,7 +177,7 @@ def exponential(t):
             k = shifted - round_to_integer
             r = t - k * ln2_high - k * ln2_low
             p = c2 + r * (c3 + r * (c4 + r * (c5 + r * (c6 + r * c7))))
-            power = float_of(integer(integer(bits_of(shifted) + bias) << shift))
+            power = as_float(integer(integer(as_bits(shifted) + bias) << shift))
             return zero if t < lowest else (one + (r + r * r * p)) * power
 
     else:
@@ -189,7 +189,7 @@ def exponential(t):
             r = t - k * ln2_high - k * ln2_low
             p = c8 + r * (c9 + r * (c10 + r * (c11 + r * (c12 + r * c13))))
             p = c2 + r * (c3 + r * (c4 + r * (c5 + r * (c6 + r * (c7 + r * p)))))
-            power = float_of(integer(integer(bits_of(shifted) + bias) << shift))
+            power = as_float(integer(integer(as_bits(shifted) + bias) << shift))
             return zero if t < lowest else (one + (r + r * r * p)) * power
 
     return exp
@@ -198,22 +198,22 @@ def exponential(t):
 # Small pieces
 
 
-@by_type()
-def ordered(bits):
+@choose_by_type()
+def order_bits(bits):
     """Map a float's bits to a signed integer that sorts like the float. The function is its own inverse."""
     integer = getattr(np, f"int{bits.bitwidth}")
     sign_at, magnitude = integer(bits.bitwidth - 1), integer(np.iinfo(integer).max)
     return lambda bits: integer(bits ^ ((bits >> sign_at) & magnitude))
 
 
-@by_type()
+@choose_by_type()
 def empty(count, x):
     """Return an uninitialised array of x's accumulator dtype."""
     real = np.float64 if x.dtype == types.float64 else np.float32
     return lambda count, x: np.empty(count, real)
 
 
-@by_type()
+@choose_by_type()
 def same_type(array, like):
     """Return ``array`` if it has ``like``'s type, else ``like``, so that the compiler sees only one type."""
     return (lambda array, like: array) if array == like else (lambda array, like: like)
@@ -228,19 +228,19 @@ def two_sum(total, carry, term):
 
 
 @njit
-def whole(total, carry):
+def add_carry(total, carry):
     """Return total + carry. If the sum is NaN or infinite, ``carry`` is NaN and is ignored."""
     return total + carry if carry == carry else total
 
 
 @njit
-def place(row, lanes, group_stride, lane_stride):
+def offset(row, lanes, group_stride, lane_stride):
     """Return the offset of a row's first element. It is unsigned, because signed indices prevent vectorisation."""
     return np.uint64(row // lanes * group_stride + row % lanes * lane_stride)
 
 
-@by_type()
-def zero_of(x):
+@choose_by_type()
+def wide_zero(x):
     """Return 0 in x's accumulator dtype."""
     real = np.float64 if x.dtype == types.float64 else np.float32
     return lambda x: real(0)

@@ -24,7 +24,7 @@ from numba.core.dispatcher import Dispatcher
 
 from kernelzoo.device import is_batch_invariant
 from kernelzoo.kernels.shared import code_cache
-from kernelzoo.kernels.shared.host_memory import flat as flat
+from kernelzoo.kernels.shared.host_memory import flat_array
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, recording
 
 TASK_ELEMENTS = 65536
@@ -52,10 +52,10 @@ if numba.get_num_threads() and torch.get_num_threads() != _of_torch:
 _launching = threading.Lock()
 
 _single_threaded = False
-"""Whether this process must not start parallel loops: see _after_fork."""
+"""Whether this process must not start parallel loops: see _reset_after_fork."""
 
 
-def _after_fork() -> None:
+def _reset_after_fork() -> None:
     """Make a new lock in a forked child, because a thread of the parent may hold the old one. Forbid parallel loops
     if Numba uses GNU OpenMP: that ends a child that enters one after its parent did."""
     global _launching, _single_threaded
@@ -65,7 +65,7 @@ def _after_fork() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -79,12 +79,12 @@ def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ..
     return tensors if is_batch_invariant() or lane == 2 else tuple(tensor.transpose(0, -1) for tensor in tensors)
 
 
-def side_by_side(x: torch.Tensor) -> bool:
+def vectorises_across(x: torch.Tensor) -> bool:
     """Whether to vectorise across neighbouring rows of ``lanes_last`` (rows *side by side*), not along each row."""
     return x.size(2) >= MIN_LANES and (x.size(1) < SHORT or x.stride(2) < x.stride(1))
 
 
-def tasks(units: int, elements: int) -> int:
+def count_tasks(units: int, elements: int) -> int:
     """Return the number of parallel tasks for independent units of work. A single task runs in the calling thread."""
     if _single_threaded:
         return 1
@@ -101,16 +101,16 @@ ELEMENTS = {
 """The integer dtype as which a kernel receives elements. It widens narrow floats to float32 from their bits."""
 
 
-def bound(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: Any) -> Launch:
+def bind_kernel(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: Any) -> Launch:
     """Bind a kernel with arguments (tensors' memory, n, lanes, strides, ``constants``, ``units``, number of tasks)."""
     x = tensors[0]
     strides = (stride for tensor in tensors for stride in tensor.stride())
-    shape = (x.size(1), x.size(2), *strides, *constants, units, tasks(units, x.numel()))
-    arrays = [flat(tensor, ELEMENTS.get(tensor.dtype, tensor.dtype)) for tensor in tensors]
-    return launcher(tensors, kernel, (*arrays, *shape))
+    shape = (x.size(1), x.size(2), *strides, *constants, units, count_tasks(units, x.numel()))
+    arrays = [flat_array(tensor, ELEMENTS.get(tensor.dtype, tensor.dtype)) for tensor in tensors]
+    return make_launch(tensors, kernel, (*arrays, *shape))
 
 
-def launcher(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any, ...]) -> Launch:
+def make_launch(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any, ...]) -> Launch:
     """Return a launch that runs a compiled kernel with its arguments; in a recording, one that adds a step.
 
     The first arguments are the memory of the canonical ``tensors``, as flat arrays. So a kernel is compiled once per
@@ -119,20 +119,20 @@ def launcher(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any,
     """
     rec = recording.get()
     if rec is not None:
-        return rec.launch(_recorded(kernel, arguments, compiles=rec.compiles))
+        return rec.launch(_record_step(kernel, arguments, compiles=rec.compiles))
     memory = [(ctypes.c_byte * array.nbytes, array.dtype) for array in arguments[: len(tensors)]]
-    run, arguments = _run(kernel, arguments)
+    run, arguments = _choose_entry(kernel, arguments)
     rest = arguments[len(tensors) :]
 
-    def at(*addresses: int) -> None:
+    def launch_at(*addresses: int) -> None:
         with _launching:
             given = [np.frombuffer(kind.from_address(addresses[i]), dtype) for i, (kind, dtype) in enumerate(memory)]
             run(*given, *rest)
 
-    return RebindableLaunch(at, *tensors)
+    return RebindableLaunch(launch_at, *tensors)
 
 
-def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
+def _choose_entry(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
     """Return the function to run and its arguments. A single task is called directly, as machine code for these
     argument types, because a parallel loop takes longer to compile."""
     task, tasks = kernel.py_func.__globals__.get("_task"), arguments[-1]
@@ -142,7 +142,7 @@ def _run(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
     return task.compile(tuple(map(numba.typeof, arguments))), arguments
 
 
-def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
+def _record_step(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
     """Return the recorded step of a kernel: one block of one thread per task."""
     given = arguments if _source_function(kernel) is kernel.py_func else (arguments,)
     signature = tuple(map(numba.typeof, given))
@@ -154,7 +154,7 @@ def _recorded(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Ste
         grid=(numbers["tasks"],),
         threads=1,
         arguments=tuple(numbers.values()),
-        build=(lambda: _compiled(kernel, signature, numbers)) if compiles else None,
+        build=(lambda: _describe_kernel(kernel, signature, numbers)) if compiles else None,
     )
 
 
@@ -164,14 +164,14 @@ def _source_function(kernel: Any) -> Callable[..., None]:
     return function
 
 
-def _compiled(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) -> Compiled:
+def _describe_kernel(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) -> Compiled:
     """Return the facts of the kernel compiled for this host, whatever device is simulated."""
     kernel.compile(signature)
     function = _source_function(kernel)
     return Compiled(
         name=function.__name__,
         language="Numba",
-        source="\n\n".join(inspect.getsource(called.py_func) for called in _with_called(kernel)),
+        source="\n\n".join(inspect.getsource(called.py_func) for called in _called_functions(kernel)),
         file=inspect.getfile(function),
         line=inspect.getsourcelines(function)[1],
         constants=numbers,
@@ -181,7 +181,7 @@ def _compiled(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) 
     )
 
 
-def _with_called(kernel: Any) -> list[Any]:
+def _called_functions(kernel: Any) -> list[Any]:
     """Return a kernel and all compiled functions of this backend that it calls, directly or not."""
     found = [kernel]
     for function in found:  # grows as it goes
@@ -199,27 +199,27 @@ def _with_called(kernel: Any) -> list[Any]:
 # folder can be written, or other users could write to it, every process compiles for itself.
 
 
-def compiled(**options: Any) -> Callable[[Callable[..., None]], Any]:
+def cached_njit(**options: Any) -> Callable[[Callable[..., None]], Any]:
     """Return a decorator like ``numba.njit``, which caches machine code in Numba's folder for the source file."""
 
     def decorate(function: Callable[..., None]) -> Any:
         dispatcher = numba.njit(**options)(function)
         with suppress(RuntimeError):  # there is no folder for it
-            dispatcher._cache = _Cache(function)
+            dispatcher._cache = _CodeCache(function)
         return dispatcher
 
     return decorate
 
 
-def parallel(**options: Any) -> Callable[[Callable[..., None]], Any]:
+def parallel_kernel(**options: Any) -> Callable[[Callable[..., None]], Any]:
     """Return a decorator that makes a parallel kernel, with these compiler options. A function's last two arguments
     are its range of units of work. The kernel's are the number of units and that of tasks."""
 
     def decorate(function: Callable[..., None]) -> Any:
-        task = compiled(**options)(function)
+        task = cached_njit(**options)(function)
         kernel = FunctionType(_parallel_loop.__code__, {**globals(), "_task": task}, function.__name__)
         kernel.__qualname__ = f"{function.__module__}.{function.__qualname__}"  # its cache files have this name
-        return compiled(parallel=True)(kernel)
+        return cached_njit(parallel=True)(kernel)
 
     return decorate
 
@@ -247,10 +247,10 @@ def without_cache() -> Iterator[None]:
         _keeps.reset(token)
 
 
-_text_of = cache(code_cache.text_of)
+_text_of = cache(code_cache.digest_sources)
 
 
-class _Cache(caching.FunctionCache):
+class _CodeCache(caching.FunctionCache):
     """Numba's cache of a function's signatures, with a separate file for each signature."""
 
     def __init__(self, function: Callable[..., None]) -> None:
@@ -261,7 +261,7 @@ class _Cache(caching.FunctionCache):
             stamp = None
             if numba.config.CACHE_DIR:
                 folder = Path(numba.config.CACHE_DIR, "kernelzoo", file.parent.relative_to(own))
-        self._cache_file = _Files(folder, self._impl.filename_base, (stamp, _text_of(own)))
+        self._cache_file = _CodeFiles(folder, self._impl.filename_base, (stamp, _text_of(own)))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         return super().load_overload(sig, target_context) if _keeps.get() else None
@@ -273,7 +273,7 @@ class _Cache(caching.FunctionCache):
             super().save_overload(sig, data)
 
 
-class _Files:
+class _CodeFiles:
     """Cache files by key, for one version of the source. The interface is that of Numba's ``IndexDataCacheFile``."""
 
     def __init__(self, folder: Path, base: str, stamp: Any) -> None:
@@ -282,11 +282,11 @@ class _Files:
 
     def save(self, key: Any, data: Any) -> None:
         """Store a signature's code, if possible."""
-        code_cache.write(self.folder, self._name(key), self._content(key, serialize.dumps(data)))
+        code_cache.write_code(self.folder, self._name(key), self._content(key, serialize.dumps(data)))
 
     def load(self, key: Any) -> Any:
         """Return a signature's code, or None if it is missing, damaged, or of another source or Numba version."""
-        content = code_cache.read(self.folder, self._name(key)) or b""
+        content = code_cache.read_code(self.folder, self._name(key)) or b""
         expected = self._content(key, b"")
         # Numba stores machine code as a pickle. Loading it may run code, but only this user's processes wrote it.
         return pickle.loads(content[len(expected) :]) if content.startswith(expected) else None

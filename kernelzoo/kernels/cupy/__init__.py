@@ -29,10 +29,10 @@ def probe() -> tuple[str, ...]:
         return taken
     torch = require("cupy", "torch", "install it with: pip install torch")
     # CuPy reads this variable when it is imported.
-    code_cache.for_language("CUPY_CACHE_DIR", Path("~/.cupy/kernel_cache").expanduser())
+    code_cache.check_cache_folder("CUPY_CACHE_DIR", Path("~/.cupy/kernel_cache").expanduser())
     cupy = require("cupy", "cupy", f"install it with: {_INSTALL}")
 
-    nvidia_only.check("cupy", torch, (8, 0))
+    nvidia_only.check_devices("cupy", torch, (8, 0))
     unavailable, runtime = partial(BackendUnavailableError, "cupy"), cupy.cuda.runtime
     if runtime.is_hip:
         raise unavailable("its kernels are CUDA C++, and this CuPy is for ROCm", f"install another with: {_INSTALL}")

@@ -1,9 +1,9 @@
 """The architectures for which CUDA C++ kernels can be compiled without a device; see compiler.py."""
 
-from kernelzoo.kernels.shared.absent import allowed_from
+from kernelzoo.kernels.shared.absent import refusal_below
 from kernelzoo.kernels.shared.absent import target as target
 
 
 def refusal(variant: str, arch: str) -> str:
     """Return "" if kernels can be compiled for an architecture. Otherwise return why not, in words to follow an id."""
-    return allowed_from((8, 0), arch, f"is CUDA C++, which is not for {arch}")  # the minimum of ``probe``, too
+    return refusal_below((8, 0), arch, f"is CUDA C++, which is not for {arch}")  # the minimum of ``probe``, too

@@ -20,10 +20,10 @@ import torch
 import kernelzoo.kernels.cupy as package
 from kernelzoo import device as devices
 from kernelzoo import tables
-from kernelzoo.device import Device, attached, occupancy
+from kernelzoo.device import Device, make_gpu_current, occupancy
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.shared import driver
-from kernelzoo.kernels.shared.driver import Parameters, Shape
+from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
 from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, WorkspaceLaunch, locked_sequence, recording
 from kernelzoo.launch import Step as RecordedStep
 from kernelzoo.layout import Layout, Strides, rows_with
@@ -149,8 +149,8 @@ def _join_steps(steps: tuple[Callable[[Workspace], At], ...], workspace: Workspa
     return locked_sequence(first, *others) if others else first
 
 
-def _shape(step: Step, blocks: int) -> Shape:
-    return Shape(blocks, step.threads, step.shared_bytes, step.cluster, step.cooperative, step.grid_y)
+def _shape(step: Step, blocks: int) -> LaunchShape:
+    return LaunchShape(blocks, step.threads, step.shared_bytes, step.cluster, step.cooperative, step.grid_y)
 
 
 PROBLEM = ("rows", "n", "inner", "x_outer", "x_n", "x_inner", "out_outer", "out_n", "out_inner")
@@ -198,13 +198,13 @@ class _Loaded:
     device: Device
 
     def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
-        with attached(self.device.index):
+        with make_gpu_current(self.device.index):
             return driver.blocks_at_once(self.function, threads, shared_bytes, self.device)
 
-    def launcher(self, shape: Shape) -> Callable[[Parameters], At]:
+    def launcher(self, shape: LaunchShape) -> Callable[[Parameters], At]:
         """Return a function that turns parameters into a launcher, which fills in the tensors' addresses."""
-        with attached(self.device.index):
-            driver.allow(self.function, shape)
+        with make_gpu_current(self.device.index):
+            driver.allow_launch(self.function, shape)
         return lambda parameters: driver.movable(self.function, shape, parameters, self.device)
 
 
@@ -219,7 +219,7 @@ _compiling = threading.RLock()
 
 @cache  # holds a reference: CuPy unloads a module when its last function is freed
 def _function(file: Path, kernel: str, index: int) -> Any:
-    with attached(index), cupy.cuda.Device(index):
+    with make_gpu_current(index), cupy.cuda.Device(index):
         name = compiler.checked_name(kernel)
         module = cupy.RawModule(code=compiler.source(file), options=compiler.OPTIONS, name_expressions=(name,))
         return module.get_function(kernel).kernel

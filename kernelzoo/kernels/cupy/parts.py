@@ -3,7 +3,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.lanes import choose_lanes, instance, ragged_width
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step
-from kernelzoo.kernels.shared.long_rows import parts_of
+from kernelzoo.kernels.shared.long_rows import count_row_parts
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 
 STATE_BYTES = 16  # per part, at most
@@ -11,7 +11,7 @@ STATE_BYTES = 16  # per part, at most
 
 def cut_into_parts(rows: Rows, device: Device) -> tuple[int, int]:
     """Return (parts per row, elements per part). All parts but the last consist of complete vectors."""
-    span = cdiv(max(1, cdiv(rows.n, parts_of(rows, device))), VECTOR_BYTES) * VECTOR_BYTES
+    span = cdiv(max(1, cdiv(rows.n, count_row_parts(rows, device))), VECTOR_BYTES) * VECTOR_BYTES
     return max(1, cdiv(rows.n, span)), span
 
 

@@ -1,7 +1,7 @@
 """How kernels read a row: as packs of 16 bytes between two unaligned edges. See ``Row`` in vector_io.cuh."""
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.split import Split, split
+from kernelzoo.kernels.shared.split import RowSplit, split
 from kernelzoo.layout import VECTOR_BYTES, Columns, Layout, Rows, Strides, cdiv
 
 WARP = 32
@@ -61,7 +61,7 @@ def thread_has_row(rows: Rows) -> bool:
     return rows.across and rows.n * max(rows.itemsize, 4) <= THREAD_ROW_BYTES
 
 
-def split_strips(strips: int, n: int, least: int, resident: int) -> Split:
+def split_strips(strips: int, n: int, least: int, resident: int) -> RowSplit:
     """Split each strip of columns among ``least`` blocks, in which it fits, or among more if SMs are free."""
     room = max(1, resident // min(strips, resident))
     most = MANY_PARTS if least <= MANY_PARTS else resident  # if the strip doesn't fit, all SMs read it again

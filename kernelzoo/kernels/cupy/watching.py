@@ -15,7 +15,7 @@ import cupy
 from kernelzoo.device import Device
 from kernelzoo.errors import InspectionError
 from kernelzoo.kernels.cupy import compiler
-from kernelzoo.kernels.shared.absent import IDLE, replaced
+from kernelzoo.kernels.shared.absent import IDLE, with_stubs
 from kernelzoo.launch import Compiled, Step, recording
 
 
@@ -110,6 +110,6 @@ def _headers() -> tuple[str, ...]:
 def watched(device: Device) -> Iterator[None]:
     """Record launches of CuPy kernels within the context, instead of running them. Streams and events do nothing."""
     WatchedModule.device = device
-    streams = replaced(cupy.cuda, Stream=IDLE, ExternalStream=IDLE, Event=IDLE, Device=IDLE)
-    with replaced(cupy, RawKernel=_kernel, RawModule=WatchedModule), streams:
+    streams = with_stubs(cupy.cuda, Stream=IDLE, ExternalStream=IDLE, Event=IDLE, Device=IDLE)
+    with with_stubs(cupy, RawKernel=_kernel, RawModule=WatchedModule), streams:
         yield

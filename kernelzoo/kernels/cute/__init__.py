@@ -33,5 +33,5 @@ def probe() -> tuple[str, ...]:
 
     if why := compiler.lacking():
         raise BackendUnavailableError("cute", why, install)
-    nvidia_only.check("cute", torch, LEAST_CAPABILITY)
+    nvidia_only.check_devices("cute", torch, LEAST_CAPABILITY)
     return ("cuda",)

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.cute.launch import device_of
 from kernelzoo.kernels.cute.tiles import long_row_tile, longest_row, make_problem
-from kernelzoo.kernels.shared.cut import streamed
+from kernelzoo.kernels.shared.cut import gradient_variant
 from kernelzoo.kernels.shared.long_rows import takes_split
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -29,5 +29,5 @@ def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     return (
         "fused"
         if given.n <= longest_row(given, inputs)
-        else streamed(long_row_tile(given, inputs).count(given.planned), device_of(x))
+        else gradient_variant(long_row_tile(given, inputs).count(given.planned), device_of(x))
     )

@@ -21,9 +21,9 @@ from cutlass.cute.runtime import make_ptr
 from kernelzoo.kernels.cute.arguments import KernelArguments, Rows, Strides
 from kernelzoo.kernels.cute.tiles import Tile
 from kernelzoo.kernels.shared import code_cache, programs
-from kernelzoo.kernels.shared.shown import shown
+from kernelzoo.kernels.shared.shown import kernel_facts
 from kernelzoo.launch import Compiled
-from kernelzoo.packages import unfit
+from kernelzoo.packages import why_version_unfit
 
 DTYPES = {
     "float16": cutlass.Float16,
@@ -99,7 +99,7 @@ class Code(NamedTuple):
 
 def lacking() -> str:
     """Return why nothing can be compiled, or ""."""
-    return unfit("nvidia-cutlass-dsl", version("nvidia-cutlass-dsl"), "cute")
+    return why_version_unfit("nvidia-cutlass-dsl", version("nvidia-cutlass-dsl"), "cute")
 
 
 @cute.jit
@@ -142,7 +142,7 @@ def compiled(program: Program, capability: int) -> Code:
         made = to_code(program, capability)
         return made.ptx.rstrip("\0").encode() + b"\0" + made.binary  # a zero byte separates both: PTX has none
 
-    text, _, binary = programs.on_disk("cute", (_compiler(), capability, program.identity), make).partition(b"\0")
+    text, _, binary = programs.load_or_make("cute", (_compiler(), capability, program.identity), make).partition(b"\0")
     return Code(binary, text.decode())
 
 
@@ -155,7 +155,7 @@ def entry(program: Program, capability: int) -> tuple[bytes, str]:
 @cache
 def _compiler() -> str:
     """Return a text that identifies this package's source and the compiler, different for CUDA 12 and 13."""
-    text = code_cache.text_of(Path(__file__).parent)
+    text = code_cache.digest_sources(Path(__file__).parent)
     return repr((text, version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))
 
 
@@ -163,4 +163,4 @@ def _compiler() -> str:
 def described(program: Program, capability: int) -> Compiled:
     """Compile a program, and return its code and description."""
     made = compiled(program, capability)
-    return shown("CuTe", program, made.symbol, made.binary, capability, program.named, made.ptx)
+    return kernel_facts("CuTe", program, made.symbol, made.binary, capability, program.named, made.ptx)

@@ -12,13 +12,13 @@ import torch
 
 import kernelzoo.kernels.cute as package
 from kernelzoo import device as devices
-from kernelzoo.device import Device, attached
+from kernelzoo.device import Device, make_gpu_current
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.cute import compiler, tiles
 from kernelzoo.kernels.cute.compiler import Pointer, Program
 from kernelzoo.kernels.cute.tiles import Problem, Tile
 from kernelzoo.kernels.shared import driver, programs
-from kernelzoo.kernels.shared.driver import Parameters, Shape
+from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
 from kernelzoo.launch import Launch, Step, recording, sequence
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 
@@ -65,11 +65,11 @@ def bound(
     if package.stand_in is not None:
         launch: Launch = package.stand_in.launch(program, count, tensors, workspace, words)
         return launch
-    shape = Shape(count, tile.threads, cluster=cluster)
-    function = programs.loaded(program, device, compiler.entry)
-    with attached(device.index):
-        driver.allow(function, shape)
-    return programs.launch_of(function, shape, Parameters.of_words(*words), tensors, workspace, device)
+    shape = LaunchShape(count, tile.threads, cluster=cluster)
+    function = programs.load_program(program, device, compiler.entry)
+    with make_gpu_current(device.index):
+        driver.allow_launch(function, shape)
+    return programs.make_launch(function, shape, Parameters.from_words(*words), tensors, workspace, device)
 
 
 def launch_in_parts(

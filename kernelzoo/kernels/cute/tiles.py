@@ -12,7 +12,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.cut import Cut, cut
+from kernelzoo.kernels.shared.cut import BlockSplit, plan_split
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.layout import Layout, Strides, cdiv, power_of_two, rows_with
 
@@ -331,10 +331,10 @@ def row_sum_tile(problem: Problem) -> Tile:
     return make_tile(problem, STRIP_THREADS, STRIP_THREADS // WARP if problem.across else WARP, 1, 1)
 
 
-def count_row_parts(problem: Problem, tile: Tile, device: Device) -> Cut:
+def count_row_parts(problem: Problem, tile: Tile, device: Device) -> BlockSplit:
     """Return how several blocks share the rows of each tile."""
     blocks = max(1, cdiv(problem.room, tile.block))
-    return cut(blocks, tile.count(problem.planned), tile.rows * problem.n, device)
+    return plan_split(blocks, tile.count(problem.planned), tile.rows * problem.n, device)
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:

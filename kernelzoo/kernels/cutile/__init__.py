@@ -34,9 +34,9 @@ def probe() -> tuple[str, ...]:
         return ("cpu",)
     compiler = require("cutile", "kernelzoo.kernels.cutile.compiler", install)
 
-    if why := compiler.lacking():
+    if why := compiler.why_cannot_compile():
         raise BackendUnavailableError("cutile", why, install)
-    nvidia_only.check("cutile", torch, LEAST_CAPABILITY)
+    nvidia_only.check_devices("cutile", torch, LEAST_CAPABILITY)
     driver = require("cutile", "kernelzoo.kernels.shared.driver", "update the NVIDIA driver")
     if (found := driver.version()) < LEAST_DRIVER:
         had = f"{found // 1000}.{found % 1000 // 10}"

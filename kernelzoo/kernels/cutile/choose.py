@@ -4,8 +4,8 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import device_of
-from kernelzoo.kernels.shared.cut import streamed
-from kernelzoo.kernels.shared.held_rows import longest
+from kernelzoo.kernels.shared.cut import gradient_variant
+from kernelzoo.kernels.shared.held_rows import longest_row
 from kernelzoo.kernels.shared.long_rows import takes_split
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -26,6 +26,6 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     """A row stays on chip if it fits. A longer row is read twice, by one program or, if rows are few, by several."""
     rows, inputs = rows_of(x, others[-1]), sum(one.ndim == 3 for one in others)  # inputs with n elements per row
-    if rows.n <= longest(rows, inputs):
+    if rows.n <= longest_row(rows, inputs):
         return "fused"
-    return streamed(tiles.block(rows, tiles.BLOCK_BYTES, 2).count(rows.as_planned), device_of(x))
+    return gradient_variant(tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2).count_tiles(rows.as_planned), device_of(x))

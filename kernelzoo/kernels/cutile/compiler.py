@@ -21,10 +21,10 @@ from cuda.tile._cext import default_tile_context
 from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSignature, ScalarConstraint, export_kernel
 
 from kernelzoo.kernels.shared import code_cache, cubin, programs
-from kernelzoo.kernels.shared.absent import replaced
-from kernelzoo.kernels.shared.shown import shown
+from kernelzoo.kernels.shared.absent import with_stubs
+from kernelzoo.kernels.shared.shown import kernel_facts
 from kernelzoo.launch import Compiled
-from kernelzoo.packages import unfit
+from kernelzoo.packages import why_version_unfit
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Program:
         return str(self.function.__name__)
 
     @cached_property
-    def named(self) -> dict[str, Any]:
+    def named_constants(self) -> dict[str, Any]:
         """The program's constants and compiler options, by name."""
         names = list(inspect.signature(self.function).parameters)[-len(self.constants) :]
         constants = dict(zip(names, self.constants, strict=True))
@@ -81,39 +81,35 @@ class Program:
         return repr((self.function.__module__, self.function.__qualname__, kinds))
 
 
-def lacking() -> str:
+def why_cannot_compile() -> str:
     """Return why no kernel can be compiled here, or "" if kernels can."""
     try:
         path = cutile._find_compiler_bin().path
     except FileNotFoundError:
         return "cuTile's compiler, tileiras, is not installed"
-    found = _tileiras()
+    found = _tileiras_version()
     release = re.search(r"release (\d+\.\d+)", found)
     if release is None:
         return f"{path} answers with no version: {found!r}"
-    return unfit("nvidia-cuda-tileiras", release[1], "cutile")
+    return why_version_unfit("nvidia-cuda-tileiras", release[1], "cutile")
 
 
 @cache
-def _tileiras() -> str:
+def _tileiras_version() -> str:
     """Return what tileiras prints as its version."""
     path = cutile._find_compiler_bin().path
     return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.strip()
 
 
-def _signature(program: Program) -> KernelSignature:
+def _kernel_signature(program: Program) -> KernelSignature:
     return KernelSignature(
-        [
-            *map(_constraint, program.arrays),
-            *[ScalarConstraint(ct.int32)] * program.integers,
-            *program.constants,
-        ],
+        [*map(_array_constraint, program.arrays), *[ScalarConstraint(ct.int32)] * program.integers, *program.constants],
         CallingConvention.cutile_python_v2(),
         program.name,
     )
 
 
-def _constraint(array: Array) -> ArrayConstraint:
+def _array_constraint(array: Array) -> ArrayConstraint:
     *others, _ = array.ones
     return ArrayConstraint(
         getattr(ct, array.dtype),
@@ -138,37 +134,37 @@ def to_cubin(program: Program, capability: int) -> bytes:
     kernel = program.kernel.replace_hints(num_worker_warps=program.warps, num_ctas=1, occupancy=program.occupancy)
     made = io.BytesIO()
     # cuTile's own disk cache is disabled: it would be a second cache, in a folder that others may write to.
-    with _compiling, replaced(default_tile_context.config, cache_dir=None):
-        export_kernel(kernel, [_signature(program)], made, gpu_code=f"sm_{capability}", output_format="cubin")
+    with _compiling, with_stubs(default_tile_context.config, cache_dir=None):
+        export_kernel(kernel, [_kernel_signature(program)], made, gpu_code=f"sm_{capability}", output_format="cubin")
     return made.getvalue()
 
 
-def compiled(program: Program, capability: int) -> bytes:
+def cached_cubin(program: Program, capability: int) -> bytes:
     """Return machine code for a compute capability, cached on disk. Its entry point is ``program.name``."""
-    what = _compiler(), capability, program.identity
-    return programs.on_disk("cutile", what, lambda: to_cubin(program, capability))
+    what = _compiler_identity(), capability, program.identity
+    return programs.load_or_make("cutile", what, lambda: to_cubin(program, capability))
 
 
-def entry(program: Program, capability: int) -> tuple[bytes, str]:
+def code_and_name(program: Program, capability: int) -> tuple[bytes, str]:
     """Return (machine code for a compute capability, the name of its entry point)."""
-    return compiled(program, capability), program.name
+    return cached_cubin(program, capability), program.name
 
 
 @cache
-def _compiler() -> str:
+def _compiler_identity() -> str:
     """Return a text for cache keys that stands for this package's source and its compilers' versions."""
-    return repr((code_cache.text_of(Path(__file__).parent), version("cuda-tile"), _tileiras()))
+    return repr((code_cache.digest_sources(Path(__file__).parent), version("cuda-tile"), _tileiras_version()))
 
 
-def threads(program: Program, capability: int) -> int:
+def threads_per_block(program: Program, capability: int) -> int:
     """Return the compiled program's threads per block. The compiler may use fewer warps than ``program.warps``."""
-    found = re.search(r"\.reqntid (\d+)", described(program, capability).ptx or "")
+    found = re.search(r"\.reqntid (\d+)", describe_program(program, capability).ptx or "")
     assert found is not None, "what tileiras makes has its threads in its PTX"
     return int(found[1])
 
 
 @cache
-def described(program: Program, capability: int) -> Compiled:
+def describe_program(program: Program, capability: int) -> Compiled:
     """Return the compiled program's description for a recording."""
-    binary = compiled(program, capability)
-    return shown("cuTile", program, program.name, binary, capability, program.named, cubin.ptx(binary))
+    code = cached_cubin(program, capability)
+    return kernel_facts("cuTile", program, program.name, code, capability, program.named_constants, cubin.ptx(code))

@@ -176,14 +176,14 @@ def accumulate(total, lost, part, x):
     return add_exactly(total, lost, part)
 
 
-def whole(total, lost):
+def add_rounding_error(total, lost):
     """Return total + lost, or total if lost is NaN. An infinite sum makes it NaN."""
     return total + ct.where(lost == lost, lost, 0)
 
 
 def row_mean(total, lost, x, AXIS):
     """Return each row's mean, from the lanes' sums and the rounding errors of these sums."""
-    return ct.sum(whole(total, lost), AXIS, keepdims=True) / x.shape[AXIS]
+    return ct.sum(add_rounding_error(total, lost), AXIS, keepdims=True) / x.shape[AXIS]
 
 
 def subtract_mean(tile, mean, x, place, AXIS, SHAPE):

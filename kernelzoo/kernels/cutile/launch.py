@@ -19,7 +19,7 @@ from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.cutile import compiler
 from kernelzoo.kernels.cutile.compiler import Array, Program
 from kernelzoo.kernels.shared import programs
-from kernelzoo.kernels.shared.driver import Parameters, Shape
+from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
 from kernelzoo.launch import Launch, Step, recording
 from kernelzoo.layout import VECTOR_BYTES
 
@@ -53,7 +53,7 @@ class View:
         return sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
 
     @property
-    def far(self) -> bool:
+    def needs_int64(self) -> bool:
         """Whether sizes and strides need 64 bits. Sizes are checked too: expanded axes (stride 0) add no extent."""
         return max(self.extent, *self.sizes) >= FAR
 
@@ -73,7 +73,7 @@ class View:
         )
 
 
-def bound(
+def bind_kernel(
     id: str,
     kernel: Any,
     tensors: Sequence[torch.Tensor],
@@ -91,32 +91,32 @@ def bound(
     """
     if grid > MAX_PROGRAMS:
         raise GridTooLargeError(id, grid, MAX_PROGRAMS)
-    index = "int64" if any(view.far for view in views) else "int32"
+    index = "int64" if any(view.needs_int64 for view in views) else "int32"
     known = tuple(view.known(index) for view in views)
     program = Program(kernel, known, len(integers), tuple(constants), warps, occupancy)
     device, recorder = device_of(tensors[0]), recording.get()
     if recorder is not None:
-        threads = compiler.threads(program, device.capability) if recorder.compiles else warps * WARP
+        threads = compiler.threads_per_block(program, device.capability) if recorder.compiles else warps * WARP
         return recorder.launch(
             Step(
                 f"{program.name}, {warps} warps",
                 (grid,),
                 threads,
                 arguments=tuple(integers),
-                build=partial(compiler.described, program, device.capability) if recorder.compiles else None,
+                build=partial(compiler.describe_program, program, device.capability) if recorder.compiles else None,
                 constants=(*program.arrays, *program.constants),
             )
         )
     if package.stand_in is not None:
         launch: Launch = package.stand_in.launch(program, grid, views, integers)
         return launch
-    shape = Shape(grid, 1)  # cuTile's launches say 1 thread, and the kernel sets the real number
-    function, words = programs.loaded(program, device, compiler.entry), parameters(tensors, views, integers)
+    shape = LaunchShape(grid, 1)  # cuTile's launches say 1 thread, and the kernel sets the real number
+    function, args = programs.load_program(program, device, compiler.code_and_name), pack_args(tensors, views, integers)
     workspace = [view.tensor for view in views if not any(view.tensor is tensor for tensor in tensors)]
-    return programs.launch_of(function, shape, words, tensors, workspace, device)
+    return programs.make_launch(function, shape, args, tensors, workspace, device)
 
 
-def parameters(tensors: Sequence[torch.Tensor], views: Sequence[View], integers: Sequence[int]) -> Parameters:
+def pack_args(tensors: Sequence[torch.Tensor], views: Sequence[View], integers: Sequence[int]) -> Parameters:
     """Return a kernel's parameters as cuTile passes them: each array's address, sizes and strides, then the integers.
 
     The words begin with the addresses of all canonical tensors, even of those that the kernel doesn't use.

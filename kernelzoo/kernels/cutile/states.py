@@ -7,33 +7,33 @@ A row of only -inf has the sum 0. ``ct.max`` may ignore a NaN, but the sum is Na
 import cuda.tile as ct
 
 from kernelzoo.kernels.cutile import device_functions as dev
-from kernelzoo.kernels.cutile.softmax.device_functions import exponential, lowest
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential, lowest_finite
 
 
-def lane_update(top, x, AXIS, FOLD):
+def update_lane_states(top, x, AXIS, FOLD):
     """Return each lane's (new maximum, sum of exp(x - new maximum)) for a block x. top: the lanes' previous maxima."""
     if AXIS == 1:
-        higher = ct.minimum(ct.maximum(top, x), -lowest(x, top.shape))
+        higher = ct.minimum(ct.maximum(top, x), -lowest_finite(x, top.shape))
         return higher, exponential(x - higher)
     vectors = ct.reshape(x, (*top.shape, FOLD))
-    higher = ct.minimum(ct.maximum(top, ct.max(vectors, 3)), -lowest(x, top.shape))
+    higher = ct.minimum(ct.maximum(top, ct.max(vectors, 3)), -lowest_finite(x, top.shape))
     return higher, ct.sum(exponential(vectors - ct.expand_dims(higher, 3)), 3)
 
 
 def row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """Return each row's (max, sum) state over the blocks [begin, end), in one pass."""
-    top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
+    top = lowest_finite(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
     lost = total
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), -float("inf"), AXIS, SHAPE, WHOLE)
-            higher, terms = lane_update(top, tile, AXIS, FOLD)
+            higher, terms = update_lane_states(top, tile, AXIS, FOLD)
             scale = exponential(top - higher)
             total, lost = dev.accumulate(total * scale, lost * scale, terms, x)
             top = higher
-    return merge_states(top, dev.whole(total, lost), AXIS)
+    return merge_states(top, dev.add_rounding_error(total, lost), AXIS)
 
 
 def merge_states(top, total, AXIS):

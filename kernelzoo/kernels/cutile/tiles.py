@@ -11,9 +11,9 @@ import torch
 
 from kernelzoo.device import Device, is_batch_invariant
 from kernelzoo.kernels.cutile.launch import View
-from kernelzoo.kernels.shared.cut import Cut, cut, into
-from kernelzoo.kernels.shared.held_rows import check_fits, line_of, longest, strip_of
-from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
+from kernelzoo.kernels.shared.cut import BlockSplit, plan_split, split_blocks
+from kernelzoo.kernels.shared.held_rows import check_fits, line_width, longest_row, strip_width
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES, count_row_parts
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
@@ -37,7 +37,7 @@ class Tile(NamedTuple):
         """The number of elements of each row in a tile."""
         return self.shape[self.axis]
 
-    def count(self, rows: Rows) -> int:
+    def count_tiles(self, rows: Rows) -> int:
         """Return the number of tiles that cover all rows."""
         found = (rows.columns if self.axis == 1 else None) or rows
         return cdiv(found.outer, self.shape[0]) * cdiv(found.inner, self.shape[3 - self.axis])
@@ -58,27 +58,27 @@ def has_vectors(rows: Rows) -> bool:
     return rows.common() * rows.itemsize >= VECTOR_BYTES
 
 
-def _warps(bytes: int) -> int:
+def _count_warps(bytes: int) -> int:
     """Return the number of warps for a tile of that size: 4 if it takes at most 32 registers per thread, else 8."""
     return 4 if bytes <= 32 * 4 * 128 else 8
 
 
-def along(rows: Rows, many: int, cols: int, inputs: int = 1) -> Tile:
+def contiguous_tile(rows: Rows, many: int, cols: int, inputs: int = 1) -> Tile:
     """Return a tile of ``many`` contiguous rows, of one group or of complete ones. inputs: see ``whole_row_tile``."""
     strip = min(many, power_of_two(rows.as_planned.inner))
     groups = min(many // strip, power_of_two(rows.as_planned.outer))
-    return Tile((groups, strip, cols), 2, _warps(groups * strip * cols * rows.wide_bytes * inputs))
+    return Tile((groups, strip, cols), 2, _count_warps(groups * strip * cols * rows.wide_bytes * inputs))
 
 
-def across(rows: Rows, width: int, depth: int, inputs: int = 1) -> Tile:
-    return Tile((1, depth, width), 1, _warps(width * depth * rows.wide_bytes * inputs))
+def strided_tile(rows: Rows, width: int, depth: int, inputs: int = 1) -> Tile:
+    return Tile((1, depth, width), 1, _count_warps(width * depth * rows.wide_bytes * inputs))
 
 
 # --- Tiles of whole rows, which a program keeps in registers ---------------------------------------------------------
 
 
 @numbers
-class Numbers:
+class Knobs:
     tile_bytes: int = knob(
         8192, among=(4096, 8192, 16384), unit="bytes", why="of short rows as computed, which a program holds"
     )
@@ -102,16 +102,16 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, one_row: bo
     check_fits(id, rows, inputs)
     cols, columns = power_of_two(rows.n), rows.columns
     if columns is not None:
-        return across(rows, strip_of(columns, inputs), cols, inputs)
-    knobs = of(Numbers, device.index)
-    many = _short_rows(knobs, rows)
+        return strided_tile(rows, strip_width(columns, inputs), cols, inputs)
+    knobs = of(Knobs, device.index)
+    many = _count_short_rows(knobs, rows)
     if many > 1 and not one_row:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
-        return along(rows, min(many, max(2, even)), cols, inputs)
-    return Tile((1, 1, cols), 2, _warps(cols * rows.wide_bytes * inputs))
+        return contiguous_tile(rows, min(many, max(2, even)), cols, inputs)
+    return Tile((1, 1, cols), 2, _count_warps(cols * rows.wide_bytes * inputs))
 
 
-def _short_rows(knobs: Numbers, rows: Rows) -> int:
+def _count_short_rows(knobs: Knobs, rows: Rows) -> int:
     """Return how many rows fit in a tile of ``knobs.tile_bytes``."""
     return knobs.tile_bytes // rows.wide_bytes // power_of_two(rows.n)
 
@@ -119,8 +119,8 @@ def _short_rows(knobs: Numbers, rows: Rows) -> int:
 def takes_one_row(device: Device, rows: Rows, x: torch.Tensor) -> bool:
     """Whether one row per program is better than several. Several unaligned rows can't be read in vectors. For a tile
     of several long rows, the compiler chooses the threads' layout."""
-    knobs = of(Numbers, device.index)
-    if _short_rows(knobs, rows) < 2:
+    knobs = of(Knobs, device.index)
+    if _count_short_rows(knobs, rows) < 2:
         return True
     if rows.itemsize > 2:
         return rows.n >= knobs.wide
@@ -136,33 +136,36 @@ READ_BYTES = 32768
 """Bytes of a block that is reduced to one number per vector: 32 float32 elements for each of 256 threads."""
 
 
-def block(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
+def loop_tile(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
     """Return the tile of a kernel that loops over blocks of rows: a part of one row, or of a cache line of columns.
     bytes: its size in the accumulator dtype. inputs: how many such tiles are in registers at a time."""
     room, columns = bytes // rows.wide_bytes, rows.columns
     if columns is None:
-        return along(rows, 1, min(room, power_of_two(rows.n)), inputs)
-    width = min(line_of(columns), room)
-    return across(rows, width, min(power_of_two(rows.n), room // width), inputs)
+        return contiguous_tile(rows, 1, min(room, power_of_two(rows.n)), inputs)
+    width = min(line_width(columns), room)
+    return strided_tile(rows, width, min(power_of_two(rows.n), room // width), inputs)
 
 
 def streaming_tile(rows: Rows, device: Device, inputs: int = 1, bytes: int = BLOCK_BYTES) -> Tile:
     """Return a tile of several short rows, but few enough that each SM has several tiles. For longer rows, return
-    ``block`` with ``bytes / inputs``. inputs: how many such tiles are in registers at a time."""
+    ``loop_tile`` with ``bytes / inputs``. inputs: how many such tiles are in registers at a time."""
     cols, spread = power_of_two(rows.n), power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     many = min(BLOCK_BYTES // 2 // rows.wide_bytes // power_of_two(inputs) // cols, spread)
     if rows.across or many < 2:
-        return block(rows, bytes // power_of_two(inputs), inputs)
-    return along(rows, many, cols, inputs)
+        return loop_tile(rows, bytes // power_of_two(inputs), inputs)
+    return contiguous_tile(rows, many, cols, inputs)
 
 
-def whole_row_or_block(id: str, device: Device, rows: Rows, inputs: int) -> tuple[bool, Tile, int | None]:
+def whole_row_or_block(
+    id: str, device: Device, rows: Rows, inputs: int, late: bool = True
+) -> tuple[bool, Tile, int | None]:
     """Return (held, tile, occupancy). held: whether complete rows fit in registers with their weights. If not, the tile
-    is a block of a row. inputs: see ``whole_row_tile``."""
-    if rows.n > min(longest(rows, inputs), ROW_BYTES // (1 if has_vectors(rows) else 2) // rows.wide_bytes):
-        tile = block(rows, BLOCK_BYTES, inputs)
+    is a block of a row. inputs: see ``whole_row_tile``. late: whether weights are loaded last, so that contiguous ones
+    need no registers before. That suits many rows. With few rows, loading weights at once hides the wait for them."""
+    if rows.n > min(longest_row(rows, inputs), ROW_BYTES // (1 if has_vectors(rows) else 2) // rows.wide_bytes):
+        tile = loop_tile(rows, BLOCK_BYTES, inputs)
         return False, tile, tile.occupancy(rows, FIT // 2)  # weights take registers too
-    tile = whole_row_tile(id, device, rows, inputs if rows.columns else 1)  # contiguous weights don't stay in registers
+    tile = whole_row_tile(id, device, rows, 1 if late and rows.columns is None else inputs)
     return True, tile, tile.occupancy(rows, 640 // (32 * tile.warps))  # with 102 or 128 registers per thread
 
 
@@ -171,24 +174,24 @@ def weight_grad_tile(rows: Rows) -> Tile:
     room, columns = BLOCK_BYTES // 4 // rows.wide_bytes, rows.columns
     cols = min(LINE_BYTES // rows.wide_bytes, power_of_two(rows.n))
     if columns is None:
-        return along(rows, min(room // cols, power_of_two(rows.total)), cols)
-    return across(rows, min(room // cols, power_of_two(columns.inner)), cols)
+        return contiguous_tile(rows, min(room // cols, power_of_two(rows.total)), cols)
+    return strided_tile(rows, min(room // cols, power_of_two(columns.inner)), cols)
 
 
-def plan_parts(rows: Rows, tile: Tile, device: Device) -> Cut:
+def plan_parts(rows: Rows, tile: Tile, device: Device) -> BlockSplit:
     """Return how the rows of each tile are split among several programs."""
     lanes = tile.shape[0] * tile.shape[3 - tile.axis]
-    return cut(cdiv(rows.n, tile.block), tile.count(rows.as_planned), lanes * rows.n, device)
+    return plan_split(cdiv(rows.n, tile.block), tile.count_tiles(rows.as_planned), lanes * rows.n, device)
 
 
-def part_tiles(rows: Rows, device: Device) -> tuple[Tile, Cut, Tile]:
+def part_tiles(rows: Rows, device: Device) -> tuple[Tile, BlockSplit, Tile]:
     """Return (tile of a part of a row, how rows are cut into parts, tile of all partial results of a row)."""
-    tile = block(rows, BLOCK_BYTES // 2)
+    tile = loop_tile(rows, BLOCK_BYTES // 2)
     blocks = max(1, cdiv(rows.n, tile.block))
-    plan = into(min(parts_of(rows, device), blocks), blocks)
+    plan = split_blocks(min(count_row_parts(rows, device), blocks), blocks)
     if tile.axis == 2:
-        return tile, plan, along(rows, 1, plan.merged)
-    return tile, plan, across(rows, min(tile.shape[2], max(1, 4096 // plan.merged)), plan.merged)
+        return tile, plan, contiguous_tile(rows, 1, plan.merged)
+    return tile, plan, strided_tile(rows, min(tile.shape[2], max(1, 4096 // plan.merged)), plan.merged)
 
 
 # --- Rows that begin anywhere in a vector ----------------------------------------------------------------------------
@@ -196,7 +199,7 @@ def part_tiles(rows: Rows, device: Device) -> tuple[Tile, Cut, Tile]:
 
 def is_ragged(rows: Rows, x: torch.Tensor) -> bool:
     """Whether rows without gaps are unaligned: the first row begins with a vector, but other rows may not."""
-    return rows.ragged and not flat_view(x).far
+    return rows.ragged and not flat_view(x).needs_int64
 
 
 def ragged(rows: Rows, tile: Tile, x: torch.Tensor, *others: torch.Tensor) -> tuple[int, Tile]:
@@ -264,7 +267,7 @@ def float64_bits(number: float) -> int:
     return int.from_bytes(struct.pack("<d", number), "little", signed=True)
 
 
-def workspace(rows: Rows, tile: Tile, plan: Cut, x: torch.Tensor, dtype: torch.dtype) -> View:
+def part_workspace(rows: Rows, tile: Tile, plan: BlockSplit, x: torch.Tensor, dtype: torch.dtype) -> View:
     """Return a workspace for partial results: an array of rows, with one element per part of a row."""
     found = (rows.columns if tile.axis == 1 else None) or rows
     sizes = (found.outer, plan.parts, found.inner) if tile.axis == 1 else (found.outer, found.inner, plan.parts)

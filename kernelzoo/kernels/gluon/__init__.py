@@ -31,6 +31,6 @@ def probe() -> tuple[str, ...]:
         raise BackendUnavailableError(
             "gluon", "Triton's interpreter is on, and Gluon has none", "unset TRITON_INTERPRET"
         )
-    nvidia_only.check("gluon", torch, LEAST_CAPABILITY)
+    nvidia_only.check_devices("gluon", torch, LEAST_CAPABILITY)
     triton_needs.check_launches("gluon", triton)
     return ("cuda",)

@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.shared.held_rows import longest
+from kernelzoo.kernels.shared.held_rows import longest_row
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.long_rows import takes_split
 from kernelzoo.layout import rows_of, rows_with
@@ -27,4 +27,4 @@ def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     *beside, out = others
     rows, strides = rows_with(x, out, *beside)
     whole = [one for one, tensor in zip(strides, beside, strict=True) if tensor.ndim == 3]  # n elements per row
-    return "fused" if rows.n <= longest(rows, 1 + len(whole)) else tiles.streaming_form(device_of(x), rows, *whole)
+    return "fused" if rows.n <= longest_row(rows, 1 + len(whole)) else tiles.streaming_form(device_of(x), rows, *whole)

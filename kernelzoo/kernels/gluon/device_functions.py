@@ -14,11 +14,11 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.shared.device_functions import accumulate as accumulate
 from kernelzoo.kernels.shared.device_functions import add_exactly as add_exactly
-from kernelzoo.kernels.shared.device_functions import aligned as aligned
+from kernelzoo.kernels.shared.device_functions import add_up as add_up
+from kernelzoo.kernels.shared.device_functions import align as align
 from kernelzoo.kernels.shared.device_functions import end_of_vectors as end_of_vectors
 from kernelzoo.kernels.shared.device_functions import float8_bits as float8_bits
-from kernelzoo.kernels.shared.device_functions import lower as lower
-from kernelzoo.kernels.shared.device_functions import whole as whole
+from kernelzoo.kernels.shared.device_functions import min_or_nan as min_or_nan
 
 barrier = gl.barrier if hasattr(gl, "barrier") else gl.thread_barrier
 """The barrier of all threads of a program. Triton 3.6 names it ``thread_barrier``."""

@@ -63,7 +63,7 @@ def row_sum(
         here = start + cols
         tile = gl.load(x_rows + here * x_n, there & (here < end), other=0).to(WIDE)
         total, lost = dev.add_exactly(total, lost, gl.sum(tile, 2))
-    return gl.sum(dev.whole(total, lost), 1)
+    return gl.sum(dev.add_up(total, lost), 1)
 
 
 @gluon.jit
@@ -87,7 +87,7 @@ def row_state(
         scale, terms = exponential(top - new), exponential(tile - new[:, :, None])
         total, lost = dev.add_exactly(total * scale, lost * scale, gl.sum(terms, 2))
         top = new
-    return merge_states(top, dev.whole(total, lost))
+    return merge_states(top, dev.add_up(total, lost))
 
 
 @gluon.jit

@@ -5,7 +5,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.shared.jit import bound, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv
 
@@ -32,7 +32,7 @@ def add_sums(partials, here, n, first, sums, lost, terms, WHOLE: gl.constexpr):
 @gluon.jit
 def store_sums(partials, cols, n, sums, lost, WHOLE: gl.constexpr):
     if WHOLE:
-        gl.store(partials + cols, dev.whole(sums, lost), cols < n)
+        gl.store(partials + cols, dev.add_up(sums, lost), cols < n)
 
 
 @gluon.jit
@@ -53,4 +53,4 @@ def make_partials_launch(id: str, partials: torch.Tensor, out: torch.Tensor) -> 
     """Return the launch that sums partials (count, n) over axis 0 into out (n), always in the same order."""
     count, n = partials.shape
     args = (out, partials, count, n, out.stride(0), wide_type(partials.dtype), ROWS, BLOCK, LAYOUT)
-    return bound(id, partials_kernel, cdiv(n, BLOCK), args, WARPS, tensors=1)
+    return bind_grid(id, partials_kernel, cdiv(n, BLOCK), args, WARPS, tensors=1)

@@ -11,8 +11,8 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared import held_rows
-from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, check_fits, line_of, row_threads, strip_of
-from kernelzoo.kernels.shared.jit import by_columns, column_arguments, edges_of, row_arguments
+from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, check_fits, line_width, row_threads, strip_width
+from kernelzoo.kernels.shared.jit import column_arguments, edges_of, row_arguments, to_column_strides
 from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
 from kernelzoo.tables import numbers, of
 
@@ -58,7 +58,7 @@ def make_row_tile(rows: Rows, tile_rows: int, cols: int, warps: int, *others: St
 
 def make_column_tile(rows: Rows, columns: Columns, width: int, depth: int, warps: int, *others: Strides) -> Tile:
     """Return a tile of ``width`` adjacent columns. Each thread has complete vectors of elements of adjacent columns."""
-    beside, vector = [by_columns(rows, other) for other in others], 1
+    beside, vector = [to_column_strides(rows, other) for other in others], 1
     if columns.x_inner == 1 and not columns.x_phase and not any(o.n and (o.phase or o.inner != 1) for o in beside):
         strides = [stride for other in beside if other.n for stride in (other.outer, other.n) if stride]
         vector = min(columns.multiple, width, *(stride & -stride for stride in strides))
@@ -82,13 +82,13 @@ def place_arguments(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]
     """Return a kernel's sizes and strides: by ``column_arguments`` if tile.across, else by ``row_arguments``. others:
     strides of tensors with n elements per row. Their outer, n and inner strides come last."""
     if tile.across and rows.columns is not None:
-        return column_arguments(rows.columns, *(by_columns(rows, other) for other in others))
+        return column_arguments(rows.columns, *(to_column_strides(rows, other) for other in others))
     return row_arguments(rows, *others)
 
 
 def row_strides(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
     """Return the outer and inner strides of tensors with one element per row, as one flat tuple."""
-    strides = (by_columns(rows, other) if tile.across else other for other in others)
+    strides = (to_column_strides(rows, other) if tile.across else other for other in others)
     return tuple(stride for other in strides for stride in (other.outer, other.inner))
 
 
@@ -107,7 +107,7 @@ def lowest_finite(dtype: torch.dtype) -> float:
 
 
 @numbers
-class Numbers(held_rows.Numbers):
+class Knobs(held_rows.HeldRowKnobs):
     """Knobs for rows that programs keep on chip."""
 
 
@@ -116,10 +116,10 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, *others: St
     memory line wide if that fits. inputs: how many tensors are kept. Raises UnsupportedProblemError if nothing fits."""
     check_fits(id, rows, inputs)
     if rows.columns is not None:
-        depth, width = power_of_two(rows.n), strip_of(rows.columns, inputs)
+        depth, width = power_of_two(rows.n), strip_width(rows.columns, inputs)
         warps = max(1, min(8, width * depth * inputs * rows.wide_bytes // (128 * LANES)))
         return make_column_tile(rows, rows.columns, width, depth, warps, *others)
-    knobs, cols = of(Numbers, device.index), power_of_two(body_length(rows, *others))
+    knobs, cols = of(Knobs, device.index), power_of_two(body_length(rows, *others))
     many = knobs.warp_bytes // rows.wide_bytes // inputs // cols
     if many > 1:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
@@ -155,7 +155,7 @@ def make_block_tile(rows: Rows, bytes: int, *others: Strides) -> Tile:
     bytes: the size of the tile in the dtype of the computation."""
     elements, columns = bytes // rows.wide_bytes, rows.columns
     if columns is not None:
-        width = line_of(columns)
+        width = line_width(columns)
         depth = max(1, min(power_of_two(rows.n), elements // width))
         return make_column_tile(rows, columns, width, depth, _warps(rows, width * depth), *others)
     cols = min(elements, power_of_two(body_length(rows, *others)))

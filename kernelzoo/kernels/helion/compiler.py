@@ -20,7 +20,7 @@ import torch
 import triton.language as tl
 from helion.runtime.ref_mode import RefMode
 
-from kernelzoo.device import current_kept
+from kernelzoo.device import keep_current_gpu
 from kernelzoo.kernels.shared import code_cache, programs
 from kernelzoo.kernels.shared.jit import INTERPRETED
 
@@ -73,7 +73,7 @@ class Program:
     order: tuple[int, ...]
     """The axes of the grid, fastest-varying first. Empty if the grid has only one axis."""
     warps: int
-    far: bool
+    needs_int64: bool
     """Whether offsets need 64 bits."""
 
     @property
@@ -100,10 +100,10 @@ class TritonCode:
         """Return (Triton kernel, number of programs, arguments, options), with which the host function would launch."""
         found: list[tuple[Any, int, tuple[Any, ...], dict[str, Any]]] = []
 
-        def launcher(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> None:
+        def record_launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> None:
             found.append((kernel, grid[0], given, options))
 
-        self.host(*arguments, _launcher=launcher)
+        self.host(*arguments, _launcher=record_launch)
         (one,) = found
         return one
 
@@ -115,35 +115,35 @@ def made(program: Program) -> TritonCode:
         with _lock:
             found = _made.get(program)
             if found is None:
-                with current_kept():  # if there are several GPUs, Helion makes the last one current
-                    found = _made[program] = _load(program, _cached_source(program))
+                with keep_current_gpu():  # if there are several GPUs, Helion makes the last one current
+                    found = _made[program] = _run_source(program, _cached_source(program))
     return found
 
 
 def _cached_source(program: Program) -> str:
     """Return a program's source from the disk cache, or generate it. The key includes the kernel and its arguments."""
     kernel = program.kernel.fn
-    what = (_compiler(), inspect.getsource(kernel), kernel.__qualname__, replace(program, kernel=None))
-    return programs.on_disk("helion", what, lambda: source_of(program).encode()).decode()
+    what = (_compiler_identity(), inspect.getsource(kernel), kernel.__qualname__, replace(program, kernel=None))
+    return programs.load_or_make("helion", what, lambda: generate_source(program).encode()).decode()
 
 
 @cache
-def _compiler() -> str:
+def _compiler_identity() -> str:
     """Return a text for cache keys: our kernels and shared code, and the versions of Helion, torch and Triton."""
-    texts = map(code_cache.text_of, (Path(__file__).parent, Path(programs.__file__).parent))
+    texts = map(code_cache.digest_sources, (Path(__file__).parent, Path(programs.__file__).parent))
     return repr((*texts, *map(version, ("helion", "torch", "triton"))))
 
 
-def source_of(program: Program) -> str:
+def generate_source(program: Program) -> str:
     """Return the Triton source that Helion generates for a program. It doesn't depend on whether a GPU is present."""
-    index = torch.int64 if program.far else torch.int32
+    index = torch.int64 if program.needs_int64 else torch.int32
     kernel = helion.kernel(program.kernel.fn, config=program.config, index_dtype=index, **SETTINGS)
     examples = [example.tensor for example in program.tensors]
     bound = kernel.bind((*examples, *[NUMBER] * program.integers, *program.constants))
     return str(bound.to_triton_code(program.config))
 
 
-def _load(program: Program, source: str) -> TritonCode:
+def _run_source(program: Program, source: str) -> TritonCode:
     """Run generated source as a module. It is also stored in ``linecache``, because Triton reads the source again."""
     name = program.kernel.fn.__name__
     file = f"<{name} of helion, {len(_made)}>"

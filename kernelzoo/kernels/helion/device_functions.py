@@ -44,7 +44,7 @@ def add_exactly(total, lost, x):
     return new, lost + ((total - (new - back)) + (x - back))
 
 
-def whole(total, lost):
+def add_rounding_error(total, lost):
     """Return total + lost, or total if lost is NaN. An infinite sum makes it NaN."""
     return total + torch.where(lost == lost, lost, 0)
 

@@ -15,15 +15,15 @@ from kernelzoo.kernels.helion import compiler, tiles
 from kernelzoo.kernels.helion.compiler import Example, Program, TritonCode
 from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.shared import jit
-from kernelzoo.kernels.shared.cut import Cut
+from kernelzoo.kernels.shared.cut import BlockSplit
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.shown import written
+from kernelzoo.kernels.shared.shown import source_facts
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, WorkspaceLaunch, recording, sequence
 from kernelzoo.layout import Rows
 from kernelzoo.torch_private import current_stream
 
 
-def bound(
+def bind_program(
     id: str,
     program: Program,
     tensors: Sequence[torch.Tensor],
@@ -47,14 +47,14 @@ def bound(
             kernel=f"{kernel.__name__}, {program.warps} warps",
             grid=(programs,),
             threads=program.warps * device.warp_size,
-            constants=(program.blocks, program.order, program.far, *map(str, program.constants)),
+            constants=(program.blocks, program.order, program.needs_int64, *map(str, program.constants)),
             arguments=tuple(str(arg) for arg in args if not isinstance(arg, torch.Tensor)),
-            build=(lambda: _described(program, made, kernel, args, told, device)) if recorder.compiles else None,
+            build=(lambda: _describe_kernel(program, made, kernel, args, told, device)) if recorder.compiles else None,
         )
         return recorder.launch(step)
     if jit.INTERPRETED:
-        return jit.interpreted(kernel, programs, args)
-    return launch_of(jit.compiled(tensors[0], kernel, args, told, loads=True), programs, tensors, args)
+        return jit.interpreted_launch(kernel, programs, args)
+    return make_launch(jit.compile_kernel(tensors[0], kernel, args, told, loads=True), programs, tensors, args)
 
 
 def views_launch(
@@ -68,9 +68,9 @@ def views_launch(
     grid, fastest-varying first; by default inner, then outer.
     """
     taken = taken or views
-    examples, far = tiles.examples(*taken, one="n"), tiles.needs_int64(*taken)
+    examples, far = tiles.as_examples(*taken, one="n"), tiles.needs_int64(*taken)
     program = Program(kernel, examples, len(integers), constants, blocks, order, tile.warps, far)
-    return bound(id, program, views, taken, integers)
+    return bind_program(id, program, views, taken, integers)
 
 
 def flat_launch(
@@ -78,42 +78,42 @@ def flat_launch(
     integers: Sequence[int], constants: tuple[Any, ...], blocks: tuple[int, ...],
 ) -> Launch:  # fmt: skip
     """Return the launch of a kernel that receives x and out as flat tensors. Each must be one piece of memory."""
-    flat = tiles.flat(x, out)
+    flat = tiles.flat_views(x, out)
     examples = Example(x.dtype, "all"), Example(out.dtype, "all" if out.ndim == 3 else "outer")
     program = Program(kernel, examples, len(integers), constants, blocks, (), warps, tiles.needs_int64(*flat))
-    return bound(id, program, flat, flat, integers)
+    return bind_program(id, program, flat, flat, integers)
 
 
 def two_launches(
-    id: str, kernels: tuple[Any, Any], tensors: Sequence[torch.Tensor], reads: int, rows: Rows, tile: Tile, plan: Cut,
-    left: Sequence[torch.dtype], constants: tuple[Any, ...], *, blocks: tuple[int, ...] = (),
+    id: str, kernels: tuple[Any, Any], tensors: Sequence[torch.Tensor], reads: int, rows: Rows, tile: Tile,
+    plan: BlockSplit, left: Sequence[torch.dtype], constants: tuple[Any, ...], *, blocks: tuple[int, ...] = (),
     last: tuple[int, ...] = (), before: Sequence[int] = (), also: Sequence[int] = (),
 ) -> Launch:  # fmt: skip
     """Return a sequence of two launches. The first reads ``reads`` tensors, and stores one number of each dtype in
     ``left`` per part of a row. The second reads these numbers and all tensors. blocks: by default the tile's. last: the
     second launch's, if different. before: integers before the span. also: the second launch's integers after it."""
     parts = [tiles.part_workspace(tensors[0], rows, plan, dtype) for dtype in left]
-    examples, far, blocks = tiles.examples(*tensors), tiles.needs_int64(*tensors, *parts), blocks or tile.blocks()
+    examples, far, blocks = tiles.as_examples(*tensors), tiles.needs_int64(*tensors, *parts), blocks or tile.blocks()
     of_parts, integers = [Example(dtype, "outer parts inner") for dtype in left], (*before, plan.span)
 
-    def launch(
+    def bind_step(
         kernel: Any, kinds: Sequence[Example], taken: Sequence[torch.Tensor], numbers: Sequence[int],
         blocks: tuple[int, ...],
     ) -> Launch:  # fmt: skip
         order = tuple(reversed(range(len(blocks))))
         program = Program(kernel, tuple(kinds), len(numbers), constants, blocks, order, tile.warps, far)
-        return bound(id, program, tensors, taken, numbers)
+        return bind_program(id, program, tensors, taken, numbers)
 
     kinds, taken = (*examples[:-1], *of_parts, examples[-1]), (*tensors[:-1], *parts, tensors[-1])
     return sequence(
-        launch(kernels[0], (*examples[:reads], *of_parts), (*tensors[:reads], *parts), integers, blocks),
-        launch(kernels[1], kinds, taken, (*integers, *also), last or blocks),
+        bind_step(kernels[0], (*examples[:reads], *of_parts), (*tensors[:reads], *parts), integers, blocks),
+        bind_step(kernels[1], kinds, taken, (*integers, *also), last or blocks),
     )
 
 
-def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
+def make_launch(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
     """Return the launch of a loaded kernel. Its arguments may include canonical tensors in any order, or omit some."""
-    call, fixed, together = jit.submission(compiled)
+    call, fixed, together = jit.launcher_call(compiled)
     device: int = tensors[0].get_device()
     stream = current_stream
     places: list[tuple[int, int]] = []
@@ -127,7 +127,7 @@ def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], arg
             else:
                 places.append((place, which))
 
-    def at(*addresses: int) -> None:
+    def run_at(*addresses: int) -> None:
         here = given.copy()
         for place, which in places:
             here[place] = addresses[which]
@@ -136,15 +136,15 @@ def launch_of(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], arg
         else:
             call(programs, 1, 1, stream(device), *fixed, *here)
 
-    return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
+    return WorkspaceLaunch(run_at, *tensors, workspace=workspace) if workspace else RebindableLaunch(run_at, *tensors)
 
 
-def _described(
+def _describe_kernel(
     program: Program, made: TritonCode, kernel: Any, args: tuple[Any, ...], told: dict[str, Any], device: Device
 ) -> Compiled:
     """Return the compiled kernel's description for a recording. The generated source follows the Helion source."""
-    found = jit.described(kernel, jit.compiled(args[0], kernel, args, told), args, told, device)
-    kernel_source = written(program.kernel.fn)
+    found = jit.kernel_facts(kernel, jit.compile_kernel(args[0], kernel, args, told), args, told, device)
+    kernel_source = source_facts(program.kernel.fn)
     kernel_source["source"] += f"\n# What Helion makes of it:\n\n{made.source}"
     names = {f"block_{i}": size for i, size in enumerate(program.blocks)}
     return replace(found, language="helion", constants={**found.constants, **names}, **kernel_source)

@@ -2,11 +2,11 @@
 
 import torch
 
-from kernelzoo.kernels.helion.tiles import Tile, block, kernel_rows, side_by_side, whole_row_tile
-from kernelzoo.kernels.shared.cut import Cut
-from kernelzoo.kernels.shared.held_rows import longest
+from kernelzoo.kernels.helion.tiles import Tile, adjacent_rows_tile, kernel_rows, loop_tile, whole_row_tile
+from kernelzoo.kernels.shared.cut import BlockSplit
+from kernelzoo.kernels.shared.held_rows import longest_row
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES, count_row_parts
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 TILE_BYTES = 16384
@@ -24,11 +24,11 @@ def streaming_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     """
     device, wide_bytes, bytes = device_of(x), rows.wide_bytes, TILE_BYTES // power_of_two(tensors)
     if rows.across:
-        return block(rows, bytes)
+        return loop_tile(rows, bytes)
     cols = min(bytes // wide_bytes, power_of_two(rows.n))
     spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     many = min(bytes // wide_bytes // cols, spread)
-    return side_by_side(rows, many, cols, device.warps(many * cols * wide_bytes * tensors // THREAD_BYTES))
+    return adjacent_rows_tile(rows, many, cols, device.warps(many * cols * wide_bytes * tensors // THREAD_BYTES))
 
 
 def reading_tile(x: torch.Tensor, rows: Rows) -> Tile:
@@ -42,18 +42,18 @@ def try_whole_rows(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile |
 
     It has more than 16 warps only if each thread has four vectors, because an SM may run only one such program.
     """
-    if rows.n > longest(rows, tensors):
+    if rows.n > longest_row(rows, tensors):
         return None
     tile, device = whole_row_tile(id, device_of(x), rows, tensors), device_of(x)
     return tile._replace(warps=min(tile.warps, max(16, device.warps(tile.cols * rows.itemsize // THREAD_BYTES))))
 
 
-def tile_and_parts(x: torch.Tensor, rows: Rows) -> tuple[Tile, Cut]:
+def tile_and_parts(x: torch.Tensor, rows: Rows) -> tuple[Tile, BlockSplit]:
     """Return (tile, how rows are cut) for a kernel whose programs each read a part of a row. Parts are whole blocks."""
-    tile = block(rows, TILE_BYTES // 2)
+    tile = loop_tile(rows, TILE_BYTES // 2)
     blocks = cdiv(rows.n, tile.cols)
-    span = cdiv(blocks, min(parts_of(rows, device_of(x)), max(1, blocks))) * tile.cols
-    return tile, Cut(max(1, cdiv(rows.n, max(1, span))), span)
+    span = cdiv(blocks, min(count_row_parts(rows, device_of(x)), max(1, blocks))) * tile.cols
+    return tile, BlockSplit(max(1, cdiv(rows.n, max(1, span))), span)
 
 
 def weight_grad_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:

@@ -10,9 +10,9 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.helion.compiler import Example
 from kernelzoo.kernels.shared import held_rows
-from kernelzoo.kernels.shared.cut import Cut, cut
-from kernelzoo.kernels.shared.held_rows import check_fits, line_of, row_threads, strip_of
-from kernelzoo.kernels.shared.jit import by_columns, wide_dtype
+from kernelzoo.kernels.shared.cut import BlockSplit, plan_split
+from kernelzoo.kernels.shared.held_rows import check_fits, line_width, row_threads, strip_width
+from kernelzoo.kernels.shared.jit import to_column_strides, wide_dtype
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_with
 from kernelzoo.tables import knob, numbers, of
 
@@ -32,7 +32,7 @@ class Tile(NamedTuple):
         """Return the block sizes of a kernel that has one loop over outer and inner, and ``loops`` loops over n."""
         return self.outer, self.inner, *[self.cols] * loops
 
-    def count(self, rows: Rows) -> int:
+    def count_tiles(self, rows: Rows) -> int:
         """Return the number of tiles that cover all rows."""
         axes = kernel_rows(rows)
         return cdiv(axes.outer, self.outer) * cdiv(axes.inner, self.inner)
@@ -49,30 +49,30 @@ def rows_and_views(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) ->
     rows, others = rows_with(x, out, *beside)
     axes = kernel_rows(rows)
     first, last = (axes.x_outer, axes.x_n, axes.x_inner), (axes.out_outer, axes.out_n, axes.out_inner)
-    turned = [(by_columns(rows, one) if rows.across else one)[:3] for one in others]
+    turned = [(to_column_strides(rows, one) if rows.across else one)[:3] for one in others]
 
-    def view(tensor: torch.Tensor, outer: int, along: int, inner: int) -> torch.Tensor:
+    def strided_view(tensor: torch.Tensor, outer: int, along: int, inner: int) -> torch.Tensor:
         if tensor.ndim == 2:
             return tensor.as_strided((axes.outer, axes.inner), (outer, inner))
         return tensor.as_strided((axes.outer, axes.n, axes.inner), (outer, along, inner))
 
     strides = (first, *turned, last)
-    return rows, tuple(view(tensor, *one) for tensor, one in zip((x, *beside, out), strides, strict=True))
+    return rows, tuple(strided_view(tensor, *one) for tensor, one in zip((x, *beside, out), strides, strict=True))
 
 
-def flat(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def flat_views(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return one-axis views of tensors. Each tensor must be one piece of memory. Nothing is copied."""
     return tuple(x.as_strided((x.numel(),), (1,)) for x in tensors)
 
 
-def uneven(rows: Rows) -> bool:
+def is_uneven(rows: Rows) -> bool:
     """Whether rows without gaps have vectors that Triton doesn't detect. Either rows are unaligned, or they have half
     precision and 16 doesn't divide their length. Triton tests only divisibility by 16."""
     pieces = rows.one_piece and rows.aligned and rows.n >= 4 * rows.whole_vector
     return rows.ragged or (pieces and rows.itemsize == 2 and rows.n % 16 > 0)
 
 
-def shift_of(rows: Rows) -> int:
+def vector_shift(rows: Rows) -> int:
     """Return log2 of the number of elements per vector."""
     return rows.whole_vector.bit_length() - 1
 
@@ -91,7 +91,7 @@ def needs_int64(*tensors: torch.Tensor) -> bool:
     )
 
 
-def examples(*tensors: torch.Tensor, one: str = "all") -> tuple[Example, ...]:
+def as_examples(*tensors: torch.Tensor, one: str = "all") -> tuple[Example, ...]:
     """Return the example tensors for which kernels are compiled. one: the axis name of one-axis tensors."""
     axes = {1: one, 2: "outer inner", 3: "outer n inner"}
     return tuple(Example(x.dtype, axes[x.ndim]) for x in tensors)
@@ -102,12 +102,12 @@ def acc_dtype(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.dtype:
     return wide_dtype(x.dtype if out is None else torch.promote_types(x.dtype, out.dtype))
 
 
-def side_by_side(rows: Rows, many: int, cols: int, warps: int) -> Tile:
+def adjacent_rows_tile(rows: Rows, many: int, cols: int, warps: int) -> Tile:
     return Tile(1, cols, many, warps) if rows.inner > 1 else Tile(many, cols, 1, warps)
 
 
 @numbers
-class Numbers(held_rows.Numbers):
+class Knobs(held_rows.HeldRowKnobs):
     ragged: int = knob(
         256, among=(128, 256, 512), unit="elements",
         why="of a row that begins anywhere, from which on a program has one, and reads vectors",
@@ -121,45 +121,45 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, one_row: bo
     check_fits(id, rows, inputs)
     cols = power_of_two(rows.n)
     if rows.columns is not None:
-        width = strip_of(rows.columns, inputs)
-        return Tile(1, cols, width, _warps(width * cols * inputs * rows.wide_bytes, 128))
-    knobs = of(Numbers, device.index)
-    many = _short_rows(knobs, rows, inputs)
+        width = strip_width(rows.columns, inputs)
+        return Tile(1, cols, width, _count_warps(width * cols * inputs * rows.wide_bytes, 128))
+    knobs = of(Knobs, device.index)
+    many = _count_short_rows(knobs, rows, inputs)
     if many > 1 and not one_row:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
-        return side_by_side(rows, min(many, even), cols, 1)
-    fed = rows.n if uneven(rows) else cols  # in half precision, the number of threads depends on these elements
-    return side_by_side(rows, 1, cols, device.warps(min(1024, row_threads(knobs, rows, fed) * inputs)))
+        return adjacent_rows_tile(rows, min(many, even), cols, 1)
+    fed = rows.n if is_uneven(rows) else cols  # in half precision, the number of threads depends on these elements
+    return adjacent_rows_tile(rows, 1, cols, device.warps(min(1024, row_threads(knobs, rows, fed) * inputs)))
 
 
-def _short_rows(knobs: Numbers, rows: Rows, inputs: int) -> int:
+def _count_short_rows(knobs: Knobs, rows: Rows, inputs: int) -> int:
     """Return how many rows one warp keeps in registers."""
     return knobs.warp_bytes // rows.wide_bytes // inputs // power_of_two(rows.n)
 
 
 def takes_one_row(device: Device, rows: Rows) -> bool:
-    """Whether each program should read one row, in vectors: if rows are ``uneven`` and not short."""
-    knobs = of(Numbers, device.index)
-    return uneven(rows) and (rows.n >= knobs.ragged or _short_rows(knobs, rows, 1) < 2)
+    """Whether each program should read one row, in vectors: if rows are uneven and not short."""
+    knobs = of(Knobs, device.index)
+    return is_uneven(rows) and (rows.n >= knobs.ragged or _count_short_rows(knobs, rows, 1) < 2)
 
 
 BLOCK_BYTES = 32768
 """Bytes of a block in the accumulator dtype: 32 float32 elements for each of 256 threads."""
 
 
-def block(rows: Rows, bytes: int) -> Tile:
+def loop_tile(rows: Rows, bytes: int) -> Tile:
     """Return the tile of a kernel that loops over blocks of rows: a part of one row, or of a cache line of columns.
     bytes: its size in the accumulator dtype."""
     elements, columns = bytes // rows.wide_bytes, rows.columns
     if columns is not None:
-        width = line_of(columns)
+        width = line_width(columns)
         depth = max(1, min(power_of_two(rows.n), elements // width))
-        return Tile(1, depth, width, _warps(width * depth * rows.wide_bytes, 64))
+        return Tile(1, depth, width, _count_warps(width * depth * rows.wide_bytes, 64))
     cols = min(elements, power_of_two(rows.n))
-    return Tile(1, cols, 1, _warps(cols * rows.wide_bytes, 64))
+    return Tile(1, cols, 1, _count_warps(cols * rows.wide_bytes, 64))
 
 
-def _warps(bytes: int, each: int) -> int:
+def _count_warps(bytes: int, each: int) -> int:
     """Return the number of warps for a block of ``bytes`` bytes, with ``each`` bytes per thread: at most 8."""
     return max(1, min(8, bytes // (each * 32)))
 
@@ -168,13 +168,13 @@ MOST_PARTS = 256
 """The most programs per tile. Each program reads the partial results of all of them."""
 
 
-def plan_parts(rows: Rows, tile: Tile, device: Device) -> Cut:
+def plan_parts(rows: Rows, tile: Tile, device: Device) -> BlockSplit:
     """Return how the rows of each tile are split among several programs. The span is in elements."""
     elements = tile.outer * tile.inner * rows.n
-    found = cut(cdiv(rows.n, tile.cols), tile.count(rows.as_planned), elements, device, MOST_PARTS)
+    found = plan_split(cdiv(rows.n, tile.cols), tile.count_tiles(rows.as_planned), elements, device, MOST_PARTS)
     return found._replace(span=found.span * tile.cols)
 
 
-def part_workspace(x: torch.Tensor, rows: Rows, plan: Cut, dtype: torch.dtype) -> torch.Tensor:
+def part_workspace(x: torch.Tensor, rows: Rows, plan: BlockSplit, dtype: torch.dtype) -> torch.Tensor:
     axes = kernel_rows(rows)
     return x.new_empty((axes.outer, plan.parts, axes.inner), dtype=dtype)

@@ -2,7 +2,7 @@
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import nvidia_only
-from kernelzoo.packages import requirement, unfit
+from kernelzoo.packages import requirement, why_version_unfit
 from kernelzoo.registry import require
 
 COMPILES_WITH = {"NUMBA_ENABLE_CUDASIM": "0"}
@@ -19,14 +19,14 @@ def probe() -> tuple[str, ...]:
 
     torch = require("numba", "torch", "install it with: pip install torch")
     numpy = require("numba", "numpy", _INSTALL)
-    if why := unfit("numpy", numpy.__version__, "numba"):
+    if why := why_version_unfit("numpy", numpy.__version__, "numba"):
         raise refuse(f"numba-cuda fails: {why}", f"install another with: pip install '{requirement('numpy', 'numba')}'")
     cuda = require("numba", "numba.cuda", _INSTALL)
     if getattr(cuda, "implementation", None) != "NVIDIA":
         raise refuse("the package 'numba-cuda' is not installed", _INSTALL)
     if cuda.config.ENABLE_CUDASIM:
         raise refuse("NUMBA_ENABLE_CUDASIM is set, and Numba's simulator has no warp shuffles", "unset it")
-    nvidia_only.check("numba", torch, (8, 0))
+    nvidia_only.check_devices("numba", torch, (8, 0))
     require("numba", "cuda.core", _INSTALL)
     driver = require("numba", "cuda.bindings.driver", _INSTALL)
     nvvm = require("numba", "numba.cuda.cudadrv.nvvm", _INSTALL)

@@ -1,6 +1,6 @@
 """Choosers that several operations share. Other operations have a ``choose.py`` of their own."""
 
-from kernelzoo.kernels.numba.launch import View, by_view, has_clusters
+from kernelzoo.kernels.numba.launch import View, chooser_by_view, has_clusters
 from kernelzoo.kernels.numba.min_backward import fused as min_fused
 from kernelzoo.kernels.numba.min_backward import online as min_online
 from kernelzoo.kernels.numba.softmax_backward import fused, online, split_cluster
@@ -18,14 +18,14 @@ SHARED_VECTORS = 2048
 @chooser("numba", "cumsum", "auto")
 @chooser("numba", "logsumexp", "auto")
 @chooser("numba", "sum", "auto")
-@by_view()
+@chooser_by_view()
 def rows_or_split(v: View) -> str:
     """Several blocks share a row if rows are long and too few to fill the device. Otherwise a row has one block."""
     return "split" if takes_split(v, v.device) else "rows"
 
 
 @chooser("numba", "softmax_backward", "auto")
-@by_view()
+@chooser_by_view()
 def softmax_backward(v: View) -> str:
     """Return the fastest form for the row's length and the number of rows."""
     if fits_one_block(v, fused.fused_tiling(v)):
@@ -35,7 +35,7 @@ def softmax_backward(v: View) -> str:
 
 
 @chooser("numba", "min_backward", "auto")
-@by_view()
+@chooser_by_view()
 def min_backward(v: View) -> str:
     """Return the fastest form for the row's length and the number of rows."""
     if fits_one_block(v, min_fused.fused_tiling(v)):

@@ -11,17 +11,17 @@ from typing import Any
 from llvmlite import ir
 from numba.cuda import cgutils, types
 
-from kernelzoo.kernels.numba.machine import I32, I64, asm, intrinsic_of, shared_address
+from kernelzoo.kernels.numba.machine import I32, I64, asm, make_intrinsic, shared_address
 
 
-def _barrier(builder: Any, code: str, *operands: Any) -> None:
+def _emit_barrier(builder: Any, code: str, *operands: Any) -> None:
     """Emit a barrier that the compiler may not duplicate: a warp's threads must reach it at the same instruction."""
     function = ir.FunctionType(ir.VoidType(), [I32] * len(operands))
     barrier = builder.asm(function, code, ",".join([*["r"] * len(operands), "~{memory}"]), list(operands), True)
     barrier.attributes.add("convergent")
 
 
-def _arm(builder: Any, barrier: Any, count: Any, then: str = "") -> None:
+def _arm_barrier(builder: Any, barrier: Any, count: Any, then: str = "") -> None:
     code = """{
         .reg .b32 t;
         .reg .pred first;
@@ -32,22 +32,22 @@ def _arm(builder: Any, barrier: Any, count: Any, then: str = "") -> None:
         bar.warp.sync 0xffffffff;
         @first mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;
         """
-    _barrier(builder, f"{code}{then}}}", shared_address(builder, barrier, I64(0)), builder.trunc(count, I32))
+    _emit_barrier(builder, f"{code}{then}}}", shared_address(builder, barrier, I64(0)), builder.trunc(count, I32))
 
 
-arm = intrinsic_of(lambda barrier, count: types.void(barrier, types.int64), _arm)
+arm = make_intrinsic(lambda barrier, count: types.void(barrier, types.int64), _arm_barrier)
 """``arm(barrier, count)``: let ``barrier[0]`` await ``count`` bytes to this block. Call it before
 ``cluster_arrive``."""
 
-cluster_arrive = intrinsic_of(
+cluster_arrive = make_intrinsic(
     lambda barrier, count: types.void(barrier, types.int64),
-    partial(_arm, then="barrier.cluster.arrive.relaxed.aligned;"),
+    partial(_arm_barrier, then="barrier.cluster.arrive.relaxed.aligned;"),
 )
 """``cluster_arrive(barrier, count)``: do the same as ``arm``. Then tell the cluster that the barrier exists and that
 this thread runs. The arrival is relaxed, because a release would wait until earlier writes are visible device-wide."""
 
-cluster_wait = intrinsic_of(
-    lambda: types.void(), lambda builder: _barrier(builder, "barrier.cluster.wait.acquire.aligned;")
+cluster_wait = make_intrinsic(
+    lambda: types.void(), lambda builder: _emit_barrier(builder, "barrier.cluster.wait.acquire.aligned;")
 )
 """Wait until every thread of the cluster has arrived. ``send`` may then write to any of its blocks' shared memory."""
 
@@ -66,7 +66,7 @@ def _send(builder: Any, array: Any, i: Any, values: Any, barrier: Any, rank: Any
     asm(builder, None, code, place, counting, builder.trunc(rank, I32), *sent, memory=True)
 
 
-send = intrinsic_of(
+send = make_intrinsic(
     lambda array, i, values, barrier, rank: types.void(array, types.int64, values, barrier, types.int64), _send
 )
 """``send(array, i, values, barrier, rank)``: store one or two values from ``array[i]`` on, in the shared memory of the
@@ -83,5 +83,5 @@ def _wait_for(builder: Any, barrier: Any) -> None:
     asm(builder, None, code, shared_address(builder, barrier, I64(0)), memory=True)
 
 
-wait_for = intrinsic_of(lambda barrier: types.void(barrier), _wait_for)
+wait_for = make_intrinsic(lambda barrier: types.void(barrier), _wait_for)
 """Wait until all bytes that ``barrier[0]`` counts have arrived. This thread may then read them."""

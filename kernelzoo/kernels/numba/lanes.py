@@ -11,7 +11,7 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
-from kernelzoo.kernels.numba.row import access, block_reduce
+from kernelzoo.kernels.numba.row import block_reduce, tile_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv, power_of_two
 
@@ -83,7 +83,7 @@ def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any
     memory, and zeros from n on. ``value(words, j)`` returns one as a number. ``store(pointer, base, step, lane, lanes,
     start, n, values)`` stores numbers. ``shared``: whether all rows load the same elements. L2 then keeps these longer.
     """
-    _, load_tile, store_tile, _, _ = access(dtype, tiling, number(dtype, 0), keep_in_l2=shared)
+    _, load_tile, store_tile, _, _ = tile_functions(dtype, tiling, number(dtype, 0), keep_in_l2=shared)
     WORD, WORDS, PACKED = tiling.word(dtype), tiling.words(dtype), is_packed(dtype, tiling.vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 
@@ -109,27 +109,27 @@ def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any
 
 
 @cache
-def tiles_of(tiling: Tiling) -> Any:
-    """Return ``tiles(length, lanes)``: where a row's tiles begin. A row that is kept in registers is one tile."""
+def tile_loop(tiling: Tiling) -> Any:
+    """Return ``loop_over_tiles(length, lanes)``: where a row's tiles begin. A row kept in registers is one tile."""
     SIZE, HELD = tiling.size, tiling.held
 
     @cuda.jit(device=True, inline="always")
-    def tiles(length, lanes):
+    def loop_over_tiles(length, lanes):
         return range(0, 1, 1) if HELD else range(0, length, lanes * SIZE)
 
-    return tiles
+    return loop_over_tiles
 
 
 @cache
-def place_of(tiling: Tiling) -> Any:
-    """Return ``place(lane, lanes, start, j)``: the index in a row of a lane's element j of the tile at ``start``."""
+def row_index(tiling: Tiling) -> Any:
+    """Return ``element_index(lane, lanes, start, j)``: the row's index of element j of a lane's tile at ``start``."""
     VEC = tiling.vec
 
     @cuda.jit(device=True, inline="always")
-    def place(lane, lanes, start, j):
+    def element_index(lane, lanes, start, j):
         return start + (j // VEC * lanes + lane) * VEC + j % VEC
 
-    return place
+    return element_index
 
 
 @cache
@@ -139,14 +139,14 @@ def tree_sum(size: int) -> Any:
     HALF = size // 2
 
     @cuda.jit(device=True, inline="always")
-    def one(values, k):
+    def take_one(values, k):
         return values[k]
 
     @cuda.jit(device=True, inline="always")
-    def two(values, k):
+    def add_halves(values, k):
         return half(values, k) + half(values, k + HALF)
 
-    return two if size > 1 else one
+    return add_halves if size > 1 else take_one
 
 
 @cache
@@ -172,7 +172,7 @@ def add_exactly(total, x):
 
 
 @cuda.jit(device=True, inline="always")
-def whole(total):
+def sum_with_errors(total):
     """Return a running sum plus its rounding errors, or only the sum if the errors are NaN, as for an infinite sum."""
     rounded, lost = total
     return rounded + lost if lost == lost else rounded
@@ -187,7 +187,7 @@ def lane_sum(dtype: str, tiling: Tiling) -> Any:
     @cuda.jit(device=True, inline="always")
     def sum_over_lanes(total, scratch):
         cuda.syncthreads()
-        return block_sum(whole(total), scratch)
+        return block_sum(sum_with_errors(total), scratch)
 
     return sum_over_lanes
 

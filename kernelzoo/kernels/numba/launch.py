@@ -14,16 +14,16 @@ import torch
 
 from kernelzoo import device as devices
 from kernelzoo import tables
-from kernelzoo.device import Device, attached, is_batch_invariant, occupancy
+from kernelzoo.device import Device, is_batch_invariant, make_gpu_current, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
-from kernelzoo.kernels.numba.source import Source, capability_of, compiled, compiling, inspected, kernel
+from kernelzoo.kernels.numba.source import Source, capability_pair, compiling, inspect_kernel, kernel, load_or_compile
 from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver, programs
-from kernelzoo.kernels.shared.driver import Parameters, Shape
+from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
 from kernelzoo.launch import Bind, Launch, Recording, Step, recording
 from kernelzoo.layout import cdiv
 
-__all__ = ["BindView", "Source", "Tiling", "View", "kernel", "over_rows", "planned"]
+__all__ = ["BindView", "Source", "Tiling", "View", "call_over_rows", "kernel", "planned"]
 """Names that every form's file imports."""
 
 _STATIC = 2048
@@ -63,7 +63,7 @@ def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
     return decorate
 
 
-def by_view(table: type[Any] | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
+def chooser_by_view(table: type[Any] | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
     """Make a chooser from the decorated function of a view and ``table``'s numbers. It is called once per layout."""
 
     def decorate(decide: Callable[..., str]) -> Callable[..., str]:
@@ -89,7 +89,7 @@ def decide_once(decide: Callable[..., T], table: type[Any] | None, *tensors: tor
     key = decide, numbers, index, dtypes, is_batch_invariant(), inputs[0].shape, *layout, *scalars.items()
     found: T | None = _decisions.get(key)
     if found is None:
-        with compiling, attached(index):
+        with compiling, make_gpu_current(index):
             found = _decisions.get(key)
             if found is None:
                 if len(_decisions) >= MOST_DECISIONS:
@@ -112,11 +112,11 @@ class Kernel:
 
     source: Source
 
-    def resident(self, threads: int) -> int:
+    def count_resident_blocks(self, threads: int) -> int:
         """Return how many blocks of ``threads`` threads can be resident on the device at once."""
         raise NotImplementedError
 
-    def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
+    def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> BindView:
         """Return a function that takes tensors and returns a launch of that shape. The integers follow the pointers."""
         raise NotImplementedError
 
@@ -125,7 +125,7 @@ class Kernel:
     ) -> BindView:
         """Return a function of tensors that returns a launch of ``grid`` blocks. ``threads``: per block, by default as
         compiled. ``shared``: bytes of dynamic shared memory. ``cooperative``: whether blocks wait for each other."""
-        return self.bound(Shape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
+        return self.bind_grid(LaunchShape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
 
     def call_with_workspace(self, numbers: int, counters: int, *arguments: int, **how: Any) -> BindView:
         """Return a ``call`` of a kernel that takes, before out, that many numbers and that many counters, set to 0."""
@@ -149,13 +149,13 @@ class Loaded(Kernel):
     function: int
     """The driver's handle."""
 
-    def resident(self, threads: int) -> int:
+    def count_resident_blocks(self, threads: int) -> int:
         """Return the number of SMs times the number of blocks that fit on an SM."""
         return driver.blocks_at_once(self.function, threads, 0, self.device)
 
-    def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
+    def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> BindView:
         """Pass tensors by address. The launch keeps them alive."""
-        driver.allow(self.function, shape)
+        driver.allow_launch(self.function, shape)
         pointers, inputs = len(self.source.pointees), self.source.inputs
         # The words are the addresses of inputs and output, then those of the workspace, then the integers.
         starts = (*range(inputs), *range(inputs + 1, pointers), inputs, *range(pointers, pointers + len(integers)))
@@ -165,7 +165,7 @@ class Loaded(Kernel):
             workspace = tensors[inputs:-1]
             words = *[0] * (inputs + 1), *(tensor.data_ptr() for tensor in workspace), *integers
             launched = self.function, shape, Parameters(words, starts)
-            return programs.launch_of(*launched, (*canonical, out), workspace, self.device)
+            return programs.make_launch(*launched, (*canonical, out), workspace, self.device)
 
         return bind
 
@@ -177,16 +177,16 @@ class Recorded(Kernel):
     device: Device
     recording: Recording
 
-    def resident(self, threads: int) -> int:
+    def count_resident_blocks(self, threads: int) -> int:
         """Return the number of resident blocks from the compiled kernel's occupancy, or 1 if nothing is compiled."""
         if not self.recording.compiles:
             return 1
-        taken = inspected(self.source, capability_of(self.device))
+        taken = inspect_kernel(self.source, capability_pair(self.device))
         blocks = occupancy(self.device, taken.registers or 0, threads, taken.shared_bytes).blocks
         return self.device.multiprocessors * max(1, blocks)
 
-    def bound(self, shape: Shape, integers: tuple[int, ...]) -> BindView:
-        build = partial(inspected, self.source, capability_of(self.device)) if self.recording.compiles else None
+    def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> BindView:
+        build = partial(inspect_kernel, self.source, capability_pair(self.device)) if self.recording.compiles else None
         how = shape.threads, shape.shared_bytes, shape.cluster, shape.cooperative
         step = Step(self.source.name, (shape.grid,), *how, integers, build)
         return lambda *tensors: self.recording.launch(step)
@@ -198,13 +198,13 @@ def prepare(source: Source, device: Device) -> Kernel:
     if recorder is not None:
         return Recorded(source, device, recorder)
     with compiling:
-        return _loaded(source, device)
+        return _load_kernel(source, device)
 
 
 @cache
-def _loaded(source: Source, device: Device) -> Loaded:
-    name, binary = compiled(source, capability_of(device))
-    return Loaded(source, device, driver.load(binary, name, device.index))
+def _load_kernel(source: Source, device: Device) -> Loaded:
+    name, binary = load_or_compile(source, capability_pair(device))
+    return Loaded(source, device, driver.load_function(binary, name, device.index))
 
 
 def check_grid(id: str, blocks: int) -> int:
@@ -218,7 +218,7 @@ SPREAD_BLOCKS = 4
 """How many blocks per SM must remain if a thread processes several rows."""
 
 
-def over_rows(
+def call_over_rows(
     id: str, kernel: KernelOf, tiling: Tiling | None, v: View, spread: bool = False, resident: bool = False
 ) -> BindView:
     """Return a call of a kernel with that tiling, over as many blocks as cover the rows.
@@ -233,5 +233,5 @@ def over_rows(
     loaded, threads = prepare(kernel(v.dtype, tiling), v.device), tiling.lanes_for(v.n) * tiling.rows
     grid = cdiv(v.total, tiling.rows * tiling.stack)
     if resident:
-        grid = min(grid, loaded.resident(threads))
+        grid = min(grid, loaded.count_resident_blocks(threads))
     return loaded.call(check_grid(id, grid), *v.offsets, threads=threads)

@@ -25,13 +25,13 @@ SUFFIXES = {I32: "b32", I64: "b64", F32: "f32", F64: "f64"}
 """The suffix of PTX instructions that move each type."""
 
 
-def intrinsic_of(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
+def make_intrinsic(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
     """Return an intrinsic. ``typed`` returns its signature for Numba types. ``build(builder, ...)`` emits its LLVM IR.
 
     ``build`` receives an array as a pointer to its first element.
     """
 
-    def of(*kinds: Any) -> Any:
+    def resolve(*kinds: Any) -> Any:
         def codegen(context: Any, builder: Any, made: Any, values: Any) -> Any:
             pairs = zip(made.args, values, strict=True)
             proxy = cgutils.create_struct_proxy
@@ -42,7 +42,7 @@ def intrinsic_of(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
         return typed(*kinds), codegen
 
     def typing(_: Any, *kinds: Any) -> Any:
-        return of(*kinds)
+        return resolve(*kinds)
 
     own = signature(typing)
     first, _ = own.parameters.values()
@@ -77,11 +77,11 @@ def _address(builder: Any, pointer: Any, offset: Any) -> Any:
     return builder.ptrtoint(builder.gep(pointer, [offset]), I64)
 
 
-def _at(builder: Any, pointer: Any, offset: Any, kind: Any) -> Any:
+def _element_pointer(builder: Any, pointer: Any, offset: Any, kind: Any) -> Any:
     return builder.bitcast(builder.gep(pointer, [offset]), kind.as_pointer())
 
 
-def _registers(builder: Any, row: Any, k: Any, count: int) -> list[Any]:
+def _register_pointers(builder: Any, row: Any, k: Any, count: int) -> list[Any]:
     return [builder.gep(row, [builder.add(k, k.type(j))]) for j in range(count)]
 
 
@@ -117,13 +117,13 @@ def element_functions(dtype: str) -> tuple[Any, Any]:
     bits, wide = ir.IntType(STORAGE[dtype].bitwidth), WIDE[dtype]
 
     def load(builder: Any, pointer: Any, i: Any) -> Any:
-        return _widen(builder, builder.load(_at(builder, pointer, i, bits)), dtype)
+        return _widen(builder, builder.load(_element_pointer(builder, pointer, i, bits)), dtype)
 
     def store(builder: Any, pointer: Any, i: Any, value: Any) -> None:
-        builder.store(_narrow(builder, value, dtype), _at(builder, pointer, i, bits))
+        builder.store(_narrow(builder, value, dtype), _element_pointer(builder, pointer, i, bits))
 
     loads, stores = lambda p, i: wide(p, types.int64), lambda p, i, value: types.void(p, types.int64, wide)
-    return intrinsic_of(loads, load), intrinsic_of(stores, store)
+    return make_intrinsic(loads, load), make_intrinsic(stores, store)
 
 
 @cache
@@ -141,7 +141,7 @@ def guarded_load(dtype: str) -> Any:
             bits = builder.trunc(bits, ir.IntType(width))
         return builder.select(inside, _widen(builder, bits, dtype), otherwise)
 
-    return intrinsic_of(lambda p, i, inside, otherwise: wide(p, types.int64, types.boolean, wide), load_if)
+    return make_intrinsic(lambda p, i, inside, otherwise: wide(p, types.int64, types.boolean, wide), load_if)
 
 
 @cache
@@ -162,12 +162,12 @@ def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tup
     whole = align == 16 and count == words
 
     def load_vector(builder: Any, pointer: Any, i: Any, row: Any, k: Any, inside: Any) -> None:
-        targets = _registers(builder, row, k, count)
+        targets = _register_pointers(builder, row, k, count)
         if whole:
-            _load_whole(builder, _address(builder, pointer, i), targets, inside, keep_in_l2)
+            _load_16_bytes(builder, _address(builder, pointer, i), targets, inside, keep_in_l2)
             return
         with builder.if_then(inside):
-            loaded = builder.load(_at(builder, pointer, i, vector), align=align)
+            loaded = builder.load(_element_pointer(builder, pointer, i, vector), align=align)
             for j, target in enumerate(targets):
                 value = loaded if words == 1 else builder.extract_element(loaded, I32(j if packed else j // per_word))
                 if not packed:
@@ -177,9 +177,9 @@ def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tup
                 builder.store(value, target)
 
     def store_vector(builder: Any, pointer: Any, i: Any, row: Any, k: Any, inside: Any) -> None:
-        values = [builder.load(source) for source in _registers(builder, row, k, count)]
+        values = [builder.load(source) for source in _register_pointers(builder, row, k, count)]
         if whole:
-            _store_whole(builder, _address(builder, pointer, i), values, inside, keep_in_l2)
+            _store_16_bytes(builder, _address(builder, pointer, i), values, inside, keep_in_l2)
             return
         with builder.if_then(inside):
             elements = values if packed else [_narrow(builder, value, dtype) for value in values]
@@ -189,15 +189,15 @@ def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tup
             together = ir.Constant(ir.VectorType(elements[0].type, words), ir.Undefined)
             for j, element in enumerate(elements):
                 together = builder.insert_element(together, element, I32(j))
-            builder.store(builder.bitcast(together, vector), _at(builder, pointer, i, vector), align=align)
+            builder.store(builder.bitcast(together, vector), _element_pointer(builder, pointer, i, vector), align=align)
 
     def typed(p: Any, i: Any, row: Any, k: Any, inside: Any) -> Any:
         return types.void(p, types.int64, row, types.int64, types.boolean)
 
-    return intrinsic_of(typed, load_vector), intrinsic_of(typed, store_vector)
+    return make_intrinsic(typed, load_vector), make_intrinsic(typed, store_vector)
 
 
-def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any, keep_in_l2: bool) -> None:
+def _load_16_bytes(builder: Any, address: Any, targets: list[Any], inside: Any, keep_in_l2: bool) -> None:
     """Load 16 bytes into registers, without a branch. If not ``inside``, the registers keep their values."""
     kind, count = targets[0].type.pointee, len(targets)
     names = ", ".join(f"${j}" for j in range(count))
@@ -216,7 +216,7 @@ def _load_whole(builder: Any, address: Any, targets: list[Any], inside: Any, kee
         builder.store(builder.extract_value(loaded, j), target)
 
 
-def _store_whole(builder: Any, address: Any, values: list[Any], inside: Any, keep_in_l2: bool) -> None:
+def _store_16_bytes(builder: Any, address: Any, values: list[Any], inside: Any, keep_in_l2: bool) -> None:
     names = ", ".join(f"${j + 2}" for j in range(len(values)))
     store = f"st.global{'' if keep_in_l2 else '.cs'}.v{len(values)}.{SUFFIXES[values[0].type]} [$0], {{{names}}};"
     code = f"{{ .reg .pred inside; setp.ne.b32 inside, $1, 0; @inside {store} }}"
@@ -243,17 +243,17 @@ def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
         names = ", ".join(f"${j}" for j in range(count))
         code, result = f"ld.shared.v{count}.{SUFFIXES[kind]} {{{names}}}, [${count}];", [kind] * count
         loaded = asm(builder, ir.LiteralStructType(result), code, shared_address(builder, shared, j), memory=True)
-        for number, target in enumerate(_registers(builder, row, k, count)):
+        for number, target in enumerate(_register_pointers(builder, row, k, count)):
             builder.store(builder.extract_value(loaded, number), target)
 
     def store_shared(builder: Any, shared: Any, j: Any, value: Any) -> None:
-        builder.store(_narrow(builder, value, dtype), _at(builder, shared, j, bits))
+        builder.store(_narrow(builder, value, dtype), _element_pointer(builder, shared, j, bits))
 
     return (
-        intrinsic_of(lambda p, i, shared, j: types.void(p, types.int64, shared, types.int64), copy_vector),
-        intrinsic_of(lambda: types.void(), lambda builder: asm(builder, None, "cp.async.wait_all;", memory=True)),
-        intrinsic_of(lambda shared, j, row, k: types.void(shared, types.int64, row, types.int64), load_shared),
-        intrinsic_of(lambda shared, j, value: types.void(shared, types.int64, wide), store_shared),
+        make_intrinsic(lambda p, i, shared, j: types.void(p, types.int64, shared, types.int64), copy_vector),
+        make_intrinsic(lambda: types.void(), lambda builder: asm(builder, None, "cp.async.wait_all;", memory=True)),
+        make_intrinsic(lambda shared, j, row, k: types.void(shared, types.int64, row, types.int64), load_shared),
+        make_intrinsic(lambda shared, j, value: types.void(shared, types.int64, wide), store_shared),
     )
 
 
@@ -275,34 +275,34 @@ def packed_functions(dtype: str, *, nan_stays: bool = False) -> tuple[Any, Any, 
     def high(builder: Any, word: Any) -> Any:
         return _widen(builder, builder.trunc(builder.lshr(word, I32(16)), I16), dtype)
 
-    def of_both(instruction: str) -> Any:
+    def packed_instruction(instruction: str) -> Any:
         code = f"{instruction}.{kind} $0, $1, $2;"
         typed = types.uint32(types.uint32, types.uint32)
-        return intrinsic_of(lambda a, b: typed, lambda builder, a, b: asm(builder, I32, code, a, b))
+        return make_intrinsic(lambda a, b: typed, lambda builder, a, b: asm(builder, I32, code, a, b))
 
     half, word = types.float32(types.uint32), types.uint32(types.float32, types.float32)
     pack = f"cvt.rn.{kind}.f32 $0, $1, $2;"
     return (
-        intrinsic_of(lambda word: half, low),
-        intrinsic_of(lambda word: half, high),
-        intrinsic_of(lambda low, high: word, lambda builder, low, high: asm(builder, I32, pack, high, low)),
-        of_both("max.NaN" if nan_stays else "max"),
-        of_both("min.NaN"),
+        make_intrinsic(lambda word: half, low),
+        make_intrinsic(lambda word: half, high),
+        make_intrinsic(lambda low, high: word, lambda builder, low, high: asm(builder, I32, pack, high, low)),
+        packed_instruction("max.NaN" if nan_stays else "max"),
+        packed_instruction("min.NaN"),
     )
 
 
-opaque = intrinsic_of(
+opaque = make_intrinsic(
     lambda value: value(value), lambda builder, value: asm(builder, value.type, "", value, effect=True, tied=1)
 )
 """Return the same value, but hide its origin from the compiler. Otherwise widened halves would stay in registers until
 the next pass, and registers would run out. A quotient would also be recomputed for each element that uses it."""
 
-maximum = intrinsic_of(
+maximum = make_intrinsic(
     lambda a, b: a(a, a), lambda builder, a, b: asm(builder, a.type, f"max.{SUFFIXES[a.type]} $0, $1, $2;", a, b)
 )
 """The larger of two floats. It ignores a NaN. Softmax allows this, because the exponential of a NaN is NaN."""
 
-nan_maximum = intrinsic_of(
+nan_maximum = make_intrinsic(
     lambda a, b: a(a, a), lambda builder, a, b: asm(builder, F32, "max.NaN.f32 $0, $1, $2;", a, b)
 )
 """The larger of two float32 numbers, or NaN if one of them is."""
@@ -317,7 +317,7 @@ def _minimum(builder: Any, a: Any, b: Any) -> Any:
     return builder.select(builder.icmp_signed("<", b, a), b, a)
 
 
-minimum = intrinsic_of(lambda a, b: a(a, a), _minimum)
+minimum = make_intrinsic(lambda a, b: a(a, a), _minimum)
 """The smaller of two numbers, or NaN if one of them is."""
 
 
@@ -327,7 +327,7 @@ def _exponential(builder: Any, x: Any) -> Any:
     return builder.call(cgutils.get_or_insert_function(builder.module, ir.FunctionType(F64, [F64]), "__nv_exp"), [x])
 
 
-exponential = intrinsic_of(lambda x: x(x), _exponential)
+exponential = make_intrinsic(lambda x: x(x), _exponential)
 """e^x. In float32 it is the hardware's 2^(x log2 e), within two units in the last place, and subnormals become 0. In
 float64 it is libdevice's. NaN stays NaN, and -inf gives 0. Numba's fastmath would guarantee neither."""
 
@@ -352,7 +352,7 @@ def _atomic_min(builder: Any, pointer: Any, i: Any, value: Any) -> None:
             asm(builder, None, unsigned, address, key)
 
 
-atomic_min = intrinsic_of(lambda pointer, i, value: types.void(pointer, types.int64, value), _atomic_min)
+atomic_min = make_intrinsic(lambda pointer, i, value: types.void(pointer, types.int64, value), _atomic_min)
 """``atomic_min(pointer, i, value)``: lower ``pointer[i]``, a 32- or 64-bit number, to ``value``. NaN is the lowest.
 
 Floats are compared by their bits. As signed integers, non-negative ones are in order and above all negative ones. As
@@ -368,13 +368,13 @@ def _arrive(builder: Any, counters: Any, i: Any, last: Any) -> Any:
     )
 
 
-arrive = intrinsic_of(lambda counters, i, last: types.int64(counters, types.int64, types.int64), _arrive)
+arrive = make_intrinsic(lambda counters, i, last: types.int64(counters, types.int64, types.int64), _arrive)
 """``arrive(counters, i, last)``: increment a counter and return its old value. If that is ``last``, set the counter to
 0. This thread's earlier writes are visible to threads that arrive later (acquire and release, device-wide)."""
 
 
 def _counter_function(code: str) -> Any:
-    return intrinsic_of(
+    return make_intrinsic(
         lambda counters, i: types.int64(counters, types.int64),
         lambda builder, counters, i: asm(builder, I64, code, _address(builder, counters, i), memory=True),
     )

@@ -12,7 +12,7 @@ from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, number, torch_acc_dtype
 from kernelzoo.kernels.numba.lanes import THREADS, lanes_tiling, row_values
 from kernelzoo.kernels.numba.launch import BindView, KernelOf, Tiling, View, prepare
-from kernelzoo.kernels.numba.row import access, thread_mapping
+from kernelzoo.kernels.numba.row import thread_mapping, tile_functions
 from kernelzoo.kernels.numba.sum.rows import sum_kernel
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv, power_of_two
@@ -25,7 +25,7 @@ COLUMNS = Tiling(THREADS // WARP, WARP, 1, 1, across=True)
 """The tiling of the second launch: a block adds up 32 neighbouring columns of partial sums."""
 
 
-def turns_tiling(v: View, sums: int) -> Tiling:
+def partials_tiling(v: View, sums: int) -> Tiling:
     """Return a tiling that keeps a contiguous row, and ``sums`` sums per element, in registers. If they don't fit,
     return a tiling of single elements."""
     tiles = power_of_two(cdiv(v.n, MOST_LANES * v.pack))
@@ -37,35 +37,35 @@ def turns_tiling(v: View, sums: int) -> Tiling:
 
 
 @cache
-def rows_in_turn(tiling: Tiling) -> Any:
-    """Return ``find(rows)``: (this thread's lane, lanes per row, index of its group of lanes, the rows of the group).
+def row_loop_finder(tiling: Tiling) -> Any:
+    """Return ``find_rows(rows)``: (this thread's lane, lanes per row, index of its group of lanes, the group's rows).
     All groups of a block loop over equally many rows, so that threads stay together. The last row may not exist."""
     mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
-    def find(rows):
+    def find_rows(rows):
         lane, lanes, group = mapping()
         mine = types.int64(cuda.blockIdx.x) * ROWS + group
         return lane, lanes, mine, range(mine, rows + group, types.int64(cuda.gridDim.x) * ROWS)
 
-    return find
+    return find_rows
 
 
 @cache
-def sums_over_rows(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, Any]:
-    """Return ``begin``, ``add`` and ``flush`` for ``count`` sums per element, over the rows of a group of lanes.
+def partial_sums(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, Any]:
+    """Return ``zero_sums``, ``add_terms`` and ``store_sums`` for ``count`` sums per element, over a group's rows.
 
-    Sums are in registers if the tiling keeps rows there, else in memory. ``places, sums = begin(partials, mine, lane,
-    lanes, n)`` sets them to 0. ``add(partials, places, k, n, sums, j, terms)`` adds to each sum of element k, which is
-    the lane's element j. ``flush(partials, places, lane, lanes, n, sums)`` stores sums from registers.
+    Sums are in registers if the tiling keeps rows there, else in memory. ``places, sums = zero_sums(partials, mine,
+    lane, lanes, n)`` sets them to 0. ``add_terms(partials, places, k, n, sums, j, terms)`` adds to each sum of element
+    k, which is the lane's element j. ``store_sums(partials, places, lane, lanes, n, sums)`` stores those in registers.
     """
     kind, ZERO, SIZE, HELD, COUNT, ROWS = WIDE[dtype], number(dtype, 0), tiling.size, tiling.held, count, tiling.rows
     ALL = count * tiling.size
     load, store = machine.element_functions(str(kind))
-    _, _, store_tile, _, _ = access(str(kind), tiling, ZERO)
+    _, _, store_tile, _, _ = tile_functions(str(kind), tiling, ZERO)
 
     @cuda.jit(device=True, inline="always")
-    def begin(partials, mine, lane, lanes, n):
+    def zero_sums(partials, mine, lane, lanes, n):
         sums = cuda.local.array(ALL, kind)
         first, apart = mine * n, types.int64(cuda.gridDim.x) * ROWS * n
         for j in range(ALL):
@@ -77,7 +77,7 @@ def sums_over_rows(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, An
         return (first, apart), sums
 
     @cuda.jit(device=True, inline="always")
-    def add(partials, places, k, n, sums, j, terms):
+    def add_terms(partials, places, k, n, sums, j, terms):
         first, apart = places
         for i in range(COUNT):
             place = first + i * apart + k
@@ -87,16 +87,16 @@ def sums_over_rows(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, An
                 store(partials, place, load(partials, place) + terms[i])
 
     @cuda.jit(device=True, inline="always")
-    def flush(partials, places, lane, lanes, n, sums):
+    def store_sums(partials, places, lane, lanes, n, sums):
         first, apart = places
         for i in range(COUNT if HELD else 0):
             store_tile(partials, first + i * apart, 1, lane, lanes, 0, n, sums, i * SIZE)
 
-    return begin, add, flush
+    return zero_sums, add_terms, store_sums
 
 
 @cache
-def three_loads(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
+def input_readers(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
     """Return ``read(x, grad, weight, at, start, n, words, grads, weights)`` for a first and for a second pass. It loads
     a lane's elements of a tile, as ``row_values`` does. If registers keep rows, the second one does nothing.
 
@@ -118,12 +118,12 @@ def three_loads(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
     return read, skip_read if tiling.held else read
 
 
-def call_in_turns(kernel: KernelOf, v: View, sums: int = 1) -> BindView:
+def call_and_add_partials(kernel: KernelOf, v: View, sums: int = 1) -> BindView:
     """Return a call of a kernel whose blocks stride over rows, and of kernels that add up the blocks' sums.
 
     The last ``sums`` tensors are one-axis outputs: sums over all rows. The kernel gets partial sums instead.
     """
-    tiling = turns_tiling(v, sums)
+    tiling = partials_tiling(v, sums)
     blocks = min(cdiv(v.total, tiling.rows), v.device.multiprocessors * SM_THREADS // tiling.threads)
     blocks = max(1, min(blocks, MOST_SUMS // max(1, tiling.rows * v.n)))  # one block stores zeros if there are no rows
     count = blocks * tiling.rows

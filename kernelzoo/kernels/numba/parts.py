@@ -13,7 +13,7 @@ from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.lanes import packs_tiling
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, check_grid, prepare
 from kernelzoo.kernels.numba.row import thread_mapping
-from kernelzoo.kernels.shared.long_rows import parts_of
+from kernelzoo.kernels.shared.long_rows import count_row_parts
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv
 
@@ -24,7 +24,7 @@ MERGE_TILING = Tiling(WARP, 4, 4, 1)
 """The tiling of the second launch: a warp per row."""
 
 
-class Cut(NamedTuple):
+class RowCut(NamedTuple):
     """How rows are cut into parts."""
 
     tiling: Tiling
@@ -34,31 +34,31 @@ class Cut(NamedTuple):
     """Elements per part. The last part may have fewer."""
 
 
-def cut(v: View, tiling_of: Callable[[View], Tiling] = packs_tiling) -> Cut:
+def cut_rows(v: View, tiling_of: Callable[[View], Tiling] = packs_tiling) -> RowCut:
     """Return a cut into as many parts as fill the device. ``tiling_of`` tiles a part like a row of that length."""
-    span = cdiv(max(1, v.n), parts_of(v, v.device) * LINE) * LINE
-    return Cut(tiling_of(replace(v, n=span)), cdiv(max(1, v.n), span), span)
+    span = cdiv(max(1, v.n), count_row_parts(v, v.device) * LINE) * LINE
+    return RowCut(tiling_of(replace(v, n=span)), cdiv(max(1, v.n), span), span)
 
 
 @cache
-def own_part(tiling: Tiling) -> Any:
-    """Return ``find(rows, n, parts, span)``: this thread's (lane, lanes per row, row, part, start and end of the part).
-    The end is 0 if the row doesn't exist."""
+def part_finder(tiling: Tiling) -> Any:
+    """Return ``find_part(rows, n, parts, span)``: this thread's (lane, lanes per row, row, part, the part's start and
+    end). The end is 0 if the row doesn't exist."""
     mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
-    def find(rows, n, parts, span):
+    def find_part(rows, n, parts, span):
         lane, lanes, group = mapping()
         block = types.int64(cuda.blockIdx.x)
         r, part = block // parts * ROWS + group, block % parts
         start = part * span
         return lane, lanes, r, part, start, min(start + span, n) if r < rows else types.int64(0)
 
-    return find
+    return find_part
 
 
-def parts_call(
-    id: str, cut: Cut, first: Source, second: Source, v: View, *, each: int = 1, again: bool = False
+def call_parts_and_merge(
+    id: str, cut: RowCut, first: Source, second: Source, v: View, *, each: int = 1, again: bool = False
 ) -> BindView:
     """Return a call of two kernels in sequence. Both take the inputs (the first only x), ``each`` numbers per part, and
     out. The first has a block per part. The second has ``MERGE_TILING``, or if ``again`` the first one's blocks."""

@@ -40,22 +40,22 @@ def thread_mapping(tiling: Tiling) -> Any:
 
 
 @cache
-def own_row(tiling: Tiling) -> Any:
-    """Return ``find(rows, n)``: this thread's (lane, lanes per row, row, row length). The length is 0 if the row
+def row_finder(tiling: Tiling) -> Any:
+    """Return ``find_row(rows, n)``: this thread's (lane, lanes per row, row, row length). The length is 0 if the row
     doesn't exist. Its threads still take part in reductions, because these need complete warps."""
     mapping, ROWS = thread_mapping(tiling), tiling.rows
 
     @cuda.jit(device=True, inline="always")
-    def find(rows, n):
+    def find_row(rows, n):
         lane, lanes, group = mapping()
         r = types.int64(cuda.blockIdx.x) * ROWS + group
         return lane, lanes, r, n if r < rows else types.int64(0)
 
-    return find
+    return find_row
 
 
 @cache
-def access(
+def tile_functions(
     dtype: str, tiling: Tiling, identity: Any, *, early: bool = False, keep_in_l2: bool = False
 ) -> tuple[Any, Any, Any, Any, Any]:
     """Return ``bounds``, ``load_tile``, ``store_tile``, ``load_edge`` and ``store_edge`` for a thread's part of a row.
@@ -82,7 +82,7 @@ def access(
         return head, n - ((n - head) & LOW_BITS)
 
     @cuda.jit(device=True, inline="always")
-    def share(lane, lanes, head, end):
+    def thread_share(lane, lanes, head, end):
         # (this thread's first element, elements from it to the end, step to its next vector); 32 bits save registers.
         first = head + lane * VEC
         left = min(end - first, FAR)
@@ -92,7 +92,7 @@ def access(
 
     @cuda.jit(device=True, inline="always")
     def load_tile(pointer, base, stride, lane, lanes, head, end, row, k):
-        first, left, step = share(lane, lanes, head, end)
+        first, left, step = thread_share(lane, lanes, head, end)
         for tile in range(TILES):
             for j in range(WORDS):
                 row[k + tile * WORDS + j] = IDENTITY
@@ -102,7 +102,7 @@ def access(
 
     @cuda.jit(device=True, inline="always")
     def store_tile(pointer, base, stride, lane, lanes, head, end, row, k):
-        first, left, step = share(lane, lanes, head, end)
+        first, left, step = thread_share(lane, lanes, head, end)
         for tile in range(TILES):
             offset = types.int32(tile * step)
             i = base + (first + offset) * stride if VEC == 1 else base + first + offset
@@ -134,10 +134,10 @@ def row_access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
     """Return ``load_row`` and ``store_row`` for a row that its lanes keep in registers, edges included.
 
     ``edge = load_row(pointer, base, stride, phase, lane, lanes, n, row, k)`` loads into registers from ``row[k]`` on,
-    and returns this lane's edge element. ``phase``: see ``access``. ``store_row(pointer, base, stride, phase, lane,
-    lanes, n, row, k, edge)`` is the inverse. The L2 cache keeps loaded data longer than stored data.
+    and returns this lane's edge element. ``phase``: see ``tile_functions``. ``store_row(pointer, base, stride, phase,
+    lane, lanes, n, row, k, edge)`` is the inverse. The L2 cache keeps loaded data longer than stored data.
     """
-    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, identity, keep_in_l2=True)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, identity, keep_in_l2=True)
 
     @cuda.jit(device=True, inline="always")
     def load_row(pointer, base, stride, phase, lane, lanes, n, row, k):
@@ -226,11 +226,11 @@ def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
         warp = warp_reduce(combine, min(tiling.lanes, WARP))
 
     @cuda.jit(device=True, inline="always")
-    def within_warp(value, scratch):
+    def reduce_warp(value, scratch):
         return warp(value)
 
     @cuda.jit(device=True, inline="always")
-    def over_block(value, scratch):
+    def reduce_block(value, scratch):
         value = warp(value)
         t = types.uint32(cuda.threadIdx.x) if UNSIGNED else cuda.threadIdx.x
         if t % WARP == 0:
@@ -242,7 +242,7 @@ def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
         return warp(value)
 
     @cuda.jit(device=True, inline="always")
-    def over_columns(value, scratch):
+    def reduce_columns(value, scratch):
         value = warp(value)
         t = cuda.threadIdx.x
         row = t % ROWS
@@ -256,8 +256,8 @@ def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
         return value
 
     if tiling.across and tiling.lanes > 1 and tiling.threads > WARP:
-        return over_columns
-    return over_block if not tiling.across and tiling.lanes > WARP else within_warp
+        return reduce_columns
+    return reduce_block if not tiling.across and tiling.lanes > WARP else reduce_warp
 
 
 @cuda.jit(device=True, inline="always")

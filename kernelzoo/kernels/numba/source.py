@@ -22,7 +22,7 @@ from numba.cuda.cudadrv.nvvm import NVVM
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import STORAGE
 from kernelzoo.kernels.shared import code_cache, cubin, programs
-from kernelzoo.kernels.shared.shown import written
+from kernelzoo.kernels.shared.shown import source_facts
 from kernelzoo.launch import Compiled
 
 compiling = threading.RLock()
@@ -85,7 +85,7 @@ def kernel(make: Callable[..., Source]) -> Callable[..., Source]:
     return made
 
 
-def capability_of(device: Device) -> tuple[int, int]:
+def capability_pair(device: Device) -> tuple[int, int]:
     """Return a device's compute capability as Numba writes it: (9, 0)."""
     return divmod(device.capability, 10)
 
@@ -112,14 +112,14 @@ def to_cubin(ptx: str, capability: tuple[int, int]) -> bytes:
     return bytes(Program(ptx, "ptx", ProgramOptions(arch=f"sm_{major}{minor}")).compile("cubin").code)
 
 
-def entry(ptx: str) -> str:
+def entry_name(ptx: str) -> str:
     """Return the name of the kernel in its PTX."""
     found = re.search(r"\.visible \.entry (\w+)", ptx)
     assert found is not None, "Numba's PTX of a kernel has one entry"
     return found[1]
 
 
-def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
+def load_or_compile(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
     """Return the kernel's name and machine code for a compute capability, from the disk cache if possible.
 
     Numba's own cache ignores the variables of a kernel's closure, on which all kernels here depend. So the key has all
@@ -128,9 +128,9 @@ def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
 
     def make() -> bytes:
         ptx = to_ptx(source, capability)
-        return entry(ptx).encode() + b"\0" + to_cubin(ptx, capability)
+        return entry_name(ptx).encode() + b"\0" + to_cubin(ptx, capability)
 
-    name, _, binary = programs.on_disk("numba", (_compiler(), capability, source.identity), make).partition(b"\0")
+    name, _, binary = programs.load_or_make("numba", (_compiler(), capability, source.identity), make).partition(b"\0")
     return name.decode(), binary
 
 
@@ -138,25 +138,25 @@ def compiled(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
 def _compiler() -> str:
     """Return a text for cache keys that stands for this package's source and its compilers' versions."""
     packages = {name: version(name) for name in ("numba", "numba-cuda", "llvmlite", "cuda-core", "numpy")}
-    text = code_cache.text_of(Path(__file__).parent)
+    text = code_cache.digest_sources(Path(__file__).parent)
     return repr((text, packages, platform.python_version(), NVVM().get_version()))
 
 
 @cache
-def inspected(source: Source, capability: tuple[int, int]) -> Compiled:
+def inspect_kernel(source: Source, capability: tuple[int, int]) -> Compiled:
     """Return the kernel's description for a recording. It is compiled again, because the disk cache has no PTX."""
     constants = inspect.getclosurevars(source.function).nonlocals.items()
     # Constants have names in capitals. All else that the source closes over are functions and types.
     named = {name: value for name, value in constants if name.isupper()}
     with compiling:
-        return described(source.function, to_ptx(source, capability), capability, named)
+        return describe_binary(source.function, to_ptx(source, capability), capability, named)
 
 
-def described(
+def describe_binary(
     function: Callable[..., None], ptx: str, capability: tuple[int, int], constants: dict[str, Any]
 ) -> Compiled:
     """Assemble a function's PTX, and return the kernel's description for a recording."""
-    symbol, binary = entry(ptx), to_cubin(ptx, capability)
+    symbol, binary = entry_name(ptx), to_cubin(ptx, capability)
     return Compiled(
         name=function.__name__,
         language="Numba CUDA",
@@ -164,6 +164,6 @@ def described(
         symbol=symbol,
         binary=binary,
         ptx=ptx,
-        **written(function),
+        **source_facts(function),
         **vars(cubin.resources(binary, symbol, 10 * capability[0] + capability[1])),
     )

@@ -69,11 +69,11 @@ def view(device: Device, x: torch.Tensor, *companions: torch.Tensor, out: torch.
             vec = math.gcd(vec, rows.x_phase - y.phase, rows.x_outer - y.outer, rows.x_inner - y.inner)
     edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
     along = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim != 2]
-    pack, phases = _pack(rows, out.element_size(), along), (phase(x), phase(out))
+    pack, phases = _widest_pack(rows, out.element_size(), along), (phase(x), phase(out))
     return View(**rows.fields, device=device, vec=vec, edges=edges, pack=pack, companions=strides, phases=phases)
 
 
-def _pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
+def _widest_pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
     """Return ``View.pack``, for x, the tensors ``along``, and out if it has n elements per row."""
     if rows.n == 1 or not rows.contiguous or any(other.n != 1 for other in along):
         return 1
@@ -86,7 +86,7 @@ def _pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
     return math.gcd(VECTOR_BYTES // size, rows.n, *starts)
 
 
-def columns_of(rows: Rows) -> Columns | None:
+def adjacent_columns(rows: Rows) -> Columns | None:
     """Return the problem by columns, or None if neighbouring rows are not adjacent in memory."""
     c = rows.columns
     return c if c is not None and c.side_by_side else None
@@ -94,7 +94,7 @@ def columns_of(rows: Rows) -> Columns | None:
 
 def vector_columns(rows: Rows) -> Columns | None:
     """Return a column-wise view if aligned vectors exactly cover the columns, else None."""
-    c = columns_of(rows)
+    c = adjacent_columns(rows)
     return c if c is not None and c.vector > 1 else None
 
 

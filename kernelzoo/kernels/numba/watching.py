@@ -19,12 +19,12 @@ from numba.cuda.typing.typeof import Purpose, typeof
 from kernelzoo.device import Device
 from kernelzoo.errors import InspectionError
 from kernelzoo.kernels.numba import source
-from kernelzoo.kernels.shared.absent import IDLE, replaced
+from kernelzoo.kernels.shared.absent import IDLE, with_stubs
 from kernelzoo.launch import Compiled, Step, recording
 from kernelzoo.operations import dtype_name
 
 
-def _type(value: Any) -> Any:
+def _numba_type(value: Any) -> Any:
     """Return the Numba type of an argument. A tensor has the type of an array with its layout."""
     if not isinstance(value, torch.Tensor):
         return typeof(value, Purpose.argument)
@@ -41,9 +41,9 @@ def watched(device: Device) -> Iterator[None]:
         def launch(*args: Any) -> None:
             if not device.is_nvidia:
                 raise InspectionError(f"{self.py_func.__name__} is Numba CUDA, which is not for {device.arch}")
-            kinds = tuple(map(_type, args))
+            kinds = tuple(map(_numba_type, args))
             if (rec := recording.get()) is not None:
-                build, threads = partial(_built, self, kinds, device), math.prod(block)
+                build, threads = partial(_compile_launch, self, kinds, device), math.prod(block)
                 step = Step(
                     self.py_func.__qualname__, grid, threads, sharedmem, constants=kinds, block=block, build=build
                 )
@@ -52,16 +52,16 @@ def watched(device: Device) -> Iterator[None]:
         return launch
 
     calls = {"as_cuda_array": lambda x, *sync: x, "external_stream": IDLE, "default_stream": IDLE, "stream": IDLE}
-    with replaced(CUDADispatcher, configure=configure), replaced(cuda, **calls, synchronize=IDLE):
+    with with_stubs(CUDADispatcher, configure=configure), with_stubs(cuda, **calls, synchronize=IDLE):
         yield
 
 
-def _built(dispatcher: Any, kinds: tuple[Any, ...], device: Device) -> Compiled:
-    capability = source.capability_of(device)
+def _compile_launch(dispatcher: Any, kinds: tuple[Any, ...], device: Device) -> Compiled:
+    capability = source.capability_pair(device)
     told = {"debug", "lineinfo", "fastmath", "opt", "launch_bounds"} & {*dispatcher.targetoptions}
     options = {name: dispatcher.targetoptions[name] for name in told}
     with source.compiling:
         ptx, _ = cuda.compile(
             dispatcher.py_func, types.void(*kinds), device=False, abi="numba", cc=capability, output="ptx", **options
         )
-        return source.described(dispatcher.py_func, str(ptx), capability, {})
+        return source.describe_binary(dispatcher.py_func, str(ptx), capability, {})

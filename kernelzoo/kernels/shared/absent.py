@@ -9,7 +9,7 @@ from typing import Any, Self
 from kernelzoo.device import ARCHITECTURES, Device
 
 
-def allowed_from(least: tuple[int, int], arch: str, words: str) -> str:
+def refusal_below(least: tuple[int, int], arch: str, words: str) -> str:
     """Return "" if the architecture ``arch`` is NVIDIA's, of compute capability ``least`` or higher. Otherwise
     return ``words``, followed by the architectures that are allowed."""
     allowed = [name for name, device in ARCHITECTURES.items() if device.capability >= 10 * least[0] + least[1]]
@@ -21,7 +21,7 @@ def target(device: Device) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-class Idle:
+class NoOpStub:
     """A stand-in for a stream, an event, a device or its class. All calls and methods do nothing."""
 
     cuda_stream = ptr = 0
@@ -35,23 +35,23 @@ class Idle:
     def __exit__(self, *raised: object) -> None:
         pass
 
-    def __call__(self, *args: Any, **named: Any) -> Idle:
+    def __call__(self, *args: Any, **named: Any) -> NoOpStub:
         return self
 
-    def __getattr__(self, name: str) -> Idle:
+    def __getattr__(self, name: str) -> NoOpStub:
         return self
 
 
-IDLE = Idle()
+IDLE = NoOpStub()
 
 _NONE = object()
 
 
 @contextmanager
-def replaced(owner: Any, **by: Any) -> Iterator[None]:
-    """A context in which the attributes of a module or class that ``by`` names have other values."""
-    before = {name: vars(owner).get(name, _NONE) for name in by}
-    for name, value in by.items():
+def with_stubs(owner: Any, **stubs: Any) -> Iterator[None]:
+    """A context in which the attributes of a module or class that ``stubs`` names have other values."""
+    before = {name: vars(owner).get(name, _NONE) for name in stubs}
+    for name, value in stubs.items():
         setattr(owner, name, value)
     try:
         yield

@@ -16,7 +16,7 @@ from kernelzoo.errors import CacheWarning
 _DIGEST = hashlib.sha256().digest_size
 
 
-def text_of(package: Path) -> str:
+def digest_sources(package: Path) -> str:
     """Return a digest of all Python files below a folder. Cached kernels depend on these files."""
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):
@@ -24,14 +24,14 @@ def text_of(package: Path) -> str:
     return digest.hexdigest()
 
 
-def read(folder: Path, name: str) -> bytes | None:
+def read_code(folder: Path, name: str) -> bytes | None:
     """Return the content stored under that name; None if it is missing, damaged or writable by other users."""
     try:
-        with _opened(folder) as within:
+        with _open_trusted(folder) as within:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
         with os.fdopen(handle, "rb") as file:
             about = os.fstat(handle)
-            stored = file.read() if stat.S_ISREG(about.st_mode) and not _distrust(about) else b""
+            stored = file.read() if stat.S_ISREG(about.st_mode) and not _why_distrusted(about) else b""
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -41,11 +41,11 @@ def read(folder: Path, name: str) -> bytes | None:
     return content if hashlib.sha256(content).digest() == stored[:_DIGEST] else None
 
 
-def write(folder: Path, name: str, content: bytes) -> None:
+def write_code(folder: Path, name: str, content: bytes) -> None:
     """Store the content under that name, atomically. If that fails, only warn."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _opened(folder) as within:
+        with _open_trusted(folder) as within:
             partial = f".{name}.{os.urandom(8).hex()}.tmp"
             handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=within)
             try:
@@ -60,7 +60,7 @@ def write(folder: Path, name: str, content: bytes) -> None:
         _warn(folder, str(error.strerror or error))
 
 
-def for_language(variable: str, default: Path) -> Path | None:
+def check_cache_folder(variable: str, default: Path) -> Path | None:
     """Check a language's cache folder: the environment variable's value, else ``default``. If it is unusable, or other
     users may write there, set the variable to a temporary folder and return that. Otherwise return None.
 
@@ -70,7 +70,7 @@ def for_language(variable: str, default: Path) -> Path | None:
     try:
         if not (folder.exists() or folder.is_symlink()):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # another process may have been here first
-        with _opened(folder.resolve(), stat.S_IWOTH):
+        with _open_trusted(folder.resolve(), stat.S_IWOTH):
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PermissionError("it can't be written to")
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of symbolic links
@@ -81,7 +81,7 @@ def for_language(variable: str, default: Path) -> Path | None:
 def use_scratch(variable: str, folder: Path, reason: str) -> Path:
     """Warn that a cache folder can't be used, set ``variable`` to a temporary folder, and return that folder."""
     _warn(folder, f"{reason}; mend it, or set {variable} to another")
-    instead = children.scratch()
+    instead = children.make_scratch_folder()
     os.environ[variable] = str(instead)
     return instead
 
@@ -90,18 +90,18 @@ _GROUP_OR_ANYONE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @contextmanager
-def _opened(folder: Path, writers: int = _GROUP_OR_ANYONE) -> Iterator[int]:
-    """A context with the folder's file descriptor. Raises OSError for a link, or if ``_distrust`` gives a reason."""
+def _open_trusted(folder: Path, writers: int = _GROUP_OR_ANYONE) -> Iterator[int]:
+    """A context with the folder's file descriptor. Raises OSError for a link, or what ``_why_distrusted`` rejects."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        if reason := _distrust(os.fstat(handle), writers):
+        if reason := _why_distrusted(os.fstat(handle), writers):
             raise PermissionError(reason)
         yield handle
     finally:
         os.close(handle)
 
 
-def _distrust(about: os.stat_result, writers: int = _GROUP_OR_ANYONE) -> str:
+def _why_distrusted(about: os.stat_result, writers: int = _GROUP_OR_ANYONE) -> str:
     """Return why other users could have written there, or "". ``writers``: the mode bits to reject. Root is trusted."""
     if about.st_uid not in (os.geteuid(), 0):
         return f"it belongs to user {about.st_uid}"

@@ -57,7 +57,7 @@ def resources(cubin: bytes, entry: str, capability: int) -> Resources:
         if (form, extent) == (4, 8):
             symbol, number = struct.unpack_from("<II", cubin, at + 4)
             (name,) = struct.unpack_from("<I", cubin, symbols.offset + 24 * symbol)
-            attributes[attribute, _text(cubin, names.offset + name)] = number
+            attributes[attribute, _read_string(cubin, names.offset + name)] = number
         at += 4 + (extent if form == 4 else 0)
     local, shared = (sections.get(f".nv.{kind}.{entry}") for kind in ("local", "shared"))
     reserved = 1024 if capability >= RESERVED_FROM else 0
@@ -81,10 +81,10 @@ def ptx(cubin: bytes) -> str | None:
 def _sections(cubin: bytes) -> dict[str, _Section]:
     table, size, entries, names = (*struct.unpack_from("<Q", cubin, 40), *struct.unpack_from("<HHH", cubin, 58))
     found = [_Section(*struct.unpack_from("<IIQQQQ", cubin, table + size * i)) for i in range(entries)]
-    return {_text(cubin, found[names].offset + section.name): section for section in found}
+    return {_read_string(cubin, found[names].offset + section.name): section for section in found}
 
 
-def _text(cubin: bytes, at: int) -> str:
+def _read_string(cubin: bytes, at: int) -> str:
     return cubin[at : cubin.index(b"\0", at)].decode()
 
 
@@ -94,7 +94,7 @@ def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        for tool in tools("nvdisasm"):
+        for tool in find_tools("nvdisasm"):
             done = subprocess.run([tool, "-c", file.name], capture_output=True, text=True, check=False)
             if not done.returncode:
                 # Each function has a section of its own, between lines that name the sections.
@@ -106,7 +106,7 @@ def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
 
 
 @cache
-def tools(name: str) -> tuple[Path, ...]:
+def find_tools(name: str) -> tuple[Path, ...]:
     """Return the paths of a tool: on PATH, in NVIDIA's wheels, in triton's wheel, and in the CUDA toolkit's folder."""
     return tuple(dict.fromkeys(path for path in _candidates(name) if os.access(path, os.X_OK)))
 

@@ -15,7 +15,7 @@ MOST_PARTS = 512
 """The most programs per tile. Each of them, or the last to finish, reads the partial results of all."""
 
 
-class Cut(NamedTuple):
+class BlockSplit(NamedTuple):
     """The number of programs per tile (``parts``), and the number of blocks per row for each program (``span``)."""
 
     parts: int
@@ -27,21 +27,21 @@ class Cut(NamedTuple):
         return power_of_two(self.parts)
 
 
-def into(parts: int, blocks: int) -> Cut:
+def split_blocks(parts: int, blocks: int) -> BlockSplit:
     """Split a row of ``blocks`` blocks into at most ``parts`` parts. No part is empty."""
     span = cdiv(blocks, parts)
-    return Cut(cdiv(blocks, span), span)
+    return BlockSplit(cdiv(blocks, span), span)
 
 
-def cut(blocks: int, tiles: int, elements: int, device: Device, most: int = MOST_PARTS) -> Cut:
+def plan_split(blocks: int, tiles: int, elements: int, device: Device, most: int = MOST_PARTS) -> BlockSplit:
     """Split each row among enough programs to fill the device: at least two if a row has two blocks.
 
     blocks: the number of blocks per row. tiles: the number of tiles. elements: the number of elements per tile.
     """
     wanted = cdiv(CROWD * device.multiprocessors, max(1, tiles))
-    return into(max(1, min(blocks, max(2, min(wanted, most, elements // LEAST_PART)))), blocks)
+    return split_blocks(max(1, min(blocks, max(2, min(wanted, most, elements // LEAST_PART)))), blocks)
 
 
-def streamed(tiles: int, device: Device) -> str:
+def gradient_variant(tiles: int, device: Device) -> str:
     """Return a gradient's variant for rows that don't fit on chip: online if the tiles fill the device, else split."""
     return "online" if tiles >= CROWD * device.multiprocessors else "split_two_launches"

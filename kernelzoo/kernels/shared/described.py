@@ -10,13 +10,13 @@ import triton
 from triton.backends.compiler import GPUTarget
 
 from kernelzoo.device import ARCHITECTURES, Device
-from kernelzoo.kernels.shared.triton_needs import too_old
+from kernelzoo.kernels.shared.triton_needs import why_too_old
 
-if _why := too_old(triton.__version__):
-    raise ImportError(_why)  # as if it were not installed; see kernelzoo.inspect.ask
+if _why := why_too_old(triton.__version__):
+    raise ImportError(_why)  # as if it were not installed; see kernelzoo.inspect.ask_child
 
 
-class DescribedDriver:
+class SimulatedDriver:
     """A stand-in for ``triton.runtime.driver.active``, with the methods that Triton and users' files call."""
 
     def __init__(self, device: Device) -> None:
@@ -44,7 +44,7 @@ def target(device: Device) -> Iterator[None]:
         before = triton.runtime.driver.active
     except RuntimeError:  # there is no device: Triton looks again at its next use
         before = None
-    triton.runtime.driver.set_active(DescribedDriver(device))
+    triton.runtime.driver.set_active(SimulatedDriver(device))
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ TOGETHER: tl.constexpr = tl.constexpr(256)
 
 
 @triton.jit
-def aligned(start, EDGES: tl.constexpr):
+def align(start, EDGES: tl.constexpr):
     """Return the offset of a row's first aligned vector. EDGES: elements per vector, or 0 to return ``start``."""
     return (start + EDGES - 1) // EDGES * EDGES if EDGES else start
 
@@ -48,13 +48,13 @@ def accumulate(total, lost, x, ONE: tl.constexpr):
 
 
 @triton.jit
-def whole(total, lost):
+def add_up(total, lost):
     """Return total + lost. If the sum is infinite, ``lost`` is NaN and is ignored."""
     return total + tl.where(lost == lost, lost, 0)
 
 
 @triton.jit
-def lower(a, b):
+def min_or_nan(a, b):
     """Return the elementwise minimum; NaN if either is NaN."""
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
@@ -66,7 +66,7 @@ def quotient(a, b):
 
 
 @triton.jit
-def shares_of(grad, count, DTYPE: tl.constexpr):
+def split_gradient(grad, count, DTYPE: tl.constexpr):
     """Return the gradient of each of ``count`` equal minima, and that of other elements (NaN if count is 0)."""
     rest = tl.where(count > 0, grad * 0.0, float("nan"))
     return quotient(grad, count.to(grad.dtype)).to(DTYPE), rest.to(DTYPE)
@@ -85,7 +85,7 @@ def exponential(x):
 
 
 @triton.jit
-def exactly(x):
+def split_exactly(x):
     """Split x (at most 1) into a multiple of 2^-20 and a multiple of 2^-40. In float32, up to 16 multiples of either
     kind add up without rounding, in any order; in float64, any number of them."""
     coarse = (x + 8.0) - 8.0

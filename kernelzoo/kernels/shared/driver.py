@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from kernelzoo.device import Device, attached
+from kernelzoo.device import Device, make_gpu_current
 from kernelzoo.torch_private import current_stream
 
 MAX_GRID_X = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class Shape:
+class LaunchShape:
     """The configuration of a launch, without its parameters and its stream."""
 
     grid: int
@@ -42,7 +42,7 @@ class Parameters:
     starts: tuple[int, ...]
 
     @staticmethod
-    def of_words(*words: int) -> Parameters:
+    def from_words(*words: int) -> Parameters:
         """Parameters of one word each."""
         return Parameters(words, tuple(range(len(words))))
 
@@ -78,7 +78,7 @@ def library() -> Any:
     return ctypes.CDLL("libcuda.so.1")
 
 
-def check(status: int) -> None:
+def check_status(status: int) -> None:
     """Raise RuntimeError, with the driver's message, for a status that is not success."""
     if status:
         text = ctypes.c_char_p()
@@ -89,44 +89,44 @@ def check(status: int) -> None:
 def version() -> int:
     """Return the newest CUDA version that the driver supports: 13000 for 13.0."""
     found = ctypes.c_int()
-    check(library().cuDriverGetVersion(ctypes.byref(found)))
+    check_status(library().cuDriverGetVersion(ctypes.byref(found)))
     return found.value
 
 
 _lock = threading.Lock()
 
 
-def load(binary: bytes, symbol: str, index: int) -> int:
+def load_function(binary: bytes, symbol: str, index: int) -> int:
     """Load machine code on the GPU of that index, and return the handle of kernel ``symbol``. The code stays loaded."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    with attached(index):
-        check(library().cuModuleLoadData(ctypes.byref(module), binary))
-        check(library().cuModuleGetFunction(ctypes.byref(function), module, symbol.encode()))
+    with make_gpu_current(index):
+        check_status(library().cuModuleLoadData(ctypes.byref(module), binary))
+        check_status(library().cuModuleGetFunction(ctypes.byref(function), module, symbol.encode()))
     assert function.value is not None
     return function.value
 
 
-def allow(function: int, shape: Shape) -> None:
+def allow_launch(function: int, shape: LaunchShape) -> None:
     """Raise a kernel's limits of shared memory and cluster size to those of ``shape``. Its GPU must be current."""
     handle = ctypes.c_void_p(function)
     with _lock:
         granted = ctypes.c_int()
-        check(library().cuFuncGetAttribute(ctypes.byref(granted), _MAX_DYNAMIC_SHARED_BYTES, handle))
+        check_status(library().cuFuncGetAttribute(ctypes.byref(granted), _MAX_DYNAMIC_SHARED_BYTES, handle))
         if shape.shared_bytes > granted.value:
-            check(library().cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_BYTES, shape.shared_bytes))
+            check_status(library().cuFuncSetAttribute(handle, _MAX_DYNAMIC_SHARED_BYTES, shape.shared_bytes))
         if shape.cluster > _PORTABLE_CLUSTER:
-            check(library().cuFuncSetAttribute(handle, _NON_PORTABLE_CLUSTER, 1))
+            check_status(library().cuFuncSetAttribute(handle, _NON_PORTABLE_CLUSTER, 1))
 
 
 def blocks_at_once(function: int, threads: int, shared_bytes: int, device: Device) -> int:
     """Return how many blocks of a loaded kernel can be resident on the device: at least one per multiprocessor."""
     blocks = ctypes.c_int()
     occupancy = library().cuOccupancyMaxActiveBlocksPerMultiprocessor
-    check(occupancy(ctypes.byref(blocks), ctypes.c_void_p(function), threads, ctypes.c_size_t(shared_bytes)))
+    check_status(occupancy(ctypes.byref(blocks), ctypes.c_void_p(function), threads, ctypes.c_size_t(shared_bytes)))
     return device.multiprocessors * max(1, blocks.value)
 
 
-def _attributes(shape: Shape, device: Device) -> Any:
+def _launch_attributes(shape: LaunchShape, device: Device) -> Any:
     found: list[tuple[int, tuple[int, ...]]] = []
     if shape.cooperative:
         found.append((_COOPERATIVE, (1,)))
@@ -139,17 +139,17 @@ def _attributes(shape: Shape, device: Device) -> Any:
     return (_Attribute * len(found))(*(_Attribute(id, 0, value) for id, value in found))
 
 
-def grid_axes(shape: Shape) -> tuple[int, int]:
+def grid_axes(shape: LaunchShape) -> tuple[int, int]:
     """Return the number of blocks along the grid's two axes. A grid beyond the first axis's limit gets 2**30 blocks
     along that axis, a multiple of any cluster size."""
     return (shape.grid, shape.grid_y) if shape.grid <= MAX_GRID_X else (2**30, -(-shape.grid // 2**30))
 
 
 @lru_cache(maxsize=4096)
-def configuration(shape: Shape, device: Device) -> tuple[Any, Any]:
+def launch_config(shape: LaunchShape, device: Device) -> tuple[Any, Any]:
     """Return ``CUlaunchConfig`` for a shape, without a stream, and its launch attributes. The configuration points
     to the attributes, so the caller must keep both alive, and must not change either."""
-    attributes = _attributes(shape, device)
+    attributes = _launch_attributes(shape, device)
     x, y = grid_axes(shape)
     where = ctypes.addressof(attributes) if len(attributes) else None
     return _Config((x, y, 1), (shape.threads, 1, 1), shape.shared_bytes, None, where, len(attributes)), attributes
@@ -159,14 +159,14 @@ _Frame = tuple[Any, Any, tuple[object, ...]]
 """The memory that the driver reads at one launch: the parameters' words, the configuration, the call's arguments."""
 
 
-def movable(function: int, shape: Shape, parameters: Parameters, device: Device) -> Callable[..., None]:
+def movable(function: int, shape: LaunchShape, parameters: Parameters, device: Device) -> Callable[..., None]:
     """Return a function of a kernel's tensors' addresses that launches it on torch's current stream.
 
     They replace the first parameter words. The driver's memory for a launch is reused, but not shared by threads.
     """
     launch, index = library().cuLaunchKernelEx, device.index
     handle: object = ctypes.c_void_p.from_param(function)  # converted here once, not in each call
-    config, attributes = configuration(shape, device)
+    config, attributes = launch_config(shape, device)
     blank, words, starts = bytes(config), parameters.words, parameters.starts
 
     def new_frame(kept_alive: object = attributes) -> _Frame:
@@ -177,7 +177,7 @@ def movable(function: int, shape: Shape, parameters: Parameters, device: Device)
 
     free: list[_Frame] = []  # pop and append are atomic among threads
 
-    def at(*addresses: int) -> None:
+    def launch_at(*addresses: int) -> None:
         try:
             frame = free.pop()
         except IndexError:
@@ -186,11 +186,11 @@ def movable(function: int, shape: Shape, parameters: Parameters, device: Device)
         values[: len(addresses)] = addresses
         settings.stream = current_stream(index)
         if launch(*arguments):
-            with attached(index):  # a new thread may lack a context: retry with one, and raise other errors
-                check(launch(*arguments))
+            with make_gpu_current(index):  # a new thread may lack a context: retry with one, and raise other errors
+                check_status(launch(*arguments))
         free.append(frame)
 
-    return at
+    return launch_at
 
 
 def parameter_words(parts: Sequence[bytes]) -> Parameters:

@@ -13,7 +13,7 @@ WRITE = tl.constexpr(2)
 """The phase of the second of two launches, which reads the partial results and writes the result."""
 
 
-def phases_on(device: Device) -> tuple[object, ...]:
+def launch_phases(device: Device) -> tuple[object, ...]:
     """Return the phase of each launch: one launch if programs can wait for each other (on NVIDIA), else two."""
     return (EXCHANGE,) if device.is_nvidia else (LEAVE, WRITE)
 
@@ -32,8 +32,8 @@ def unpack_pair(word):
 
 
 @triton.jit
-def awaited(words, there):
-    """Wait until each 64-bit word has been written: not all its bits are set. Return it, or 0 if not ``there``."""
+def awaited(words, mask):
+    """Wait until each 64-bit word has been written: not all its bits are set. Return it, or 0 if not ``mask``."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -49,7 +49,7 @@ def awaited(words, there):
         }
         """,
         "=l,l,r",
-        [words, there.to(tl.int32)],
+        [words, mask.to(tl.int32)],
         tl.int64,
         is_pure=False,
         pack=1,
@@ -57,7 +57,7 @@ def awaited(words, there):
 
 
 @triton.jit
-def awaited_four(words, there):
+def awaited_four(words, mask):
     """Do as ``awaited``, with the loads of four words in flight at a time."""
     return tl.inline_asm_elementwise(
         """
@@ -84,7 +84,7 @@ def awaited_four(words, there):
         }
         """,
         "=&l,=&l,=&l,=&l,l,l,l,l,r,r,r,r",
-        [words, there.to(tl.int32)],
+        [words, mask.to(tl.int32)],
         tl.int64,
         is_pure=False,
         pack=4,
@@ -98,34 +98,34 @@ def own_words(arrivals, PHASE: tl.constexpr):
 
 
 @triton.jit
-def leave_word(words, part, next, word, PHASE: tl.constexpr, there=None):
+def publish_word(words, part, next, word, PHASE: tl.constexpr, mask=None):
     """Write a part's word for other programs. In an exchange, also clear the next launch's word, at offset ``next``."""
     if PHASE == EXCHANGE:
-        tl.atomic_xchg(words + part, word, there, sem="relaxed")
+        tl.atomic_xchg(words + part, word, mask, sem="relaxed")
         # All bits set means that a word has not been written yet. No packed word has that value.
-        tl.store(words + next + part, tl.full(word.shape, -1, tl.int64), there)
+        tl.store(words + next + part, tl.full(word.shape, -1, tl.int64), mask)
     else:
-        tl.store(words + part, word, there)
+        tl.store(words + part, word, mask)
 
 
 @triton.jit
-def found_word(place, there, PHASE: tl.constexpr):
+def wait_for_word(place, mask, PHASE: tl.constexpr):
     """Return each thread's word. In an exchange, wait until it has been written."""
-    return awaited(place, there) if PHASE == EXCHANGE else tl.load(place, there, other=0)
+    return awaited(place, mask) if PHASE == EXCHANGE else tl.load(place, mask, other=0)
 
 
 @triton.jit
-def found_words(words, there, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
+def wait_for_words(words, mask, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
     """Return the 64-bit words. In an exchange, wait until each has been written. FOUR: load four at a time."""
     if PHASE == EXCHANGE:
         found = tl.full(words.shape, 0, tl.int64)
         # This loop runs once. Without it, the compiler would repeat the wait for each register layout of the words.
         again = parts > 0
         while again:
-            found = awaited_four(words, there) if FOUR else awaited(words, there)
+            found = awaited_four(words, mask) if FOUR else awaited(words, mask)
             again = parts < 0
     else:
-        found = tl.load(words, there, other=0)
+        found = tl.load(words, mask, other=0)
     return found
 
 

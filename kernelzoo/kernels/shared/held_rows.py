@@ -14,7 +14,7 @@ STRIP_BYTES = 65536
 
 
 @numbers
-class Numbers:
+class HeldRowKnobs:
     row_elements: int = knob(
         16, among=(8, 16, 32), unit="elements", why="to a thread of a program that holds one row of wide elements"
     )
@@ -32,7 +32,7 @@ class Numbers:
     )
 
 
-def longest(rows: Rows, inputs: int) -> int:
+def longest_row(rows: Rows, inputs: int) -> int:
     """Return the largest n for which a row of each input fits in registers (a sector of rows if strided)."""
     if rows.columns is None:
         return ON_CHIP_BYTES // rows.wide_bytes // inputs
@@ -41,22 +41,22 @@ def longest(rows: Rows, inputs: int) -> int:
 
 
 def check_fits(id: str, rows: Rows, inputs: int) -> None:
-    """Raise UnsupportedProblemError if rows are longer than ``longest``. ``inputs``: the number of inputs."""
-    if rows.n > (most := longest(rows, inputs)):
+    """Raise UnsupportedProblemError if rows are longer than ``longest_row``. ``inputs``: the number of inputs."""
+    if rows.n > (most := longest_row(rows, inputs)):
         raise UnsupportedProblemError(id, f"a row must fit on chip, {most} of {rows.dtype} laid out so; got {rows.n}")
 
 
-def line_of(columns: Columns) -> int:
+def line_width(columns: Columns) -> int:
     """Return the number of columns per cache line, or of all columns if fewer, as a power of two."""
     return min(LINE_BYTES // columns.itemsize, power_of_two(columns.inner))
 
 
-def strip_of(columns: Columns, inputs: int) -> int:
+def strip_width(columns: Columns, inputs: int) -> int:
     """Return the width of a strip of columns, if registers hold one strip per input: a cache line if possible."""
-    return min(line_of(columns), STRIP_BYTES // columns.wide_bytes // inputs // power_of_two(columns.n))
+    return min(line_width(columns), STRIP_BYTES // columns.wide_bytes // inputs // power_of_two(columns.n))
 
 
-def row_threads(knobs: Numbers, rows: Rows, fed: int) -> int:
+def row_threads(knobs: HeldRowKnobs, rows: Rows, fed: int) -> int:
     """Return the number of threads for one row: at most what its elements need, even if its tile is wider. ``fed``:
     the row length to assume in half precision."""
     n = rows.n

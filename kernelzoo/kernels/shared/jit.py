@@ -19,7 +19,7 @@ from kernelzoo import device as devices
 from kernelzoo.device import KIB, MIB, Device, on_device_of
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.shared import code_cache, cubin, triton_key
-from kernelzoo.kernels.shared.shown import written
+from kernelzoo.kernels.shared.shown import source_facts
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import Columns, Rows, Strides
 from kernelzoo.torch_private import current_stream
@@ -119,7 +119,7 @@ def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
     return *x, columns.out_outer // divisor, columns.out_n // divisor, columns.out_inner, m, *rest
 
 
-def by_columns(rows: Rows, strides: Strides) -> Strides:
+def to_column_strides(rows: Rows, strides: Strides) -> Strides:
     """Convert another tensor's strides from strided rows (``Rows.across``) to columns."""
     return strides if rows.inner > 1 else strides._replace(outer=0, inner=strides.outer)
 
@@ -140,14 +140,14 @@ def edges_of(rows: Rows, *others: Strides) -> int:
     return vector
 
 
-def packed(rows: Rows, *others: Strides) -> bool:
+def can_pack(rows: Rows, *others: Strides) -> bool:
     """Whether rows of half precision can be loaded as vectors of packed pairs, apart from unaligned heads and tails."""
     whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.across
     aligned = rows.aligned and not any(other.phase or other.n != 1 for other in others)
     return whole and ((rows.common(*others) >= 8 and aligned) or edges_of(rows, *others) > 0)
 
 
-def safe(rows: Rows) -> int:
+def safe_rows(rows: Rows) -> int:
     """Return how many rows' last vector may reach into the next row: all but the last row's; 0 if rows overlap."""
     steps = [step for step, many in ((rows.x_outer, rows.outer > 1), (rows.x_inner, rows.inner > 1)) if many]
     return rows.total - 1 if all(step >= rows.n for step in steps) else 0
@@ -156,7 +156,7 @@ def safe(rows: Rows) -> int:
 # --- Compiling -------------------------------------------------------------------------------------------------------
 
 
-def compiled(
+def compile_kernel(
     x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any], *, loads: bool = False
 ) -> Any:
     """Compile a kernel for its arguments and constants. If ``loads``, also load it.
@@ -202,7 +202,7 @@ def _msgpack_int(binary: bytes, key: bytes) -> int:
     return int.from_bytes(binary[at + 1 : at + 1 + width], "big") if width else binary[at]
 
 
-def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[str, Any], device: Device) -> Compiled:
+def kernel_facts(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[str, Any], device: Device) -> Compiled:
     """Return a compiled kernel as ``Compiled``, for a recording."""
     constants = {p.name: value for p, value in zip(kernel.params, args, strict=False) if p.is_constexpr}
     constants |= {name: value for name, value in options.items() if name != "enable_fp_fusion"}
@@ -215,7 +215,7 @@ def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[st
         ptx=program.asm.get("ptx"),
         stages={stage: str(program.asm[stage]) for stage in ("ttir", "ttgir", "llir") if stage in program.asm},
         assembly=program.asm.get("amdgcn"),
-        **written(kernel.fn),
+        **source_facts(kernel.fn),
         **vars(resources(program, device)),
     )
 
@@ -223,7 +223,7 @@ def described(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[st
 # --- Launching -------------------------------------------------------------------------------------------------------
 
 
-def bound(
+def bind_grid(
     implementation: str,
     kernel: Any,
     programs: int | Callable[[int], int],
@@ -240,19 +240,19 @@ def bound(
     """
     rec = recording.get()
     if INTERPRETED and rec is None:
-        return interpreted(kernel, programs(1) if callable(programs) else programs, args)
+        return interpreted_launch(kernel, programs(1) if callable(programs) else programs, args)
     device = device_of(args[0])
     told = compiler_options(device, warps, stages, options)
     if rec is not None:
-        return recorded(implementation, rec, kernel, programs, args, told, device)
-    program = compiled(args[0], kernel, args, told, loads=True)
+        return record_launch(implementation, rec, kernel, programs, args, told, device)
+    program = compile_kernel(args[0], kernel, args, told, loads=True)
     if callable(programs):
         programs = programs(resident(device, program.n_regs, warps, program.metadata.shared))
     check_grid(implementation, programs)
     return launch_of(kernel, program, programs, args, tensors)
 
 
-def recorded(
+def record_launch(
     implementation: str,
     rec: Recording,
     kernel: Any,
@@ -265,7 +265,7 @@ def recorded(
     if callable(programs):
         at_once = 1
         if rec.compiles:
-            found = resources(compiled(args[0], kernel, args, told), device)
+            found = resources(compile_kernel(args[0], kernel, args, told), device)
             at_once = resident(device, found.registers, told["num_warps"], found.shared_bytes)
         programs = programs(at_once)
     check_grid(implementation, programs)
@@ -284,7 +284,7 @@ def recorded(
             cooperative=bool(options.get("launch_cooperative_grid")),
             constants=tuple(constants),
             arguments=tuple(arguments),
-            build=(lambda: described(kernel, compiled(args[0], kernel, args, told), args, told, device))
+            build=(lambda: kernel_facts(kernel, compile_kernel(args[0], kernel, args, told), args, told, device))
             if rec.compiles
             else None,
         )
@@ -297,11 +297,11 @@ def check_grid(implementation: str, programs: int) -> None:
 
 
 def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], tensors: int = 2) -> Launch:
-    """Return the launch of a loaded kernel with a grid of ``programs``; see ``bound``."""
+    """Return the launch of a loaded kernel with a grid of ``programs``; see ``bind_grid``."""
     x = args[0]
     # Call the compiled kernel's launcher directly: the argument handling of Triton's own call takes longer than a short
     # kernel. The launcher takes addresses in place of tensors, which spares a query of the driver.
-    call, fixed, together = submission(program)
+    call, fixed, together = launcher_call(program)
     device: int = x.get_device()
     stream = current_stream
     rest, workspace = list(args[tensors:]), []
@@ -310,24 +310,24 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], t
             rest[i] = arg.data_ptr()
             workspace.append(arg)
 
-    def at(x: int, out: int) -> None:
+    def launch_at(x: int, out: int) -> None:
         if together:
             call(programs, 1, 1, stream(device), *fixed, (x, out, *rest))
         else:
             call(programs, 1, 1, stream(device), *fixed, x, out, *rest)
 
-    def at_all(*addresses: int) -> None:
+    def launch_all_at(*addresses: int) -> None:
         if together:
             call(programs, 1, 1, stream(device), *fixed, (*addresses, *rest))
         else:
             call(programs, 1, 1, stream(device), *fixed, *addresses, *rest)
 
-    place = at if tensors == 2 else at_all
+    place = launch_at if tensors == 2 else launch_all_at
     canonical = args[:tensors]
     return WorkspaceLaunch(place, *canonical, workspace=workspace) if workspace else RebindableLaunch(place, *canonical)
 
 
-def interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:
+def interpreted_launch(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:
     def interpret() -> None:
         # Triton's interpreter patches the language while it runs, so it runs one launch at a time. NumPy warns of
         # inf - inf and of a row of NaN, which are legal here.
@@ -338,7 +338,7 @@ def interpreted(kernel: Any, programs: int, args: tuple[Any, ...]) -> Launch:
     return interpret
 
 
-class Submission(NamedTuple):
+class LauncherCall(NamedTuple):
     """The call that launches a compiled kernel: ``call(programs, 1, 1, stream, *fixed, *arguments)``. If
     ``together`` is true, the arguments are passed as one tuple."""
 
@@ -347,7 +347,7 @@ class Submission(NamedTuple):
     together: bool
 
 
-def submission(program: Any) -> Submission:
+def launcher_call(program: Any) -> LauncherCall:
     """Return the call that launches a compiled kernel, without hooks.
 
     In Triton 3.6 and 3.7, each call of a CUDA launcher computes all arguments of its ``launch``. Unless the kernel
@@ -356,12 +356,12 @@ def submission(program: Any) -> Submission:
     run, hooks, scratch = program.run, (None, None, None), (None, None)
     known = triton.__version__.startswith(("3.6.", "3.7.")) and type(run).__name__ == "CudaLauncher"
     if not known or run.global_scratch_size or run.profile_scratch_size:
-        return Submission(run, (program.function, program.packed_metadata, *hooks), together=False)
+        return LauncherCall(run, (program.function, program.packed_metadata, *hooks), together=False)
     kind = (program.function, run.launch_cooperative_grid, run.launch_pdl)
     if hasattr(run, "kernel_signature"):  # from 3.7 on, one launch for all kernels
         rest = (program.packed_metadata, *hooks, *scratch, run.arg_annotations, run.kernel_signature)
-        return Submission(run.launch, (*kind, *rest), together=True)
-    return Submission(run.launch, (*kind, *scratch, program.packed_metadata, *hooks), together=False)
+        return LauncherCall(run.launch, (*kind, *rest), together=True)
+    return LauncherCall(run.launch, (*kind, *scratch, program.packed_metadata, *hooks), together=False)
 
 
 _lock = threading.RLock()

@@ -21,7 +21,7 @@ def takes_split(rows: Rows, device: Device) -> bool:
     return rows.n > LONG_ROW and _row_programs(rows) < device.multiprocessors
 
 
-def parts_of(rows: Rows, device: Device) -> int:
+def count_row_parts(rows: Rows, device: Device) -> int:
     """Return how many parts per row fill the device, at least 1. If parts have whole blocks, the last may be empty."""
     return max(1, min(MOST_PARTS, cdiv(rows.n, LEAST_PART), PROGRAMS * device.multiprocessors // _row_programs(rows)))
 

@@ -5,7 +5,7 @@ from typing import Any
 from kernelzoo.errors import BackendUnavailableError
 
 
-def check(backend: str, torch: Any, least: tuple[int, int]) -> None:
+def check_devices(backend: str, torch: Any, least: tuple[int, int]) -> None:
     """Raise BackendUnavailableError unless torch has CUDA devices, all of at least that compute capability."""
     if torch.version.hip is not None:
         why = "its kernels are for NVIDIA's devices, and this is ROCm"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.long_rows import LINE_BYTES, parts_of
+from kernelzoo.kernels.shared.long_rows import LINE_BYTES, count_row_parts
 from kernelzoo.layout import Rows, cdiv, power_of_two
 
 THREAD_BYTES, THREAD_ELEMENTS = 64, 32
@@ -68,7 +68,7 @@ def strided_vector_width(rows: Rows) -> int:
     return 1 if rows.step != 1 or rows.x_phase else math.gcd(rows.whole_vector, *steps)
 
 
-class Plan(NamedTuple):
+class PackPlan(NamedTuple):
     """A split of each row: the number of parts, elements per part (except the last), and the tile of a program."""
 
     parts: int
@@ -85,9 +85,9 @@ class Plan(NamedTuple):
         return power_of_two(self.parts)
 
 
-def plan_of(x: torch.Tensor, rows: Rows) -> Plan:
+def plan_parts(x: torch.Tensor, rows: Rows) -> PackPlan:
     """Return a plan whose parts fill the device. All but the last have whole blocks; none is empty unless rows are."""
-    wanted = max(1, cdiv(rows.n, parts_of(rows, device_of(x))))
+    wanted = max(1, cdiv(rows.n, count_row_parts(rows, device_of(x))))
     tile = pack_tile(x, rows, wanted)
     span = cdiv(wanted, tile.block) * tile.block
-    return Plan(max(1, cdiv(rows.n, span)), span, tile)
+    return PackPlan(max(1, cdiv(rows.n, span)), span, tile)

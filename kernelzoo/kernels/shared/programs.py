@@ -14,23 +14,23 @@ import torch
 from kernelzoo import user_cache
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared import code_cache, driver
-from kernelzoo.kernels.shared.driver import Parameters, Shape
+from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
 from kernelzoo.launch import Launch, RebindableLaunch, WorkspaceLaunch
 
 
-def on_disk(language: str, what: object, make: Callable[[], bytes]) -> bytes:
+def load_or_make(language: str, what: object, make: Callable[[], bytes]) -> bytes:
     """Return cached machine code, or make it and cache it. ``what``: a value whose repr identifies the code."""
     name = f"{hashlib.sha256(repr(what).encode()).hexdigest()}.bin"
     with suppress(RuntimeError):  # a user without a home
-        if (kept := code_cache.read(user_cache.folder(language), name)) is not None:
+        if (kept := code_cache.read_code(user_cache.folder(language), name)) is not None:
             return kept
     made = make()
     with suppress(RuntimeError):
-        code_cache.write(user_cache.folder(language), name, made)
+        code_cache.write_code(user_cache.folder(language), name, made)
     return made
 
 
-def loaded(program: Any, device: Device, code: Callable[[Any, int], tuple[bytes, str]]) -> int:
+def load_program(program: Any, device: Device, code: Callable[[Any, int], tuple[bytes, str]]) -> int:
     """Return the driver's handle of a program on a device. The program is loaded at first use. Thread-safe.
 
     code: a function that returns machine code for a compute capability, and its entry's symbol.
@@ -41,13 +41,13 @@ def loaded(program: Any, device: Device, code: Callable[[Any, int], tuple[bytes,
             found = _functions.get((program, device.index))
             if found is None:
                 binary, symbol = code(program, device.capability)
-                found = _functions[program, device.index] = driver.load(binary, symbol, device.index)
+                found = _functions[program, device.index] = driver.load_function(binary, symbol, device.index)
     return found
 
 
-def launch_of(
+def make_launch(
     function: int,
-    shape: Shape,
+    shape: LaunchShape,
     parameters: Parameters,
     tensors: Sequence[torch.Tensor],
     workspace: Sequence[torch.Tensor],

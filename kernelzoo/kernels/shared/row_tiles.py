@@ -28,7 +28,7 @@ class Tile(NamedTuple):
     warps: int
 
 
-def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
+def choose_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     """Return the tile for a kernel that keeps a tile of each of ``tensors`` tensors in registers.
 
     Short rows share a tile if each multiprocessor still gets several programs. If rows are strided (``across``), a tile
@@ -44,12 +44,12 @@ def tile_of(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 
 
 def register_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
-    """Return a tile of one complete row, if the row is long but fits in registers; else that of ``tile_of``.
+    """Return a tile of one complete row, if the row is long but fits in registers; else that of ``choose_tile``.
 
     A complete row is processed with four vectors per thread.
     """
     if rows.across or not SHORT_ROW < rows.n <= IN_REGISTERS * 4 // rows.wide_bytes:
-        return tile_of(x, rows, tensors)
+        return choose_tile(x, rows, tensors)
     block = power_of_two(rows.n)
     return Tile(1, block, rows.total, device_of(x).warps(block * rows.itemsize // THREAD_BYTES))
 
@@ -57,7 +57,7 @@ def register_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 def persistent_tile(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
     """Return the tile for persistent programs, at most two per multiprocessor. If a row fits in registers, the tile
     has a complete row."""
-    tile, wide = tile_of(x, rows, tensors), rows.wide_bytes
+    tile, wide = choose_tile(x, rows, tensors), rows.wide_bytes
     if not rows.across and tile.block < rows.n <= IN_REGISTERS * 4 // wide:
         block = power_of_two(rows.n)
         tile = Tile(1, block, rows.total, device_of(x).warps(block * wide // THREAD_BYTES))

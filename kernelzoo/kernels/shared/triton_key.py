@@ -15,7 +15,7 @@ from typing import Any
 
 from kernelzoo import user_cache
 from kernelzoo.kernels.shared import code_cache
-from kernelzoo.kernels.shared.absent import replaced
+from kernelzoo.kernels.shared.absent import with_stubs
 
 HASHED = ("compiler", "backends", "language", "runtime", "_C")
 """The folders of Triton's package whose files its key hashes."""
@@ -41,7 +41,7 @@ def use_cached_key() -> Iterator[None]:
     modules = [module for module in (cache, compiler) if getattr(module, "triton_key", None) is original]
     with ExitStack() as stack:
         for module in modules:
-            stack.enter_context(replaced(module, triton_key=triton_key))
+            stack.enter_context(with_stubs(module, triton_key=triton_key))
         yield
 
 
@@ -51,21 +51,21 @@ def cached_key(original: Callable[[], str], root: Path, folder: Path) -> str:
     The cached key is used if all files have the same names, sizes and times. An installation changes the times.
     """
     digest = hashlib.sha256(f"{sys.version} {root}".encode())
-    for path, about in sorted(_files(root)):
+    for path, about in sorted(_stat_files(root)):
         digest.update(f"\n{path} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino}".encode())
     name = digest.hexdigest()
-    stored = code_cache.read(folder, name)
+    stored = code_cache.read_code(folder, name)
     if stored is not None:
         return stored.decode()
     key = original()
-    code_cache.write(folder, name, key.encode())
+    code_cache.write_code(folder, name, key.encode())
     return key
 
 
 _remembered_key = functools.cache(cached_key)
 
 
-def _files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
+def _stat_files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
     for folder in HASHED:
         for place, _, names in os.walk(root / folder):
             for name in names:

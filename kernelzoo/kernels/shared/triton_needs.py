@@ -8,7 +8,7 @@ from typing import Any
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import code_cache
-from kernelzoo.packages import requirement, unfit
+from kernelzoo.packages import requirement, why_version_unfit
 
 MEND = "install gcc and Python's headers (python3-dev), or set CC to a C compiler"
 
@@ -17,14 +17,14 @@ COMPILES_WITH = {"TRITON_INTERPRET": "0"}
 """Environment variables of a process that only compiles kernels. Triton's interpreter is off: it compiles nothing."""
 
 
-def too_old(version: str) -> str:
+def why_too_old(version: str) -> str:
     """Return why a version of Triton can't be used, or "" if it meets this package's requirement."""
-    return unfit("triton", version, "triton")
+    return why_version_unfit("triton", version, "triton")
 
 
 def check_version(backend: str, triton: Any) -> None:
     """Raise BackendUnavailableError if Triton's version can't be used."""
-    if why := too_old(triton.__version__):
+    if why := why_too_old(triton.__version__):
         remedy = f"install a newer one with: pip install '{requirement('triton', 'triton')}'"
         raise BackendUnavailableError(backend, why, remedy)
 
@@ -48,12 +48,12 @@ def devices(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:
 
 def check_launches(backend: str, triton: Any) -> None:
     """Set up Triton's cache of compiled kernels. Raises BackendUnavailableError if a launch would lack something."""
-    code_cache.for_language("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
-    if not triton.knobs.runtime.interpret and (missing := lacking(triton)):
+    code_cache.check_cache_folder("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
+    if not triton.knobs.runtime.interpret and (missing := find_missing(triton)):
         raise BackendUnavailableError(backend, *missing)
 
 
-def lacking(triton: Any) -> tuple[str, str] | None:
+def find_missing(triton: Any) -> tuple[str, str] | None:
     """Return what a launch on a GPU lacks, and the remedy; None if it lacks nothing. Nothing is compiled.
 
     Triton launches through a C module, which it compiles at first use and caches. NVIDIA's assembler comes with

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.interrupts import uninterrupted
+from kernelzoo.interrupts import delay_interrupt
 from kernelzoo.kernels.shared import code_cache
 from kernelzoo.launch import Launch
 from kernelzoo.torch_private import inductor_folder
@@ -38,11 +38,11 @@ def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...], m
     CPU) or Triton (on a GPU).
     """
     # The first call imports torch's compiler. Ctrl-C is delayed, because it would leave the compiler half imported.
-    with nullcontext() if _compiled else uninterrupted():
-        return _bound(implementation, into, arguments, mode)
+    with nullcontext() if _compiled else delay_interrupt():
+        return _bind_compiled(implementation, into, arguments, mode)
 
 
-def _bound(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None) -> Launch:
+def _bind_compiled(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None) -> Launch:
     _check_toolchain(implementation, arguments[0].device.type)
     _check_cache()
     key = (into, mode, *(_key(argument) if isinstance(argument, torch.Tensor) else argument for argument in arguments))
@@ -55,7 +55,7 @@ def _bound(implementation: str, into: Into, arguments: tuple[Any, ...], mode: st
             function = torch.compile(fresh, dynamic=False, fullgraph=True, mode=mode)
             # Compile on scratch memory of the same layout, so that binding writes no tensor of the caller.
             with torch.no_grad():
-                function(*(_scratch(a) if isinstance(a, torch.Tensor) else a for a in arguments))
+                function(*(_copy_layout(a) if isinstance(a, torch.Tensor) else a for a in arguments))
         _compiled[key] = function
         if len(_compiled) > KEPT:
             _compiled.pop(next(iter(_compiled)))
@@ -78,7 +78,7 @@ def _key(x: torch.Tensor) -> tuple[object, ...]:
     return x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % 16
 
 
-def _scratch(x: torch.Tensor) -> torch.Tensor:
+def _copy_layout(x: torch.Tensor) -> torch.Tensor:
     return torch.zeros(x.untyped_storage().nbytes() // x.element_size(), dtype=x.dtype, device=x.device).as_strided(
         x.shape, x.stride(), x.storage_offset()
     )
@@ -87,7 +87,7 @@ def _scratch(x: torch.Tensor) -> torch.Tensor:
 @functools.cache
 def _check_cache() -> None:
     """Check Inductor's cache folder. Other users can guess its name in /tmp, and create it first."""
-    code_cache.for_language("TORCHINDUCTOR_CACHE_DIR", Path(inductor_folder()))
+    code_cache.check_cache_folder("TORCHINDUCTOR_CACHE_DIR", Path(inductor_folder()))
 
 
 @functools.cache

@@ -12,15 +12,15 @@ from torch.overrides import TorchFunctionMode
 
 from kernelzoo import torch_private
 from kernelzoo.device import KIB, Device
-from kernelzoo.kernels.shared.absent import Idle, replaced
+from kernelzoo.kernels.shared.absent import NoOpStub, with_stubs
 
 
-class OnGpu(torch.Tensor):
+class FakeGpuTensor(torch.Tensor):
     """A tensor without memory that claims to be on a GPU. Torch's own code sees it on the device ``meta``."""
 
-    __torch_function__ = torch.nn.Parameter.__torch_function__  # does nothing, because OnMeta does the work
+    __torch_function__ = torch.nn.Parameter.__torch_function__  # does nothing, because RunOnMeta does the work
     is_cuda = property(lambda self: True)
-    device = property(lambda self: torch.device("meta" if OnMeta.inside else "cuda:0"))
+    device = property(lambda self: torch.device("meta" if RunOnMeta.inside else "cuda:0"))
 
     def get_device(self) -> int:
         return 0
@@ -34,30 +34,30 @@ class OnGpu(torch.Tensor):
 _addresses: dict[int, int] = {}
 
 
-class OnMeta(TorchFunctionMode):
+class RunOnMeta(TorchFunctionMode):
     """A mode in which torch runs on the device ``meta`` what it is asked to run on a GPU."""
 
     inside = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        def there(value: Any) -> Any:
+        def to_meta(value: Any) -> Any:
             on_gpu = isinstance(value, str | torch.device) and str(value).partition(":")[0] == "cuda"
             return "meta" if on_gpu else value
 
         if func is torch.device:
             return func(*args, **(kwargs or {}))
-        OnMeta.inside += 1  # torch's own code, where it is Python, asks for the device too
+        RunOnMeta.inside += 1  # torch's own code, where it is Python, asks for the device too
         try:
-            found = func(*map(there, args), **{name: there(value) for name, value in (kwargs or {}).items()})
+            found = func(*map(to_meta, args), **{name: to_meta(value) for name, value in (kwargs or {}).items()})
         finally:
-            OnMeta.inside -= 1
-        return _on_gpu(found)
+            RunOnMeta.inside -= 1
+        return _mark_as_gpu(found)
 
 
-def _on_gpu(found: Any) -> Any:
+def _mark_as_gpu(found: Any) -> Any:
     if isinstance(found, torch.Tensor):
-        return found.as_subclass(OnGpu) if found.is_meta else found
-    return type(found)(map(_on_gpu, found)) if type(found) in (list, tuple) else found
+        return found.as_subclass(FakeGpuTensor) if found.is_meta else found
+    return type(found)(map(_mark_as_gpu, found)) if type(found) in (list, tuple) else found
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def watched(device: Device) -> Iterator[None]:
         warp_size=device.warp_size,
     )
     # Each name has a separate class, because torch's compiler, which some functions import, stores rules by object.
-    classes = {name: type(name, (Idle,), {}) for name in ("Stream", "ExternalStream", "Event")}
+    classes = {name: type(name, (NoOpStub,), {}) for name in ("Stream", "ExternalStream", "Event")}
     calls = ("current_stream", "default_stream", "stream", "device", "set_device", "synchronize", "_lazy_init")
     asked = {
         "is_available": lambda: True,
@@ -89,6 +89,6 @@ def watched(device: Device) -> Iterator[None]:
         "get_device_name": lambda index=0: properties.name,
         "is_current_stream_capturing": lambda: False,
     }
-    raw = replaced(torch_private.bindings, _cuda_getCurrentRawStream=lambda index: 0)
-    with replaced(torch.cuda, **classes, **asked, **{name: Idle() for name in calls}), raw, OnMeta():
+    raw = with_stubs(torch_private.bindings, _cuda_getCurrentRawStream=lambda index: 0)
+    with with_stubs(torch.cuda, **classes, **asked, **{name: NoOpStub() for name in calls}), raw, RunOnMeta():
         yield

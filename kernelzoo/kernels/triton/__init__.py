@@ -2,7 +2,7 @@
 
 from kernelzoo.kernels.shared import triton_needs
 from kernelzoo.kernels.shared.triton_needs import COMPILES_WITH as COMPILES_WITH
-from kernelzoo.kernels.shared.triton_needs import too_old as too_old
+from kernelzoo.kernels.shared.triton_needs import why_too_old as why_too_old
 from kernelzoo.registry import require
 
 

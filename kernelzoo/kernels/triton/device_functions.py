@@ -10,9 +10,9 @@ import triton.language as tl
 from kernelzoo.kernels.shared.device_functions import INTERPRETED as INTERPRETED
 from kernelzoo.kernels.shared.device_functions import accumulate as accumulate
 from kernelzoo.kernels.shared.device_functions import add_exactly as add_exactly
-from kernelzoo.kernels.shared.device_functions import aligned as aligned
+from kernelzoo.kernels.shared.device_functions import add_up as add_up
+from kernelzoo.kernels.shared.device_functions import align as align
 from kernelzoo.kernels.shared.device_functions import float8_bits as float8_bits
-from kernelzoo.kernels.shared.device_functions import whole as whole
 
 
 @triton.jit

@@ -11,7 +11,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared import jit
-from kernelzoo.kernels.shared.exchange import EXCHANGE, WRITE, phases_on
+from kernelzoo.kernels.shared.exchange import EXCHANGE, WRITE, launch_phases
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
 from kernelzoo.kernels.triton.passes import row_strides
 from kernelzoo.kernels.triton.softmax import tiles
@@ -47,7 +47,7 @@ def choose_form(tensors: Sequence[torch.Tensor], whole: int) -> str:
     if rows.across and rows.n > tiles.FEW_ROWS:
         held = whole_strip(rows, device, HELD_COLUMNS) is not None
     else:
-        tile = tiles.row_tile(of(tiles.Numbers, device.index), device, rows, jit.edges_of(rows, *full))
+        tile = tiles.row_tile(of(tiles.Knobs, device.index), device, rows, jit.edges_of(rows, *full))
         held = tile is not None or rows.n <= longest_row(rows, whole)
     return "fused" if held else "split"
 
@@ -61,7 +61,7 @@ def fused_launch(
     row_warps(device, rows, edges) returns the warps for one row. Raises UnsupportedProblemError if a row doesn't fit.
     """
     (rows, full, single), device = rows_and_strides(tensors, whole), jit.device_of(tensors[0])
-    edges, numbers = jit.edges_of(rows, *full), of(tiles.Numbers, device.index)
+    edges, numbers = jit.edges_of(rows, *full), of(tiles.Knobs, device.index)
     if (strip := whole_strip(rows, device, HELD_COLUMNS)) is not None:
         return columns_launch(id, columns_kernel, tensors, whole, strip, WRITE)
     if (tile := tiles.row_tile(numbers, device, rows, edges)) is not None:
@@ -74,7 +74,7 @@ def fused_launch(
         raise UnsupportedProblemError(id, words)
     place = (*tensors, *jit.row_arguments(rows, *full), *row_strides(single))
     args = (*place, jit.wide_type(tensors[0].dtype), edges, side, columns, tiles.reads_single_elements(rows))
-    return jit.bound(id, kernel, cdiv(rows.total, side), args, warps, tensors=len(tensors))
+    return jit.bind_grid(id, kernel, cdiv(rows.total, side), args, warps, tensors=len(tensors))
 
 
 def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[torch.Tensor], whole: int) -> Launch:
@@ -86,9 +86,9 @@ def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[to
         strip = shared_strip(rows.columns, device, whole)
         left = (2, rows.columns.strips(strip.columns), strip.parts, strip.columns)
         shared = x.new_full(left, -1, dtype=torch.int64), arrivals
-        phases = phases_on(device)
+        phases = launch_phases(device)
         return sequence(*(columns_launch(id, columns_kernel, tensors, whole, strip, p, *shared) for p in phases))
-    edges, words = jit.edges_of(rows, *full), jit.packed(rows, *full)
+    edges, words = jit.edges_of(rows, *full), jit.can_pack(rows, *full)
     plan = row_plan(rows, edges, words, device, whole, gradient=True)
     shared = x.new_full((2, rows.total, plan.parts), -1, dtype=torch.int64), arrivals
     place = (*tensors, *shared, *jit.row_arguments(rows, *full), *row_strides(single), *plan.place)
@@ -103,7 +103,7 @@ def columns_launch(
     (rows, full, single), device = rows_and_strides(tensors, whole), jit.device_of(tensors[0])
     columns = rows.columns
     assert columns is not None
-    full, single = (tuple(jit.by_columns(rows, other) for other in others) for others in (full, single))
+    full, single = (tuple(jit.to_column_strides(rows, other) for other in others) for others in (full, single))
     far = strip.elements * max(columns.x_n, columns.out_n, *(other.n for other in full)) >= 2**31
     four = strip.lanes * strip.columns >= 4 * strip.threads
     # Programs of complete columns exchange nothing. Without workspaces, a launch can be moved to other tensors.
@@ -114,4 +114,4 @@ def columns_launch(
     if phase is EXCHANGE:
         options["launch_cooperative_grid"] = True
     grid, warps = strip.grid(columns, device), device.warps(strip.threads)
-    return jit.bound(id, kernel, grid, args, warps, tensors=len(tensors), **options)
+    return jit.bind_grid(id, kernel, grid, args, warps, tensors=len(tensors), **options)

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.triton.device_functions import add_exactly, whole
+from kernelzoo.kernels.triton.device_functions import add_exactly, add_up
 
 
 @triton.jit
@@ -27,7 +27,7 @@ def row_sum(
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
         tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=0).to(WIDE)
         total, lost = add_exactly(total, lost, tl.sum(tl.sum(reshape_to_packs(tile, LANES, VECTOR), 3), 1))
-    return tl.sum(whole(total, lost), 1, keep_dims=True)
+    return tl.sum(add_up(total, lost), 1, keep_dims=True)
 
 
 @triton.jit
@@ -52,7 +52,7 @@ def row_state(
         scale = exponential(top - new)
         total, lost = add_exactly(total * scale, lost * scale, tl.sum(tl.sum(terms, 3), 1))
         top = new
-    return merge_states(top, whole(total, lost))
+    return merge_states(top, add_up(total, lost))
 
 
 @triton.jit

@@ -4,8 +4,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, wide_type
-from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, whole
+from kernelzoo.kernels.shared.jit import bind_grid, wide_type
+from kernelzoo.kernels.triton.device_functions import add_exactly, add_up, await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv
 
@@ -40,7 +40,7 @@ def add_sums(partials, here, n, sums, lost, terms, WHOLE: tl.constexpr):
 def store_sums(partials, n, sums, lost, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
     if WHOLE:
         cols = tl.arange(0, BLOCK)[None, :]
-        tl.store(partials + cols, whole(sums, lost), cols < n)
+        tl.store(partials + cols, add_up(sums, lost), cols < n)
 
 
 @triton.jit
@@ -58,4 +58,4 @@ def make_partials_launch(id: str, partials: torch.Tensor, out: torch.Tensor) -> 
     """Return the launch that sums partials (count, n) over axis 0 into out (n), always in the same order."""
     count, n = partials.shape
     args = (out, partials, count, n, out.stride(0), wide_type(partials.dtype), ROWS, BLOCK)
-    return bound(id, partials_kernel, cdiv(n, BLOCK), args, 4, tensors=1)
+    return bind_grid(id, partials_kernel, cdiv(n, BLOCK), args, 4, tensors=1)

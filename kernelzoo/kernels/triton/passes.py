@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.softmax.online import column_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Strides, cdiv, rows_with
@@ -40,4 +40,4 @@ def blocks_launch(
     blocks = cdiv(rows.n, block) if one_block else 1
     constants = (wide_type(x.dtype), *kinds, edges, side, block)
     args = (*tensors, *row_arguments(rows, *full), *row_strides(single), *([blocks] if one_block else []), *constants)
-    return bound(id, kernel, cdiv(rows.total, side) * blocks, args, warps, tensors=len(tensors))
+    return bind_grid(id, kernel, cdiv(rows.total, side) * blocks, args, warps, tensors=len(tensors))

@@ -11,8 +11,8 @@ from triton.runtime.jit import JITFunction
 
 from kernelzoo.device import Device
 from kernelzoo.errors import InspectionError
-from kernelzoo.kernels.shared.absent import replaced
-from kernelzoo.kernels.shared.jit import described
+from kernelzoo.kernels.shared.absent import with_stubs
+from kernelzoo.kernels.shared.jit import kernel_facts
 from kernelzoo.kernels.triton.inspection import target
 from kernelzoo.launch import Step, recording
 
@@ -43,7 +43,7 @@ def watched(device: Device) -> Iterator[None]:
                 threads=warps * device.warp_size,
                 cluster=ctas,
                 cooperative=program.metadata.launch_cooperative_grid,
-                build=lambda: described(self, program, values, options, device),
+                build=lambda: kernel_facts(self, program, values, options, device),
                 constants=(program.hash,),
             )
         )
@@ -53,5 +53,5 @@ def watched(device: Device) -> Iterator[None]:
         name = self.base_fn.__name__
         raise InspectionError(f"{name} is tuned by triton.autotune, which tries {len(self.configs)} configs on a GPU")
 
-    with target(device), replaced(JITFunction, run=run), replaced(Autotuner, _bench=bench):
+    with target(device), with_stubs(JITFunction, run=run), with_stubs(Autotuner, _bench=bench):
         yield

@@ -15,8 +15,8 @@ import torch
 from kernelzoo.check.bits import bits
 from kernelzoo.check.dependence_probe import probe_all_elements
 from kernelzoo.check.special import special_rows
-from kernelzoo.errors import ContractError, DeviceLostError, UndecidableError, retold
-from kernelzoo.layout import unraveled
+from kernelzoo.errors import ContractError, DeviceLostError, UndecidableError, replace_message
+from kernelzoo.layout import unravel_index
 from kernelzoo.measure.judge.entrant import Entrant
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.measure.judge.mutation import Mutation
@@ -104,7 +104,7 @@ class Gate:
         except AssertionError as error:
             if getattr(error, "kind", "") in ("wrong value", "drops NaN") and (words := self._undecided):
                 raise UndecidableError(f"the reference, computed in the dtypes of kernels, is wrong: {words}") from None
-            raise retold(error, f"{error} (gate seed {self.seed})") from error
+            raise replace_message(error, f"{error} (gate seed {self.seed})") from error
 
     # --- Values -----------------------------------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class Gate:
                 chosen = rules[i * at_once : (i + 1) * at_once]
                 for j, (name, write) in enumerate(chosen):
                     row = j * (count - 1) // max(1, len(chosen) - 1)
-                    write(rows[unraveled(row, rows.shape[:-1])])
+                    write(rows[unravel_index(row, rows.shape[:-1])])
                     names[row] = name
                 operation.clamp_to_domain(0, inputs[0], length)
                 fresh.append((inputs, names))
@@ -164,7 +164,7 @@ class Gate:
             if not self.operation.undecidable(args, expected):
                 wrong = [name for row, name in rules.items() if not self._row_right(expected, row)]
                 told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(rules) else ""
-                raise retold(error, f"{where} in the same memory{told}: {error}") from None
+                raise replace_message(error, f"{where} in the same memory{told}: {error}") from None
         if not _have_same_bits(self.sets[0][0], self.sets[1][0]):
             raise ContractError("the input was changed while it held fresh data", "changes its input")
 
@@ -237,7 +237,7 @@ class Gate:
         try:
             expected.check(results)
         except AssertionError as error:
-            raise retold(error, f"wrong after the one element at {place} was changed: {error}") from None
+            raise replace_message(error, f"wrong after the one element at {place} was changed: {error}") from None
         if not by_rows:
             return same_bits
         for row, was in zip(results, old, strict=True):
@@ -282,7 +282,7 @@ class Gate:
         try:
             self.mutation.check([1], whole=(1,))
         except AssertionError as error:
-            raise retold(error, f"wrong where the launch before wrote into the same output: {error}") from None
+            raise replace_message(error, f"wrong where the launch before wrote into the same output: {error}") from None
         links = self.sets.links
         if not links:
             return
@@ -299,7 +299,7 @@ class Gate:
                 alone = self.sets[number][1]
                 if _have_same_bits(found, alone) if same_bits else self._nearly_equal(found, alone):
                     continue
-                raise retold(
+                raise replace_message(
                     error, f"wrong where launch {number + 1} of {links} reads what the one before wrote: {error}"
                 ) from None
 

@@ -16,8 +16,8 @@ from functools import cached_property
 import torch
 
 from kernelzoo.check.bits import bits
-from kernelzoo.errors import ContractError, retold
-from kernelzoo.layout import unraveled
+from kernelzoo.errors import ContractError, replace_message
+from kernelzoo.layout import unravel_index
 from kernelzoo.measure.judge.memory import Sets, Tensors
 from kernelzoo.operations.declared import ROW
 
@@ -258,7 +258,7 @@ class Mutation:
         try:
             self.operation.expect(some.arguments(tuple(taken[: len(inputs)]))).check(tuple(taken[len(inputs) :]))
         except AssertionError as error:
-            raise retold(error, f"of {count} rows from row {picked[0]} on: {error}") from None
+            raise replace_message(error, f"of {count} rows from row {picked[0]} on: {error}") from None
 
     def rows_of(self, x: torch.Tensor, names: tuple[str, ...], picked: Sequence[int]) -> torch.Tensor:
         """Return the rows ``picked`` of a tensor with axes ``names``; the tensor itself if all rows share it."""
@@ -266,7 +266,7 @@ class Mutation:
             return x
         x = x.movedim(self.problem.dim, -1) if names == ROW else x
         kept, row = (x.shape[:-1], x.shape[-1:]) if names == ROW else (x.shape, ())
-        return x[unraveled(torch.tensor(picked, device=x.device), kept)].reshape(len(picked), *row)
+        return x[unravel_index(torch.tensor(picked, device=x.device), kept)].reshape(len(picked), *row)
 
 
 def _raw(x: torch.Tensor) -> torch.Tensor:

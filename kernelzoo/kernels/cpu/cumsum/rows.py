@@ -1,30 +1,30 @@
 import numpy as np
 import torch
 
-from kernelzoo.kernels.cpu.device_functions import place, rounded, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
+from kernelzoo.kernels.cpu.device_functions import offset, round_like, wide_zero, widen
+from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-@parallel()
+@parallel_kernel()
 def _rows(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
     n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
     for row in range(first, last):
-        at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
+        at, to = offset(row, lanes, xg, xl), offset(row, lanes, og, ol)
         if is_float is None:
             count = np.int64(0)
             for j in range(n):
                 count += np.int64(x[at + j * xn])
                 out[to + j * on] = count
         else:
-            total, zero = np.float64(0), zero_of(x)
+            total, zero = np.float64(0), wide_zero(x)
             for j in range(n):
                 total += widen(x[at + j * xn])
-                out[to + j * on] = rounded(type(zero)(total), out[to])
+                out[to + j * on] = round_like(type(zero)(total), out[to])
 
 
 @register("cpu", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Elements are added in order in float64, integers in int64. Rows run in parallel."""
-    return bound(_rows, lanes_last(x, out), x.size(0) * x.size(2), True if x.is_floating_point() else None)
+    return bind_kernel(_rows, lanes_last(x, out), x.size(0) * x.size(2), True if x.is_floating_point() else None)

@@ -2,17 +2,17 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import exponential, place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
-from kernelzoo.kernels.cpu.sum.rows import block_of
+from kernelzoo.kernels.cpu.device_functions import add_carry, exponential, offset, round_like, two_sum, wide_zero, widen
+from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @njit
-def top_of(x, at, step, n):
+def row_maximum(x, at, step, n):
     """Return the maximum of a row, ignoring NaN."""
-    top = type(zero_of(x))(-np.inf)
+    top = type(wide_zero(x))(-np.inf)
     for j in range(n):
         value = widen(x[at + j * step])
         top = value if value > top else top
@@ -22,7 +22,7 @@ def top_of(x, at, step, n):
 @njit(fastmath={"reassoc"})
 def block_of_exponentials(x, at, step, n, top):
     """Return the sum of exp(x - top) of n elements. The maximum itself counts 1, because inf - inf would be NaN."""
-    zero = zero_of(x)
+    zero = wide_zero(x)
     total, one = zero, type(zero)(1)
     for j in range(n):
         value = widen(x[at + j * step])
@@ -30,20 +30,20 @@ def block_of_exponentials(x, at, step, n, top):
     return total
 
 
-@parallel()
+@parallel_kernel()
 def _rows(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
-    n, xn, block = np.uint64(n), np.uint64(xn), block_of(np.uint64(xn))
+    n, xn, block = np.uint64(n), np.uint64(xn), block_length(np.uint64(xn))
     for row in range(first, last):
-        at, total, carry = place(row, lanes, xg, xl), zero_of(x), zero_of(x)
-        top = top_of(x, at, xn, n)
+        at, total, carry = offset(row, lanes, xg, xl), wide_zero(x), wide_zero(x)
+        top = row_maximum(x, at, xn, n)
         for j in range(np.uint64(0), n, block):
             term = block_of_exponentials(x, at + j * xn, xn, min(block, n - j), top)
             total, carry = two_sum(total, carry, term)
-        to = place(row, lanes, og, ol)
-        out[to] = rounded(np.log(whole(total, carry)) + top, out[to])
+        to = offset(row, lanes, og, ol)
+        out[to] = round_like(np.log(add_carry(total, carry)) + top, out[to])
 
 
 @register("cpu", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A row is read twice, the second time from cache: for its maximum, and for the sum of exponentials."""
-    return bound(_rows, lanes_last(x, out), x.size(0) * x.size(2))
+    return bind_kernel(_rows, lanes_last(x, out), x.size(0) * x.size(2))

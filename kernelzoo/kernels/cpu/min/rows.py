@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from numba import njit, types
 
-from kernelzoo.kernels.cpu.device_functions import by_type
-from kernelzoo.kernels.cpu.launch import flat, lanes_last, launcher, parallel, side_by_side, tasks
+from kernelzoo.kernels.cpu.device_functions import choose_by_type
+from kernelzoo.kernels.cpu.launch import count_tasks, lanes_last, make_launch, parallel_kernel, vectorises_across
+from kernelzoo.kernels.shared.host_memory import flat_array
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -40,7 +41,7 @@ def _is_float(bits: Any) -> bool:
     return bits in (types.uint16, types.uint32, types.uint64)
 
 
-@by_type()
+@choose_by_type()
 def _key(bits, shift):
     """Return the integer that sorts as the element does: NaN first, then -inf to +inf."""
     if not _is_float(bits):
@@ -55,7 +56,7 @@ def _key(bits, shift):
     return key
 
 
-@by_type()
+@choose_by_type()
 def _element(key, shift):
     if not _is_float(key):
         return lambda key, shift: key
@@ -84,7 +85,7 @@ def _row(x, start, step, n, shift):
     return _element(least, shift)
 
 
-@by_type()
+@choose_by_type()
 def _contiguous_row(x, start, n, shift):
     if not _is_float(x.dtype) or x.dtype.bitwidth == 64:
 
@@ -113,7 +114,7 @@ def _contiguous_row(x, start, n, shift):
     return float_of
 
 
-@parallel()
+@parallel_kernel()
 def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last):
     row, part = first // chunks, first % chunks
     group, lane = row // lanes, row % lanes
@@ -129,7 +130,7 @@ def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_grou
                 lane, group = 0, group + 1
 
 
-@parallel()
+@parallel_kernel()
 def _columns(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_group, out_chunk, out_lane, first, last):
     tiles = (lanes - 1) // LANES + 1
     least = np.empty(min(lanes, LANES), x.dtype)
@@ -159,17 +160,17 @@ def chunk_minima(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callab
     chunks = out.size(1)
     x_group, x_n, x_lane = x.stride()
     step: int | None = x_n
-    if side_by_side(x):
+    if vectorises_across(x):
         kernel, units = _columns, groups * chunks * -(-lanes // LANES)
     else:
         kernel, units, step = _rows, groups * chunks * lanes, None if x_n == 1 else x_n
     dtype, shift = _FLOATS.get(x.dtype, (torch.uint8 if x.dtype == torch.bool else x.dtype, 0))
     shape = (n, lanes, chunk, chunks, x_group, step, x_lane, *out.stride())
-    return kernel, (flat(x, dtype), flat(out, dtype), shift, *shape, units, tasks(units, x.numel()))
+    return kernel, (flat_array(x, dtype), flat_array(out, dtype), shift, *shape, units, count_tasks(units, x.numel()))
 
 
 @register("cpu", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows: one thread reduces a row, or a tile of rows side by side, in one pass."""
     x, out = lanes_last(x, out)
-    return launcher((x, out), *chunk_minima(x, out.unsqueeze(1), x.size(1)))
+    return make_launch((x, out), *chunk_minima(x, out.unsqueeze(1), x.size(1)))

@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.cpu.launch import lanes_last, launcher, side_by_side
+from kernelzoo.kernels.cpu.launch import lanes_last, make_launch, vectorises_across
 from kernelzoo.kernels.cpu.min.rows import LANES, chunk_minima
 from kernelzoo.launch import Launch, RebindableLaunch, sequence
 from kernelzoo.registry import register
@@ -14,17 +14,17 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over the reduced axis as well: the minima of a row's chunks, then the minimum of these minima."""
     tensors = x, out = lanes_last(x, out)
     groups, n, lanes = x.shape
-    chunk = max(1, CHUNK // min(lanes, LANES)) if side_by_side(x) else CHUNK
+    chunk = max(1, CHUNK // min(lanes, LANES)) if vectorises_across(x) else CHUNK
     partial = x.new_empty((groups, -(-n // chunk), lanes))
-    first = launcher((x, partial), *chunk_minima(x, partial, chunk))
-    second = launcher((partial, out), *chunk_minima(partial, out.unsqueeze(1), partial.size(1)))
+    first = make_launch((x, partial), *chunk_minima(x, partial, chunk))
+    second = make_launch((partial, out), *chunk_minima(partial, out.unsqueeze(1), partial.size(1)))
     if not (isinstance(first, RebindableLaunch) and isinstance(second, RebindableLaunch)):  # recorded
         return sequence(first, second)
     into, out_of = first.at, second.at  # neither keeps the tensors alive
 
-    def at(x: int, out: int) -> None:
+    def launch_at(x: int, out: int) -> None:
         own = torch.empty_like(partial)  # not shared with another thread's launch
         into(x, own.data_ptr())
         out_of(own.data_ptr(), out)
 
-    return RebindableLaunch(at, *tensors)
+    return RebindableLaunch(launch_at, *tensors)

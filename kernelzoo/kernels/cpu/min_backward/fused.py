@@ -2,8 +2,8 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import empty, rounded, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel, side_by_side
+from kernelzoo.kernels.cpu.device_functions import empty, round_like, widen
+from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.cpu.tiles import tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -13,7 +13,7 @@ BLOCK = 1 << 14
 
 
 @njit
-def count_of(x, at, step, n, least):
+def count_equal(x, at, step, n, least):
     """Return how many of n elements, at most 2^31, equal ``least``."""
     count = np.int32(0)
     if step == np.uint64(1):
@@ -25,7 +25,7 @@ def count_of(x, at, step, n, least):
     return count
 
 
-@parallel(error_model="numpy")
+@parallel_kernel(error_model="numpy")
 def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, first, last):
     n, xn, on = np.uint64(n), np.uint64(xn), np.uint64(on)
     block, begin, one = np.uint64(BLOCK), np.uint64(0), np.uint64(1)
@@ -38,8 +38,8 @@ def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, fir
         group, lane = (group, lane + 1) if lane + 1 < lanes else (group + 1, 0)
         count = np.int64(0)
         for j in range(begin, n, block):
-            count += count_of(x, at + j * xn, xn, min(block, n - j), least)
-        share, rest = rounded(slope / real(count), out[to]), rounded(slope * real(0) / real(count), out[to])
+            count += count_equal(x, at + j * xn, xn, min(block, n - j), least)
+        share, rest = round_like(slope / real(count), out[to]), round_like(slope * real(0) / real(count), out[to])
         if xn == one and on == one:
             for j in range(n):
                 out[to + j] = share if widen(x[at + j]) == least else rest
@@ -59,7 +59,7 @@ def _count_lanes(x, at, lane, least, partial, width):
 
 
 @njit
-def _write(x, at, xn, xl, out, to, on, ol, count, least, share, rest, width):
+def _write_gradients(x, at, xn, xl, out, to, on, ol, count, least, share, rest, width):
     """Write ``count`` results of each row of a tile: across rows, or along each row if out's stride is smaller so."""
     one = np.uint64(1)
     if on < ol:
@@ -77,7 +77,7 @@ def _write(x, at, xn, xl, out, to, on, ol, count, least, share, rest, width):
                 out[target + i * ol] = share[i] if widen(x[source + i * xl]) == least[i] else rest[i]
 
 
-@parallel(error_model="numpy")
+@parallel_kernel(error_model="numpy")
 def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, xn, on, xl, ol = np.uint64(n), np.uint64(xn), np.uint64(on), np.uint64(xl), np.uint64(ol)
@@ -100,11 +100,11 @@ def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, 
                 counts[i] += partial[i]
         for i in range(width):
             slope, number = widen(grad[np.uint64(group * gg + (lane + np.int64(i)) * gl)]), real(counts[i])
-            share[i], rest[i] = rounded(slope / number, out[to]), rounded(slope * real(0) / number, out[to])
+            share[i], rest[i] = round_like(slope / number, out[to]), round_like(slope * real(0) / number, out[to])
         # In blocks, so that a tile written across its rows is read from the first-level cache.
         for j in range(zero, n, np.uint64(64)):
             count = min(np.uint64(64), n - j)
-            _write(x, at + j * xn, xn, xl, out, to + j * on, on, ol, count, least, share, rest, width)
+            _write_gradients(x, at + j * xn, xn, xl, out, to + j * on, on, ol, count, least, share, rest, width)
 
 
 @register("cpu", "min_backward", "fused")
@@ -112,7 +112,7 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     """A row's minima, or those of each row of a tile, are counted. A second read from cache gives the result."""
     tensors = lanes_last(x, y, grad, out)
     groups, _, lanes = tensors[0].shape
-    if not side_by_side(tensors[0]):
-        return bound(_rows, tensors, groups * lanes)
+    if not vectorises_across(tensors[0]):
+        return bind_kernel(_rows, tensors, groups * lanes)
     width = tile_lanes(groups, lanes)
-    return bound(_columns, tensors, groups * -(-lanes // width), width)
+    return bind_kernel(_columns, tensors, groups * -(-lanes // width), width)

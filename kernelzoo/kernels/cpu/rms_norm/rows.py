@@ -2,9 +2,9 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
-from kernelzoo.kernels.cpu.sum.rows import block_of
+from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
+from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -22,28 +22,28 @@ def block_of_squares(x, at, step, n, zero):
 
 
 @njit(error_model="numpy")
-def scale_of(x, at, step, n, eps):
+def row_scale(x, at, step, n, eps):
     """Return 1 / sqrt(mean(x^2) + eps) of a row."""
-    zero, block = zero_of(x), block_of(step)
+    zero, block = wide_zero(x), block_length(step)
     total, carry = zero, zero
     for j in range(np.uint64(0), n, block):
         total, carry = two_sum(total, carry, block_of_squares(x, at + j * step, step, min(block, n - j), zero))
     one = type(zero)(1)
-    return one / np.sqrt(whole(total, carry) / type(zero)(n) + type(zero)(eps))
+    return one / np.sqrt(add_carry(total, carry) / type(zero)(n) + type(zero)(eps))
 
 
-@parallel()
+@parallel_kernel()
 def _rows(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last):
     n, xn, wn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(on)
     for row in range(first, last):
-        at, to = place(row, lanes, xg, xl), place(row, lanes, og, ol)
-        scale = scale_of(x, at, xn, n, eps)
+        at, to = offset(row, lanes, xg, xl), offset(row, lanes, og, ol)
+        scale = row_scale(x, at, xn, n, eps)
         for j in range(n):
-            out[to + j * on] = rounded(widen(x[at + j * xn]) * scale * widen(weight[j * wn]), out[to])
+            out[to + j * on] = round_like(widen(x[at + j * xn]) * scale * widen(weight[j * wn]), out[to])
 
 
 @register("cpu", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """A row's squares are summed. A second read from cache gives the result. Rows run in parallel."""
     x, out = lanes_last(x, out)
-    return bound(_rows, (x, weight, out), x.size(0) * x.size(2), float(eps))
+    return bind_kernel(_rows, (x, weight, out), x.size(0) * x.size(2), float(eps))

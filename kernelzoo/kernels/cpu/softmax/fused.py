@@ -7,18 +7,18 @@ from numba.extending import intrinsic
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cpu.device_functions import (
+    as_float,
     empty,
     exponential,
-    float_of,
-    ordered,
-    rounded,
+    order_bits,
+    round_like,
     same_type,
     two_sum,
     widen,
 )
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel, side_by_side
+from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
-from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
+from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, row_maximum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -64,14 +64,14 @@ def _exponentiate_edge(edge, top):
 
 
 @njit
-def _scale(row, start, scale, n, out, to, step):
+def _write_scaled(row, start, scale, n, out, to, step):
     """Write n elements of row[start:], scaled, to out[to], out[to + step] and so on."""
     if step == np.uint64(1):
         for j in range(n):
-            out[to + j] = rounded(row[start + j] * scale, out[to])
+            out[to + j] = round_like(row[start + j] * scale, out[to])
     else:
         for j in range(n):
-            out[to + j * step] = rounded(row[start + j] * scale, out[to])
+            out[to + j * step] = round_like(row[start + j] * scale, out[to])
 
 
 @njit
@@ -80,7 +80,7 @@ def _prefetch(x, at, count):
         prefetch_line(x, at + j)
 
 
-@parallel(error_model="numpy")
+@parallel_kernel(error_model="numpy")
 def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
     n, x_n, out_n = np.uint64(n), np.uint64(x_n), np.uint64(out_n)
     block, zero, one = np.uint64(BLOCK), np.uint64(0), np.uint64(1)
@@ -100,7 +100,7 @@ def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_la
         group, lane = (group, lane + 1) if lane + 1 < lanes else (group + 1, 0)
         following = np.uint64(group * x_group + lane * x_lane)
         base = to if in_place else zero
-        top = float_of(ordered(top_of(x, start, x_n, n)))
+        top = as_float(order_bits(row_maximum(x, start, x_n, n)))
         total = carry = row.dtype.type(0)
         for begin in range(zero, whole, block):
             count = min(block, whole - begin)
@@ -121,10 +121,10 @@ def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_la
             for j in range(to, to + n):
                 row[j] *= scale
         else:
-            _scale(row, base, scale, n, out, to, out_n)
+            _write_scaled(row, base, scale, n, out, to, out_n)
 
 
-@parallel(error_model="numpy")
+@parallel_kernel(error_model="numpy")
 def _fused_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, x_n, out_n, pitch = np.uint64(n), np.uint64(x_n), np.uint64(out_n), np.uint64(pitch)
@@ -156,8 +156,8 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     groups, n, lanes = x.shape
     if n > CACHED:
         raise UnsupportedProblemError("cpu/softmax/fused", f"rows of up to {CACHED} elements stay in cache, got {n}")
-    if not side_by_side(x):
-        return bound(_fused_rows, (x, out), groups * lanes)
+    if not vectorises_across(x):
+        return bind_kernel(_fused_rows, (x, out), groups * lanes)
     fewest, most = TILE_LANES
     width = min(lanes, most, max(fewest, TILE_BYTES // (n * max(4, x.element_size()))))
-    return bound(_fused_columns, (x, out), groups * -(-lanes // width), width)
+    return bind_kernel(_fused_columns, (x, out), groups * -(-lanes // width), width)

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import exponential, rounded, two_sum, widen
+from kernelzoo.kernels.cpu.device_functions import exponential, round_like, two_sum, widen
 
 LANES_BLOCK = 16
 """Elements of each row that are exponentiated and summed at a time. Each lane adds its terms in order."""
@@ -65,16 +65,16 @@ def store_lanes(tile, begin, end, pitch, scale, out, to, out_n, out_lane, width)
             at = to + i * out_lane
             if out_n == np.uint64(1):
                 for j in range(begin, end):
-                    out[at + j] = rounded(tile[j * pitch + i] * scale[i], out[to])
+                    out[at + j] = round_like(tile[j * pitch + i] * scale[i], out[to])
             else:
                 for j in range(begin, end):
-                    out[at + j * out_n] = rounded(tile[j * pitch + i] * scale[i], out[to])
+                    out[at + j * out_n] = round_like(tile[j * pitch + i] * scale[i], out[to])
         return
     for j in range(begin, end):
         at = to + j * out_n
         if out_lane == np.uint64(1):
             for i in range(width):
-                out[at + i] = rounded(tile[j * pitch + i] * scale[i], out[to])
+                out[at + i] = round_like(tile[j * pitch + i] * scale[i], out[to])
         else:
             for i in range(width):
-                out[at + i * out_lane] = rounded(tile[j * pitch + i] * scale[i], out[to])
+                out[at + i * out_lane] = round_like(tile[j * pitch + i] * scale[i], out[to])

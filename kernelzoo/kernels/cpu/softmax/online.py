@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import empty, exponential, float_of, ordered, rounded, two_sum, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel, side_by_side
+from kernelzoo.kernels.cpu.device_functions import as_float, empty, exponential, order_bits, round_like, two_sum, widen
+from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
-from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, top_of
+from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, row_maximum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -26,12 +26,12 @@ overflow. Rescaling shrinks earlier rounding errors by e^-8, so that they can't 
 
 
 @njit
-def finite(reference):
+def zero_if_empty(reference):
     """Return the number to subtract: the reference, or 0 if all elements so far are -inf, since -inf - -inf is NaN."""
     return type(reference)(0) if reference == -np.inf else reference
 
 
-@parallel(error_model="numpy")
+@parallel_kernel(error_model="numpy")
 def _online_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, first, last):
     n, x_n, out_n = np.uint64(n), np.uint64(x_n), np.uint64(out_n)
     long_block, block, zero, one = np.uint64(ONLINE_BLOCK), np.uint64(BLOCK), np.uint64(0), np.uint64(1)
@@ -45,24 +45,24 @@ def _online_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_l
         total = carry = row.dtype.type(0)
         for at in range(zero, n, long_block):
             length = min(long_block, n - at)
-            top = float_of(ordered(top_of(x, start + at * x_n, x_n, length)))
+            top = as_float(order_bits(row_maximum(x, start + at * x_n, x_n, length)))
             if top > reference + row.dtype.type(SLACK):
                 factor = exponential(reference - top)
                 total, carry, reference = total * factor, carry * factor, top
             for begin in range(at, at + length, block):
                 count = min(block, at + length - begin)
-                term = exponentiate(x, start + begin * x_n, x_n, count, finite(reference), row, zero)
+                term = exponentiate(x, start + begin * x_n, x_n, count, zero_if_empty(reference), row, zero)
                 total, carry = two_sum(total, carry, term)
-        scale, top = row.dtype.type(1) / (total + carry), finite(reference)
+        scale, top = row.dtype.type(1) / (total + carry), zero_if_empty(reference)
         if x_n == one and out_n == one:
             for j in range(n):
-                out[to + j] = rounded(exponential(widen(x[start + j]) - top) * scale, out[to])
+                out[to + j] = round_like(exponential(widen(x[start + j]) - top) * scale, out[to])
         else:
             for j in range(n):
-                out[to + j * out_n] = rounded(exponential(widen(x[start + j * x_n]) - top) * scale, out[to])
+                out[to + j * out_n] = round_like(exponential(widen(x[start + j * x_n]) - top) * scale, out[to])
 
 
-@parallel(error_model="numpy")
+@parallel_kernel(error_model="numpy")
 def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_lane, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, x_n, out_n, pitch = np.uint64(n), np.uint64(x_n), np.uint64(out_n), np.uint64(pitch)
@@ -82,7 +82,7 @@ def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, ou
             load_lanes(x, start, begin, count, x_n, np.uint64(x_lane), tile, pitch, top, width)
             for i in range(width):
                 raised = top[i] if top[i] > reference[i] + slack else reference[i]
-                offset[i] = finite(raised)
+                offset[i] = zero_if_empty(raised)
                 factor = exponential(reference[i] - offset[i])
                 reference[i] = raised
                 total[i] *= factor
@@ -103,7 +103,7 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """The first pass computes a running (max, sum) over blocks of a row, the second writes. Rows run in parallel."""
     x, out = lanes_last(x, out)
     groups, _, lanes = x.shape
-    if not side_by_side(x):
-        return bound(_online_rows, (x, out), groups * lanes)
+    if not vectorises_across(x):
+        return bind_kernel(_online_rows, (x, out), groups * lanes)
     width = min(lanes, ONLINE_LANES)
-    return bound(_online_columns, (x, out), groups * -(-lanes // width), width)
+    return bind_kernel(_online_columns, (x, out), groups * -(-lanes // width), width)

@@ -8,7 +8,7 @@ ignore a NaN, but the exponentials and the sum do not.
 import numpy as np
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import bits_of, exponential, ordered, widen
+from kernelzoo.kernels.cpu.device_functions import as_bits, exponential, order_bits, widen
 
 BLOCK = 256
 """Elements that are exponentiated and summed at a time: 1 kB of float32, the unit of prefetching the next row. With
@@ -20,15 +20,15 @@ its error is at most that of a pairwise sum of the row."""
 
 
 @njit
-def top_of(x, start, step, n):
+def row_maximum(x, start, step, n):
     """Return the maximum of n elements as an ordered integer. It may ignore a NaN, or be one."""
-    top = ordered(bits_of(widen(x[start])))
+    top = order_bits(as_bits(widen(x[start])))
     if step == np.uint64(1):
         for j in range(n):
-            top = max(top, ordered(bits_of(widen(x[start + j]))))
+            top = max(top, order_bits(as_bits(widen(x[start + j]))))
     else:
         for j in range(n):
-            top = max(top, ordered(bits_of(widen(x[start + j * step]))))
+            top = max(top, order_bits(as_bits(widen(x[start + j * step]))))
     return top
 
 
@@ -45,11 +45,11 @@ def exponentiate(x, start, step, n, top, row, to):
     else:
         for j in range(n):
             row[to + j] = exponential(widen(x[start + j * step]) - top)
-    return sum_of(row, to, n)
+    return row_sum(row, to, n)
 
 
 @njit(fastmath={"reassoc"})
-def sum_of(row, start, n):
+def row_sum(row, start, n):
     """Return the sum of n non-negative elements of row[start:], in an order that depends only on n."""
     total = row.dtype.type(0)
     for j in range(n):

@@ -2,10 +2,10 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import empty, rounded, two_sum, whole, widen
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel, side_by_side
+from kernelzoo.kernels.cpu.device_functions import add_carry, empty, round_like, two_sum, widen
+from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes
-from kernelzoo.kernels.cpu.sum.rows import block_of
+from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.kernels.cpu.tiles import tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -25,14 +25,14 @@ def sum_of_products(grad, at, grad_step, y, y_at, y_step, n, zero):
 
 
 @njit
-def product(y, grad, total, like):
-    return rounded(widen(y) * (widen(grad) - total), like)
+def softmax_gradient(y, grad, total, like):
+    return round_like(widen(y) * (widen(grad) - total), like)
 
 
-@parallel()
+@parallel_kernel()
 def _rows(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, first, last):
     n, gn, yn, on = np.uint64(n), np.uint64(gn), np.uint64(yn), np.uint64(on)
-    block, begin, one = block_of(gn, yn), np.uint64(0), np.uint64(1)
+    block, begin, one = block_length(gn, yn), np.uint64(0), np.uint64(1)
     zero = empty(one, grad).dtype.type(0)
     group, lane = first // lanes, first % lanes
     for _ in range(first, last):
@@ -44,13 +44,13 @@ def _rows(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, first, las
             count = min(block, n - j)
             term = sum_of_products(grad, at + j * gn, gn, y, y_at + j * yn, yn, count, zero)
             total, carry = two_sum(total, carry, term)
-        total = whole(total, carry)
+        total = add_carry(total, carry)
         if gn == one and yn == one and on == one:
             for j in range(n):
-                out[to + j] = product(y[y_at + j], grad[at + j], total, out[to])
+                out[to + j] = softmax_gradient(y[y_at + j], grad[at + j], total, out[to])
         else:
             for j in range(n):
-                out[to + j * on] = product(y[y_at + j * yn], grad[at + j * gn], total, out[to])
+                out[to + j * on] = softmax_gradient(y[y_at + j * yn], grad[at + j * gn], total, out[to])
 
 
 @njit
@@ -71,20 +71,20 @@ def _write(grad, at, gn, gl, y, y_at, yn, yl, out, to, on, ol, count, total, wid
     if on < ol:
         for i in range(width):
             for j in range(count):
-                value = product(y[y_at + j * yn + i * yl], grad[at + j * gn + i * gl], total[i], out[to])
+                value = softmax_gradient(y[y_at + j * yn + i * yl], grad[at + j * gn + i * gl], total[i], out[to])
                 out[to + j * on + i * ol] = value
         return
     for j in range(count):
         g, p, o = at + j * gn, y_at + j * yn, to + j * on
         if gl == one and yl == one and ol == one:
             for i in range(width):
-                out[o + i] = product(y[p + i], grad[g + i], total[i], out[to])
+                out[o + i] = softmax_gradient(y[p + i], grad[g + i], total[i], out[to])
         else:
             for i in range(width):
-                out[o + i * ol] = product(y[p + i * yl], grad[g + i * gl], total[i], out[to])
+                out[o + i * ol] = softmax_gradient(y[p + i * yl], grad[g + i * gl], total[i], out[to])
 
 
-@parallel()
+@parallel_kernel()
 def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, first, last):
     tiles = (lanes - 1) // pitch + 1
     n, gn, yn, on = np.uint64(n), np.uint64(gn), np.uint64(yn), np.uint64(on)
@@ -103,7 +103,7 @@ def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, 
                 _add_products(grad, at + j * gn, gl, y, y_at + j * yn, yl, partial, width)
             add_lanes(total, carry, partial, width)
         for i in range(width):
-            total[i] = whole(total[i], carry[i])
+            total[i] = add_carry(total[i], carry[i])
         # In blocks, so that a tile written across its rows is read from the first-level cache.
         for j in range(zero, n, np.uint64(64)):
             count = min(np.uint64(64), n - j)
@@ -115,7 +115,7 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """Products of a row, or of a tile of rows side by side, are summed; a second read from cache gives the result."""
     tensors = lanes_last(grad, y, out)
     groups, _, lanes = tensors[0].shape
-    if not side_by_side(tensors[0]):
-        return bound(_rows, tensors, groups * lanes)
+    if not vectorises_across(tensors[0]):
+        return bind_kernel(_rows, tensors, groups * lanes)
     width = tile_lanes(groups, lanes)
-    return bound(_columns, tensors, groups * -(-lanes // width), width)
+    return bind_kernel(_columns, tensors, groups * -(-lanes // width), width)

@@ -2,8 +2,8 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import place, rounded, two_sum, whole, widen, zero_of
-from kernelzoo.kernels.cpu.launch import bound, lanes_last, parallel
+from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
+from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -15,7 +15,7 @@ STRIDED = 16
 
 
 @njit
-def block_of(*steps):
+def block_length(*steps):
     """Return the number of elements to sum at a time, for these steps between elements."""
     block = np.uint64(BLOCK)
     for step in steps:
@@ -36,29 +36,29 @@ def block_sum(x, at, step, n, zero):
     return total
 
 
-@parallel()
+@parallel_kernel()
 def _floats(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     n, step = np.uint64(n), np.uint64(xn)
-    block, zero = block_of(step), zero_of(x)
+    block, zero = block_length(step), wide_zero(x)
     for row in range(first, last):
-        at, total, carry = place(row, lanes, xg, xl), zero, zero
+        at, total, carry = offset(row, lanes, xg, xl), zero, zero
         for j in range(np.uint64(0), n, block):
             total, carry = two_sum(total, carry, block_sum(x, at + j * step, step, min(block, n - j), zero))
-        to = place(row, lanes, og, ol)
-        out[to] = rounded(whole(total, carry), out[to])
+        to = offset(row, lanes, og, ol)
+        out[to] = round_like(add_carry(total, carry), out[to])
 
 
-@parallel()
+@parallel_kernel()
 def _integers(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     for row in range(first, last):
-        at, total = place(row, lanes, xg, xl), np.int64(0)
+        at, total = offset(row, lanes, xg, xl), np.int64(0)
         for j in range(np.uint64(n)):
             total += np.int64(x[at + j * np.uint64(xn)])
-        out[place(row, lanes, og, ol)] = total
+        out[offset(row, lanes, og, ol)] = total
 
 
 @register("cpu", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Blocks of a row are summed, then the blocks' sums with their rounding errors. Rows run in parallel."""
     kernel = _floats if x.is_floating_point() else _integers
-    return bound(kernel, lanes_last(x, out), x.size(0) * x.size(2))
+    return bind_kernel(kernel, lanes_last(x, out), x.size(0) * x.size(2))

@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.min.atomics import TILE_ROWS, count_chunks, plan_atomic_steps
-from kernelzoo.kernels.cupy.min.tiles import Numbers
+from kernelzoo.kernels.cupy.min.tiles import Knobs
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
@@ -10,8 +10,8 @@ MAX_GRID_Y = 65535
 
 
 @register("cupy", "min", "atomic_batched")
-@planned(Numbers)
-def atomic_batched(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def atomic_batched(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """Several blocks share the reduced axis. Each collects its rows' minima and then sends them by atomics."""
     chunks, tiles = count_chunks(rows, device, numbers), cdiv(rows.total, TILE_ROWS)
     # Groups of rows fill the device. A group has at most the tiles whose minima a block can store. It has at least two

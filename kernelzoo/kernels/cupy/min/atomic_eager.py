@@ -1,14 +1,14 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, planned
 from kernelzoo.kernels.cupy.min.atomics import TILE_ROWS, count_chunks, plan_atomic_steps
-from kernelzoo.kernels.cupy.min.tiles import Numbers
+from kernelzoo.kernels.cupy.min.tiles import Knobs
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
 
 @register("cupy", "min", "atomic_eager")
-@planned(Numbers)
-def atomic_eager(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def atomic_eager(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """Several blocks share the reduced axis. Each sends a row's minimum by an atomic as soon as it is known."""
     chunks = count_chunks(rows, device, numbers)
     groups = max(1, numbers.blocks_per_sm * device.multiprocessors // chunks)

@@ -2,14 +2,14 @@
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I64, Plan, Step
-from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Knobs
 from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, pack_width
 from kernelzoo.layout import Rows, cdiv
 
 TILE_ROWS = 8  # per block: one row per warp
 
 
-def count_chunks(rows: Rows, device: Device, numbers: Numbers) -> int:
+def count_chunks(rows: Rows, device: Device, numbers: Knobs) -> int:
     """Return the number of blocks along the reduced axis: one wave, with at least one batch of loads per warp."""
     return max(1, min(cdiv(count_packs(rows), WARP * ITEMS), numbers.blocks_per_sm * device.multiprocessors))
 

@@ -16,7 +16,7 @@ SHORT_COLUMN = 512  # elements per column: a split of so few gains nothing
 
 
 @launch_table("cupy", "min")
-class Knobs(tiles.Numbers, rows_deferred_block.Numbers, rows_deferred_lanes.Numbers):
+class Knobs(tiles.Knobs, rows_deferred_block.Knobs, rows_deferred_lanes.Knobs):
     fill_percent: int = knob(50, among=(25, 50, 100, 200), unit="% of the SMs", why="above which no row is split")
     columns_percent: int = knob(50, among=(25, 50, 100, 200), unit="% of the SMs", why="below which columns are split")
 

@@ -1,14 +1,14 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
-from kernelzoo.kernels.cupy.min.tiles import ITEMS, Numbers, shared_tile
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, Knobs, shared_tile
 from kernelzoo.kernels.cupy.rows import c_type, require_columns
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
 
 
 @register("cupy", "min", "columns_split")
-@planned(Numbers)
-def columns_split(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def columns_split(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """Several blocks share a tile of adjacent columns. The last to finish merges their minima: one launch."""
     columns = require_columns("cupy/min/columns_split", rows)
     tile, chunks = shared_tile(columns, device, numbers.column_blocks)

@@ -10,13 +10,13 @@ LONE_THREADS = 1024  # per block, at most, if each row has an SM of its own
 
 
 @numbers
-class Numbers:
+class Knobs:
     row_threads: int = knob(512, among=(256, 512, 1024), unit="threads", why="to a row, of several on an SM")
 
 
 @register("cupy", "min", "rows_deferred_block")
-@planned(Numbers)
-def rows_deferred_block(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def rows_deferred_block(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """One block per row. Each thread keeps a running minimum, and the block merges these once, at the end."""
     most = LONE_THREADS if rows.total <= device.multiprocessors else numbers.row_threads
     kernel = f"rows_deferred_block<{c_type(rows)}, {pack_width(rows)}, {ITEMS}>"

@@ -11,13 +11,13 @@ MOST_PACKS = WARP * ITEMS  # per row, at most, to fit in a warp's registers
 
 
 @numbers
-class Numbers:
+class Knobs:
     group_rows: int = knob(2, among=(2, 4), unit="packs", why="in flight a thread, of many rows")
 
 
 @register("cupy", "min", "rows_deferred_lanes")
-@planned(Numbers)
-def rows_deferred_lanes(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def rows_deferred_lanes(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """A warp, a part of a warp or a thread loads a complete short row. Then its lanes merge their minima."""
     count, wide = count_packs(rows), pack_width(rows)
     require_fit("cupy/min/rows_deferred_lanes", rows, wide, MOST_PACKS, "the registers of one warp")

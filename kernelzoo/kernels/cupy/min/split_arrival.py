@@ -1,14 +1,14 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, Argument, Plan, Step, planned
-from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Numbers
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Knobs
 from kernelzoo.kernels.cupy.rows import c_type, count_packs, pack_width, threads
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
 
 @register("cupy", "min", "split_arrival")
-@planned(Numbers)
-def split_arrival(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def split_arrival(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """Several blocks share a row and store partial minima. The last to finish merges these: one launch."""
     count, blocks = count_packs(rows), numbers.blocks_per_sm * device.multiprocessors
     # One wave of blocks, each with at least one batch of loads.

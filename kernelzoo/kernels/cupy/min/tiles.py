@@ -15,7 +15,7 @@ SPLIT_LANES = 32  # across a tile that several blocks share: they read 512 bytes
 
 
 @numbers
-class Numbers:
+class Knobs:
     """The number of blocks per SM if several blocks share a row or column."""
 
     # Two blocks of 256 threads have enough loads in flight. An SM has registers for four, but loads then wait longer.

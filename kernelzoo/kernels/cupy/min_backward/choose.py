@@ -10,7 +10,7 @@ from kernelzoo.tables import knob, launch_table
 
 
 @launch_table("cupy", "min_backward")
-class Knobs(fused.Numbers):
+class Knobs(fused.Knobs):
     alone_packs: int = knob(2048, among=(1024, 2048, 4096), unit="packs", why="of that where rows leave SMs idle")
     fill_percent: int = knob(100, among=(50, 100, 200), unit="% of the SMs", why="with a row, that leave none idle")
 

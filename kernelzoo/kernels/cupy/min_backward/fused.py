@@ -16,13 +16,13 @@ SUM_BYTES = 8  # per count
 
 
 @numbers
-class Numbers:
+class Knobs:
     warp_packs: int = knob(4 * WARP, among=(64, 128, 192, 256), unit="packs", why="of a warp's longest row")
 
 
 @register("cupy", "min_backward", "fused")
-@planned(Numbers)
-def fused(rows: Rows, y: Strides, grad: Strides, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def fused(rows: Rows, y: Strides, grad: Strides, device: Device, numbers: Knobs) -> Plan:
     """A block reads a row, or many short rows or columns, once. It keeps one bit per element in registers."""
     row_per_thread = thread_has_row(rows)
     if rows.columns is not None and not row_per_thread:

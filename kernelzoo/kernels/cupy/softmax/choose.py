@@ -18,7 +18,7 @@ TILE_ROWS, TILE_LEAST = 64, 64  # rows per SM, elements per row: in half precisi
 
 
 @launch_table("cupy", "softmax")
-class Knobs(fused.Numbers, multi_row_lanes.Numbers, split_cluster.Numbers, split_ring.Numbers, columns.Numbers):
+class Knobs(fused.Knobs, multi_row_lanes.Knobs, split_cluster.Knobs, split_ring.Knobs, columns.Knobs):
     warp_packs: int = knob(7 * WARP, among=(128, 192, 224, 256), unit="packs", why="of a warp's longest row")
     # A block of 256 threads. An SM runs several of these, and a cluster of them is faster than a larger block.
     fused_packs: int = knob(256 * PACKS_HELD, among=(1024, 2048, 4096, 8192), unit="packs", why="a block's longest row")

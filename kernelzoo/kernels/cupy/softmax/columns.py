@@ -16,7 +16,7 @@ WORKSPACE_LINE = 128  # bytes before the pairs, for a counter: see columns.cu
 
 
 @numbers
-class Numbers:
+class Knobs:
     columns_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="an SM, below which columns are shared")
     columns_long: int = knob(1024, among=(512, 1024, 2048), unit="elements", why="of a column for that")
 
@@ -39,8 +39,8 @@ class Strip(NamedTuple):
 
 
 @register("cupy", "softmax", "columns")
-@planned(Numbers)
-def columns(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def columns(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """One block processes a strip of adjacent columns, with lanes across them, or several do and exchange pairs."""
     columns = require_columns("cupy/softmax/columns", rows)
     strip = one_block_strip(columns)

@@ -11,14 +11,14 @@ SM_THREADS = 1024  # threads per SM, at 64 registers each
 
 
 @numbers
-class Numbers:
+class Knobs:
     resident_percent: int = knob(150, among=(100, 150, 300), unit="% of resident rows", why="with four packs a thread")
     half_threads: int = knob(256, among=(128, 256, 512), unit="threads", why="below which halves stay by fours")
 
 
 @register("cupy", "softmax", "fused")
-@planned(Numbers)
-def fused(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def fused(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """One block per row, which it keeps in registers: one read and one write of the matrix."""
     rows, exact = plan_exact_sums(rows)
     require_fit("cupy/softmax/fused", rows, pack_width(rows), MOST_PACKS, "the registers of one block")
@@ -27,7 +27,7 @@ def fused(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     return Plan(rows, (Step(kernel, rows.total, threads(count_packs(rows), items)),))
 
 
-def _items(rows: Rows, device: Device, numbers: Numbers) -> int:
+def _items(rows: Rows, device: Device, numbers: Knobs) -> int:
     """Return the packs per thread: 1 or 2 for very short rows, 4 for few rows or short ones in half precision, or 8."""
     count = count_packs(rows)
     if count <= 240:  # so that a block has at least two warps

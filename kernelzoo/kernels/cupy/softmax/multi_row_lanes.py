@@ -13,7 +13,7 @@ WORD_BYTES = 4  # that a lane reads at once from shared memory
 
 
 @numbers
-class Numbers:
+class Knobs:
     lane_elements: int = knob(40, among=(20, 24, 40), unit="elements", why="of a row in a lane's registers")
 
 
@@ -23,8 +23,8 @@ def fits(rows: Rows) -> bool:
 
 
 @register("cupy", "softmax", "multi_row_lanes")
-@planned(Numbers)
-def multi_row_lanes(rows: Rows, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def multi_row_lanes(rows: Rows, numbers: Knobs) -> Plan:
     """A few lanes process a short row, or two rows if only two fill complete 4-byte words."""
     rows, exact = plan_exact_sums(rows)
     if not fits(rows):

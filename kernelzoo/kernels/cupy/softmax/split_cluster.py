@@ -9,14 +9,14 @@ from kernelzoo.tables import knob, numbers
 
 
 @numbers
-class Numbers:
+class Knobs:
     cluster_threads: int = knob(288, among=(160, 224, 288, 384, 512), unit="threads", why="above which blocks double")
     cluster_blocks: int = knob(3, among=(1, 2, 3, 4), unit="blocks", why="an SM with four packs of halves a thread")
 
 
 @register("cupy", "softmax", "split_cluster")
-@planned(Numbers)
-def split_cluster(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def split_cluster(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """The blocks of a cluster keep a row in registers, and exchange pairs through distributed shared memory."""
     rows, exact = plan_exact_sums(rows)
     require_clusters("cupy/softmax/split_cluster", can_use_clusters(rows, device))
@@ -27,7 +27,7 @@ def split_cluster(rows: Rows, device: Device, numbers: Numbers) -> Plan:
     return Plan(rows, (Step(kernel, rows.total * cluster, lanes, cluster=cluster),))
 
 
-def choose_cluster_shape(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int, int]:
+def choose_cluster_shape(rows: Rows, device: Device, numbers: Knobs) -> tuple[int, int, int]:
     """Return (blocks per cluster, packs per thread, threads per block). If a row doesn't fit, threads are too many."""
     count, items = count_packs(rows), PACKS_HELD
     sizes = cluster_sizes(device)

@@ -14,7 +14,7 @@ MOST_PARTS = 256  # blocks per row, at most: the kernel has shared memory for so
 
 
 @numbers
-class Numbers:
+class Knobs:
     # Half of the L2 cache, so that data is still cached when it is read again. Several groups of blocks use more memory
     # bandwidth than one: some read while others write.
     ring_megabytes: int = knob(42, among=(21, 42, 63, 84), unit="MB", why="of rows that are in hand at a time")
@@ -27,8 +27,8 @@ def can_use_ring(rows: Rows, device: Device) -> bool:
 
 
 @register("cupy", "softmax", "split_ring")
-@planned(Numbers)
-def split_ring(rows: Rows, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def split_ring(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     """Many blocks share a row. Each prefetches its part into a ring of tiles. Blocks exchange pairs in tagged words."""
     if not can_use_ring(rows, device):
         reason = "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100"

@@ -11,7 +11,7 @@ from kernelzoo.tables import knob, launch_table
 
 
 @launch_table("cupy", "softmax_backward")
-class Knobs(fused.Numbers, split_cluster.Numbers):
+class Knobs(fused.Knobs, split_cluster.Knobs):
     fused_packs: int = knob(2048, among=(1024, 2048, 4096), unit="packs", why="a block's longest row")
     alone_packs: int = knob(1024, among=(512, 1024, 2048), unit="packs", why="of that where rows leave SMs idle")
 

@@ -13,13 +13,13 @@ PACKS_HELD_NEW = 2  # in half precision after Hopper, because the compiler would
 
 
 @numbers
-class Numbers:
+class Knobs:
     warp_packs: int = knob(4 * WARP, among=(64, 96, 128, 192), unit="packs", why="of a warp's longest row")
 
 
 @register("cupy", "softmax_backward", "fused")
-@planned(Numbers)
-def fused(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def fused(rows: Rows, y: Strides, device: Device, numbers: Knobs) -> Plan:
     """A block keeps a row, or many short rows or columns, in registers: two reads and one write of the matrix."""
     row_per_thread = thread_has_row(rows)
     if rows.columns is not None and not row_per_thread:

@@ -11,13 +11,13 @@ OTHER_BYTES = 4 * KIB  # shared memory for other data
 
 
 @numbers
-class Numbers:
+class Knobs:
     cluster_threads: int = knob(288, among=(160, 224, 288, 384, 512), unit="threads", why="above which blocks double")
 
 
 @register("cupy", "softmax_backward", "split_cluster")
-@planned(Numbers)
-def split_cluster(rows: Rows, y: Strides, device: Device, numbers: Numbers) -> Plan:
+@planned(Knobs)
+def split_cluster(rows: Rows, y: Strides, device: Device, numbers: Knobs) -> Plan:
     """The blocks of a cluster keep a row in registers and shared memory, and exchange sums through the latter."""
     packed = device.cluster_blocks > 1 and pack_width(rows, y) > 1
     require_clusters("cupy/softmax_backward/split_cluster", packed)
@@ -34,7 +34,7 @@ def most_threads(device: Device) -> int:
     return min(THREADS, (device.shared_per_block - OTHER_BYTES) // (PACKS_HELD * VECTOR_BYTES * 32) * 32)
 
 
-def choose_cluster_shape(rows: Rows, device: Device, numbers: Numbers) -> tuple[int, int]:
+def choose_cluster_shape(rows: Rows, device: Device, numbers: Knobs) -> tuple[int, int]:
     """Return (blocks per cluster, threads per block). If a row doesn't fit, threads are too many. Up to eight blocks of
     moderate size are preferred, then larger ones, then sixteen, for which fewer SMs have room."""
     count = count_packs(rows)

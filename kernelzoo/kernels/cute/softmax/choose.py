@@ -3,7 +3,7 @@ import torch
 from kernelzoo.kernels.cute.launch import device_of
 from kernelzoo.kernels.cute.softmax.split_cluster import cluster_tile
 from kernelzoo.kernels.cute.tiles import long_row_tile, longest_row, make_problem
-from kernelzoo.kernels.shared.cut import streamed
+from kernelzoo.kernels.shared.cut import gradient_variant
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
@@ -28,7 +28,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     given, device = make_problem(x, out), device_of(x)
     knobs, holds = of(Knobs, device.index), given.n <= longest_row(given, 1)
     if given.across:
-        return "fused" if holds else streamed(long_row_tile(given).count(given.planned), device)
+        return "fused" if holds else gradient_variant(long_row_tile(given).count(given.planned), device)
     # In half precision, an unaligned row would have incomplete vectors in every block of a cluster.
     longest = knobs.fused_bytes * (2 if given.shifted and given.rows.itemsize == 2 else 1)
     if not (holds and given.n * given.rows.wide_bytes <= longest) and cluster_tile(given, device) is not None:

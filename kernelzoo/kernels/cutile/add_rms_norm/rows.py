@@ -3,7 +3,7 @@ from torch import Tensor
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -11,10 +11,10 @@ from kernelzoo.registry import register
 
 @ct.kernel
 def add_rms_norm_kernel(
-    x, residual, weight, out, total, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
-    AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    x, residual, weight, out, total, EPS: ct.Constant[int], HELD: ct.Constant[bool], LATE: ct.Constant[bool],
+    FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: whether a tile contains complete rows. Each row is then read only once."""
+    """HELD: whether a tile contains complete rows, so that each is read once. LATE: whether weights are loaded last."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
@@ -23,10 +23,10 @@ def add_rms_norm_kernel(
         ct.store(total, place, rounded, allow_tma=False)
         tile = ct.astype(rounded, dev.acc_dtype(x))
         scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
-        for WHOLE in ct.static_iter((True, False)):
-            if dev.is_whole(x, place, SHAPE) == WHOLE:
+        for WHOLE in ct.static_iter((True, False) if LATE else (None,)):
+            if WHOLE is None or dev.is_whole(x, place, SHAPE) == WHOLE:
                 result = tile * scale * dev.load_weights(weight, 0, AXIS, SHAPE, WHOLE)
-                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not (LATE and WHOLE), allow_tma=False)
     else:
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
         lost = squares
@@ -51,10 +51,12 @@ def add_rms_norm_kernel(
 @register("cutile", "add_rms_norm", "rows")
 def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> Launch:
     """A row that fits on chip is read once. For a longer row, a second pass reads the stored sums and scales them."""
-    id, tensors = "cutile/add_rms_norm/rows", (x, residual, weight, out, total)
+    id, device = "cutile/add_rms_norm/rows", device_of(x)
     rows, others = rows_with(x, out, residual, total)
-    held, tile, fit = tiles.whole_row_or_block(id, device_of(x), rows, 2)
+    late = rows.planned >= 8 * device.multiprocessors
+    held, tile, fit = tiles.whole_row_or_block(id, device, rows, 2, late)
     source, beside, sums, target = tiles.make_views(rows, tile, (x, residual, total, out), others)
     views = source, beside, tiles.weight_view(tile, weight), target, sums
-    constants, count = (tiles.float64_bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
-    return bound(id, add_rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)
+    constants = tiles.float64_bits(eps), held, late, tile.fold(rows), tile.axis, tile.shape
+    tensors, count = (x, residual, weight, out, total), tile.count_tiles(rows)
+    return bind_kernel(id, add_rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded
 from kernelzoo.launch import Launch
 from kernelzoo.layout import identity, rows_of
@@ -13,7 +13,7 @@ PAST = 2**63 - 1
 """An index above all others, so that a padding element never wins against an equal element."""
 
 
-def lesser(a, i, b, j):
+def select_lesser(a, i, b, j):
     """Return (smaller element, its index). NaN counts as the smallest. Among equal elements, the smaller index wins."""
     equal = (a == b) | ((a != a) & (b != b))
     less = (a < b) | ((a != a) & (b == b)) | (equal & (i < j))
@@ -37,7 +37,7 @@ def find_least(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE):
             lower = ~(tile >= least) & (least == least)  # NaN is the least; of equal elements, the first wins
             least, blocks = ct.where(lower, tile, least), ct.where(lower, i, blocks)
     places = ct.astype(blocks, ct.int64) * least.shape[AXIS] + dev.element_indices(0, AXIS, least.shape)
-    least, places = ct.reduce((least, places), AXIS, lesser, (IDENTITY, PAST))
+    least, places = ct.reduce((least, places), AXIS, select_lesser, (IDENTITY, PAST))
     least, places = ct.expand_dims(least, AXIS), ct.expand_dims(places, AXIS)
     if AXIS == 1:
         return least, places
@@ -66,4 +66,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, floats = tiles.make_views(rows, tile, (x, out)), x.dtype.is_floating_point
     constants = (identity(x.dtype), floats, tile.fold(rows), tile.axis, tile.shape)
-    return bound(id, argmin_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)
+    return bind_kernel(id, argmin_kernel, (x, out), views, (), constants, tile.count_tiles(rows), tile.warps)

@@ -3,8 +3,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.argmin.rows import PAST, find_least, lesser
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.argmin.rows import PAST, find_least, select_lesser
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import identity, rows_of
@@ -33,7 +33,7 @@ def merge_kernel(
     group, strip = dev.tile_coords(ct.bid(0), least, AXIS, SHAPE)
     low = load_padded(least, group, strip, 0, IDENTITY, FLOAT, not FLOAT, AXIS, SHAPE)
     place = load_padded(places, group, strip, 0, PAST, False, True, AXIS, SHAPE)
-    _, place = ct.reduce((low, place), AXIS, lesser, (IDENTITY, PAST))
+    _, place = ct.reduce((low, place), AXIS, select_lesser, (IDENTITY, PAST))
     ct.store(out, (group, strip), place, allow_tma=False)
 
 
@@ -43,9 +43,9 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows = "cutile/argmin/split", rows_of(x, out)
     tile, plan, merged = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
-    left = [tiles.workspace(rows, tile, plan, x, dtype) for dtype in (x.dtype, torch.int64)]
-    same, programs = (identity(x.dtype), x.dtype.is_floating_point), tile.count(rows) * plan.parts
+    left = [tiles.part_workspace(rows, tile, plan, x, dtype) for dtype in (x.dtype, torch.int64)]
+    same, programs = (identity(x.dtype), x.dtype.is_floating_point), tile.count_tiles(rows) * plan.parts
     kinds = (*same, tile.fold(rows), tile.axis, tile.shape)
-    leave = bound(id, parts_kernel, (x, out), (source, *left), plan, kinds, programs, tile.warps)
-    last, programs = (*same, merged.axis, merged.shape), merged.count(rows)
-    return sequence(leave, bound(id, merge_kernel, (x, out), (*left, target), (), last, programs, merged.warps))
+    leave = bind_kernel(id, parts_kernel, (x, out), (source, *left), plan, kinds, programs, tile.warps)
+    last, programs = (*same, merged.axis, merged.shape), merged.count_tiles(rows)
+    return sequence(leave, bind_kernel(id, merge_kernel, (x, out), (*left, target), (), last, programs, merged.warps))

@@ -3,14 +3,14 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.kernels.cutile.states import row_state
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 
-def loss_of(x, labels, group, strip, top, total, IGNORE_INDEX, AXIS, SHAPE):
+def compute_loss(x, labels, group, strip, top, total, IGNORE_INDEX, AXIS, SHAPE):
     """Return the rows' losses, from their (max, sum) states. A row with +inf has an infinite sum and the loss NaN."""
     label = dev.load_per_row(labels, group, strip, AXIS, SHAPE)
     inside = (label >= 0) & (label < x.shape[AXIS])
@@ -27,7 +27,7 @@ def cross_entropy_kernel(
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     top, total = row_state(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
-    result = loss_of(x, labels, group, strip, top, total, IGNORE_INDEX, AXIS, SHAPE)
+    result = compute_loss(x, labels, group, strip, top, total, IGNORE_INDEX, AXIS, SHAPE)
     ct.store(loss, (group, strip), ct.astype(result, loss.dtype), allow_tma=False)
 
 
@@ -38,6 +38,6 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     rows, others = rows_with(x, loss, labels)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views = tiles.make_views(rows, tile, tensors, others)
-    constants, count = (ignore_index, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
+    constants, count = (ignore_index, tile.fold(rows), tile.axis, tile.shape), tile.count_tiles(rows)
     fit = tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
-    return bound(id, cross_entropy_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)
+    return bind_kernel(id, cross_entropy_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

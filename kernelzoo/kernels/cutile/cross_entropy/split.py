@@ -3,8 +3,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.cross_entropy.rows import loss_of
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.cross_entropy.rows import compute_loss
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.kernels.cutile.states import load_merged_state, states_kernel
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -18,7 +18,7 @@ def merge_kernel(
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), tops, AXIS, SHAPE)
     top, total = load_merged_state(tops, totals, group, strip, AXIS, SHAPE)
-    result = loss_of(x, labels, group, strip, top, total, IGNORE_INDEX, AXIS, SHAPE)
+    result = compute_loss(x, labels, group, strip, top, total, IGNORE_INDEX, AXIS, SHAPE)
     ct.store(loss, (group, strip), ct.astype(result, loss.dtype), allow_tma=False)
 
 
@@ -27,10 +27,10 @@ def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_inde
     """Several programs share a row or a strip of columns, and store states (max, sum). A second launch merges them."""
     id, tensors = "cutile/cross_entropy/split", (x, labels, loss)
     rows, others = rows_with(x, loss, labels)
-    tile, plan, merged = tiles.part_tiles(rows, device_of(x))
+    tile, plan, last = tiles.part_tiles(rows, device_of(x))
     source, beside, target = tiles.make_views(rows, tile, tensors, others)
-    states = [tiles.workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
-    kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
-    leave = bound(id, states_kernel, tensors, (source, *states), plan, kinds, programs, tile.warps)
-    views, kinds = (source, beside, *states, target), (ignore_index, merged.axis, merged.shape)
-    return sequence(leave, bound(id, merge_kernel, tensors, views, (), kinds, merged.count(rows), merged.warps))
+    states = [tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
+    kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
+    leave = bind_kernel(id, states_kernel, tensors, (source, *states), plan, kinds, programs, tile.warps)
+    views, kinds = (source, beside, *states, target), (ignore_index, last.axis, last.shape)
+    return sequence(leave, bind_kernel(id, merge_kernel, tensors, views, (), kinds, last.count_tiles(rows), last.warps))

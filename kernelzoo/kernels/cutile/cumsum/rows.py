@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -14,7 +14,7 @@ def combine_sums(before, total, next_before, next_total):
     return total + next_before, total + next_total
 
 
-def scan(tile, total, dtype, FOLD, AXIS):
+def scan_block(tile, total, dtype, FOLD, AXIS):
     """Return (``total`` plus the block's running sums, ``total`` plus the block's sum). In contiguous rows, each vector
     of FOLD elements is scanned, then earlier vectors' sums are added. Sums are rounded before the costly reshape."""
     if AXIS == 1:
@@ -34,7 +34,7 @@ def write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE):
         for i in range(first, last):
             place = dev.block_index(group, strip, i, AXIS)
             tile = dev.load_block(x, place, 0, AXIS, SHAPE, WHOLE)
-            result, total = scan(tile, total, out.dtype, FOLD, AXIS)
+            result, total = scan_block(tile, total, out.dtype, FOLD, AXIS)
             ct.store(out, place, result, check_bounds=not WHOLE, allow_tma=False)
 
 
@@ -52,7 +52,7 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x = "cutile/cumsum/rows", plain(x)
     rows = rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 2)
-    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
+    views, kinds = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
     many = tiles.FIT * (1 + x.is_floating_point())  # programs of 128 threads; sums of integers have 64 bits
     fit = tile.occupancy(rows, many, ragged=True)
-    return bound(id, cumsum_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps, occupancy=fit)
+    return bind_kernel(id, cumsum_kernel, (x, out), views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

@@ -4,7 +4,7 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.cumsum.rows import write_sums
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.kernels.cutile.sum.split import parts_kernel
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import plain, rows_of
@@ -32,8 +32,8 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile, plan, _ = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
-    sums = tiles.workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
-    kinds, programs, warps = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts, tile.warps
-    leave = bound(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, warps)
-    views, kinds_of_all, fit = (source, sums, target), (plan.merged, *kinds), tile.occupancy(rows, tiles.FIT, True)
-    return sequence(leave, bound(id, scan_kernel, (x, out), views, plan, kinds_of_all, programs, warps, occupancy=fit))
+    sums = tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
+    kinds, programs, warps = (tile.fold(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts, tile.warps
+    leave = bind_kernel(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, warps)
+    views, last, fit = (source, sums, target), (plan.merged, *kinds), tile.occupancy(rows, tiles.FIT, True)
+    return sequence(leave, bind_kernel(id, scan_kernel, (x, out), views, plan, last, programs, warps, occupancy=fit))

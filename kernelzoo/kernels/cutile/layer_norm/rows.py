@@ -3,8 +3,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.sum.rows import sum_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.sum.rows import sum_rows
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -12,10 +12,10 @@ from kernelzoo.registry import register
 
 @ct.kernel
 def layer_norm_kernel(
-    x, weight, bias, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
-    AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    x, weight, bias, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], LATE: ct.Constant[bool],
+    FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: whether a tile contains complete rows. Each row is then read only once."""
+    """HELD: whether a tile contains complete rows, so that each is read once. LATE: whether weights are loaded last."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
@@ -24,14 +24,14 @@ def layer_norm_kernel(
         mean = ct.sum(tile, AXIS, keepdims=True) / x.shape[AXIS]
         away = dev.subtract_mean(tile, mean, x, place, AXIS, SHAPE)
         scale = dev.inverse_root(ct.sum(away * away, AXIS, keepdims=True) / x.shape[AXIS], EPS)
-        for WHOLE in ct.static_iter((True, False)):
-            if dev.is_whole(x, place, SHAPE) == WHOLE:
+        for WHOLE in ct.static_iter((True, False) if LATE else (None,)):
+            if WHOLE is None or dev.is_whole(x, place, SHAPE) == WHOLE:
                 result = away * scale * dev.load_weights(weight, 0, AXIS, SHAPE, WHOLE)
                 result = result + dev.load_weights(bias, 0, AXIS, SHAPE, WHOLE)
-                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not (LATE and WHOLE), allow_tma=False)
     else:
         count = ct.num_tiles(x, AXIS, SHAPE)
-        mean = sum_of(x, group, strip, 0, count, FOLD, AXIS, SHAPE) / x.shape[AXIS]
+        mean = sum_rows(x, group, strip, 0, count, FOLD, AXIS, SHAPE) / x.shape[AXIS]
         ranges = dev.block_ranges(x, group, strip, 0, count, AXIS, SHAPE)
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
         lost = squares
@@ -53,9 +53,11 @@ def layer_norm_kernel(
 @register("cutile", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """The mean comes first, then squared distances from it. A row that doesn't fit on chip is read three times."""
-    id, tensors, rows = "cutile/layer_norm/rows", (x, weight, bias, out), rows_of(x, out)
-    held, tile, fit = tiles.whole_row_or_block(id, device_of(x), rows, 2)
+    id, device, rows = "cutile/layer_norm/rows", device_of(x), rows_of(x, out)
+    late = rows.planned >= 8 * device.multiprocessors
+    held, tile, fit = tiles.whole_row_or_block(id, device, rows, 2, late)
     source, target = tiles.make_views(rows, tile, (x, out))
     views = source, *(tiles.weight_view(tile, one) for one in (weight, bias)), target
-    constants, count = (tiles.float64_bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
-    return bound(id, layer_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)
+    constants = tiles.float64_bits(eps), held, late, tile.fold(rows), tile.axis, tile.shape
+    tensors, count = (x, weight, bias, out), tile.count_tiles(rows)
+    return bind_kernel(id, layer_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

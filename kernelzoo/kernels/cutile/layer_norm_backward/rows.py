@@ -3,8 +3,8 @@ from torch import Tensor
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import View, bound, device_of
-from kernelzoo.kernels.cutile.sum.rows import sum_of
+from kernelzoo.kernels.cutile.launch import View, bind_kernel, device_of
+from kernelzoo.kernels.cutile.sum.rows import sum_rows
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
@@ -17,7 +17,7 @@ def rows_kernel(
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    mean = sum_of(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE) / x.shape[AXIS]
+    mean = sum_rows(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE) / x.shape[AXIS]
     zeros = ct.zeros(SHAPE, dev.acc_dtype(x))
     squares, products, total = zeros, zeros, zeros
     squares_lost, products_lost, total_lost = zeros, zeros, zeros
@@ -54,7 +54,7 @@ def sums_kernel(x, grad, means, scales, dweight, dbias, AXIS: ct.Constant[int], 
         normal = away * dev.load_per_row(scales, group, strip, AXIS, SHAPE)
         of_weight, weight_lost = dev.add_exactly(of_weight, weight_lost, grads * normal)
         of_bias, bias_lost = dev.add_exactly(of_bias, bias_lost, grads)
-    of_weight, of_bias = dev.whole(of_weight, weight_lost), dev.whole(of_bias, bias_lost)
+    of_weight, of_bias = dev.add_rounding_error(of_weight, weight_lost), dev.add_rounding_error(of_bias, bias_lost)
     ct.store(dweight, (ct.bid(0),), ct.astype(ct.sum(of_weight, (0, 3 - AXIS)), dweight.dtype), allow_tma=False)
     ct.store(dbias, (ct.bid(0),), ct.astype(ct.sum(of_bias, (0, 3 - AXIS)), dbias.dtype), allow_tma=False)
 
@@ -69,10 +69,10 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     of_rows = [tiles.row_workspace(rows, tile, x) for _ in range(2)]
     views = (source, pulled, *of_rows, *(View(out, (rows.n,), out.stride()) for out in (dweight, dbias)))
     programs, constants = cdiv(rows.n, summed.block), (summed.axis, summed.shape)
-    second = bound(id, sums_kernel, tensors, views, (), constants, programs, summed.warps)
+    second = bind_kernel(id, sums_kernel, tensors, views, (), constants, programs, summed.warps)
     if rows.total == 0:
         return second
     held = (source, tiles.weight_view(tile, weight), pulled, target, *of_rows)
     kinds = (tiles.float64_bits(eps), tile.fold(rows), tile.axis, tile.shape)
-    first = bound(id, rows_kernel, tensors, held, (), kinds, tile.count(rows), tile.warps)
+    first = bind_kernel(id, rows_kernel, tensors, held, (), kinds, tile.count_tiles(rows), tile.warps)
     return sequence(first, second)

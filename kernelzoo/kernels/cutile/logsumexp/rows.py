@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.kernels.cutile.states import row_state
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -25,5 +25,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows = "cutile/logsumexp/rows", rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
-    count, fit = tile.count(rows), tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
-    return bound(id, logsumexp_kernel, (x, out), views, (), constants, count, tile.warps, occupancy=fit)
+    count, fit = tile.count_tiles(rows), tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
+    return bind_kernel(id, logsumexp_kernel, (x, out), views, (), constants, count, tile.warps, occupancy=fit)

@@ -16,7 +16,7 @@ UNROLLED = 2048
 
 
 @launch_table("cutile", "min")
-class Knobs(tiles.Numbers):
+class Knobs(tiles.Knobs):
     row_bytes: int = knob(
         65536,
         among=(32768, 65536, 131072),
@@ -34,7 +34,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:
-        few = 2 * block_tile(device, rows).count(rows) < device.multiprocessors
+        few = 2 * block_tile(device, rows).count_tiles(rows) < device.multiprocessors
         return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
         return "split"

@@ -24,7 +24,7 @@ def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
     return tile
 
 
-def min_of_ends(x, number, n, IDENTITY, PACK):
+def reduce_row_ends(x, number, n, IDENTITY, PACK):
     """Return the minimum of a row's elements outside its whole vectors. number: the row's index."""
     _, _, ends = dev.row_ends(x, number * n, n, IDENTITY, x.dtype, PACK)
     return row_min(ends, 2)

@@ -3,8 +3,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, reduce_row_ends, row_min
 from kernelzoo.kernels.cutile.min.tiles import kernel_constants, row_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
@@ -21,7 +21,7 @@ def rows_kernel(
     inside, first = dev.whole_vectors(x, group * n, n, PACK), 0 if PACK else group
     least = ct.full(dev.reduced_shape(SHAPE, AXIS, 1), IDENTITY, x.dtype)
     if PACK:
-        least = min_of_ends(x, group, n, IDENTITY, PACK)
+        least = reduce_row_ends(x, group, n, IDENTITY, PACK)
     for i in range(ct.num_tiles(inside, AXIS, SHAPE)):
         block = load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE)
         least = lower(least, row_min(block, AXIS))
@@ -35,4 +35,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     pack, tile = tiles.ragged(rows, row_tile(device_of(x), rows, at_once=True), x)
     views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), kernel_constants(rows, x.dtype, tile, pack)
-    return bound(id, rows_kernel, (x, out), views, (rows.n,), constants, tile.count(rows), tile.warps)
+    return bind_kernel(id, rows_kernel, (x, out), views, (rows.n,), constants, tile.count_tiles(rows), tile.warps)

@@ -3,8 +3,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, reduce_row_ends, row_min
 from kernelzoo.kernels.cutile.min.tiles import block_tile, kernel_constants
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
@@ -24,7 +24,7 @@ def rows_deferred_kernel(
         running = lower(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
     least = row_min(running, AXIS)
     if PACK:
-        least = lower(least, min_of_ends(x, group, n, IDENTITY, PACK))
+        least = lower(least, reduce_row_ends(x, group, n, IDENTITY, PACK))
     ct.store(out, (group, strip), ct.reshape(least, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
@@ -34,5 +34,5 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x, out = "cutile/min/rows_deferred", plain(x), plain(out)
     rows = rows_of(x, out)
     pack, tile = tiles.ragged(rows, block_tile(device_of(x), rows), x)
-    views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), kernel_constants(rows, x.dtype, tile, pack)
-    return bound(id, rows_deferred_kernel, (x, out), views, (rows.n,), constants, tile.count(rows), tile.warps)
+    views, kinds = tiles.make_views(rows, tile, (x, out), pack=pack), kernel_constants(rows, x.dtype, tile, pack)
+    return bind_kernel(id, rows_deferred_kernel, (x, out), views, (rows.n,), kinds, tile.count_tiles(rows), tile.warps)

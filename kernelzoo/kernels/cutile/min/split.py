@@ -3,8 +3,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import View, bound, device_of
-from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, min_of_ends, row_min
+from kernelzoo.kernels.cutile.launch import View, bind_kernel, device_of
+from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, reduce_row_ends, row_min
 from kernelzoo.kernels.cutile.min.tiles import block_tile, kernel_constants
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
@@ -29,7 +29,7 @@ def split_kernel(
     least = row_min(running, AXIS)
     if PACK:  # noqa: SIM102  # a compile-time constant
         if part == 0:
-            least = lower(least, min_of_ends(x, group, n, IDENTITY, PACK))
+            least = lower(least, reduce_row_ends(x, group, n, IDENTITY, PACK))
     ct.store(partials, dev.block_index(group, strip, part, AXIS), least, allow_tma=False)
     # The arrival's release makes this program's minima visible to the device. The last program to arrive acquires the
     # minima of all others.
@@ -50,10 +50,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x, out = "cutile/min/split", plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     tile = block_tile(device, rows)
-    plan, count = tiles.plan_parts(rows, tile, device), tile.count(rows)
+    plan, count = tiles.plan_parts(rows, tile, device), tile.count_tiles(rows)
     pack, tile = tiles.ragged(rows, tile, x)
-    partials, arrivals = tiles.workspace(rows, tile, plan, x, x.dtype), x.new_zeros(count, dtype=torch.int32)
+    partials, arrivals = tiles.part_workspace(rows, tile, plan, x, x.dtype), x.new_zeros(count, dtype=torch.int32)
     views = (*tiles.make_views(rows, tile, (x, out), pack=pack), partials, View(arrivals, (count,), (1,)))
     masked = not x.dtype.is_floating_point and plan.parts != plan.merged
     constants = (plan.merged, masked, *kernel_constants(rows, x.dtype, tile, pack))
-    return bound(id, split_kernel, (x, out), views, (rows.n, *plan), constants, count * plan.parts, tile.warps)
+    return bind_kernel(id, split_kernel, (x, out), views, (rows.n, *plan), constants, count * plan.parts, tile.warps)

@@ -3,7 +3,7 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cutile.tiles import Tile, along, block
+from kernelzoo.kernels.cutile.tiles import Tile, contiguous_tile, loop_tile
 from kernelzoo.layout import Rows, identity, power_of_two
 from kernelzoo.tables import knob, numbers, of
 
@@ -15,7 +15,7 @@ SHORT_ELEMENTS = 2048
 
 
 @numbers
-class Numbers:
+class Knobs:
     block_bytes: int = knob(
         8192, among=(8192, 16384, 32768), unit="bytes", why="of a block of a row that is reduced at once"
     )
@@ -27,17 +27,17 @@ class Numbers:
 
 def row_tile(device: Device, rows: Rows, *, at_once: bool = False) -> Tile:
     """Return a tile of several short rows, or a block of one row. at_once: whether blocks are reduced in the loop."""
-    knobs, cols = of(Numbers, device.index), power_of_two(rows.n)
+    knobs, cols = of(Knobs, device.index), power_of_two(rows.n)
     many = min(knobs.tile_bytes // rows.itemsize, SHORT_ELEMENTS if rows.itemsize == 2 else TILE_ELEMENTS) // cols
     if many > 1:
-        return along(rows, many, cols)
+        return contiguous_tile(rows, many, cols)
     bytes = knobs.block_bytes if at_once else knobs.deferred_bytes
-    return along(rows, 1, min(cols, bytes // rows.itemsize, TILE_ELEMENTS))
+    return contiguous_tile(rows, 1, min(cols, bytes // rows.itemsize, TILE_ELEMENTS))
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
     """Return the tile of an elementwise running minimum: ``row_tile``, or a block of neighbouring columns."""
-    return block(rows, 16384) if rows.across else row_tile(device, rows)
+    return loop_tile(rows, 16384) if rows.across else row_tile(device, rows)
 
 
 def kernel_constants(rows: Rows, dtype: torch.dtype, tile: Tile, pack: int) -> tuple[object, ...]:

@@ -5,13 +5,13 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 
-def shares_of(grad, count, DTYPE):
+def split_gradient(grad, count, DTYPE):
     """Return the gradient of each of count equal minima, and that of other elements: grad * 0, NaN if count is 0."""
     rest = ct.where(count > 0, grad * 0.0, float("nan"))
     return ct.astype(grad / ct.astype(count, grad.dtype), DTYPE), ct.astype(rest, DTYPE)
@@ -24,7 +24,7 @@ def tile_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tupl
     place = dev.block_index(group, strip, 0, AXIS)
     equal = dev.load_tile(x, place, float("nan"), AXIS, SHAPE) == dev.load_per_row_acc(y, group, strip, AXIS, SHAPE)
     count = ct.sum(ct.astype(equal, ct.int32), AXIS, keepdims=True)
-    each, rest = shares_of(dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    each, rest = split_gradient(dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     ct.store(out, place, ct.where(equal, each, rest), allow_tma=False)
 
 
@@ -35,4 +35,4 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.whole_row_tile(id, device_of(x), rows, 1)
     views = tiles.make_views(rows, tile, tensors, others)
-    return bound(id, tile_kernel, tensors, views, (), (tile.axis, tile.shape), tile.count(rows), tile.warps)
+    return bind_kernel(id, tile_kernel, tensors, views, (), (tile.axis, tile.shape), tile.count_tiles(rows), tile.warps)

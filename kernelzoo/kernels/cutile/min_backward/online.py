@@ -3,8 +3,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.min_backward.fused import shares_of
+from kernelzoo.kernels.cutile.launch import bind_kernel
+from kernelzoo.kernels.cutile.min_backward.fused import split_gradient
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -41,7 +41,7 @@ def online_kernel(x, y, grad, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     end, least = ct.num_tiles(x, AXIS, SHAPE), dev.load_per_row_acc(y, group, strip, AXIS, SHAPE)
     count = count_equal(x, least, group, strip, 0, end, FOLD, AXIS, SHAPE)
-    each, rest = shares_of(dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    each, rest = split_gradient(dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     write_blocks(x, out, least, each, rest, group, strip, 0, end, AXIS, SHAPE)
 
 
@@ -50,8 +50,8 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     """One pass over blocks counts the minima, in each lane. A second pass reads again and writes."""
     tensors = (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
+    tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2)
     views, id = tiles.make_views(rows, tile, tensors, others), "cutile/min_backward/online"
-    constants = (tile.fold(rows), tile.axis, tile.shape)
-    occupancy = tile.occupancy(rows, tiles.FIT)
-    return bound(id, online_kernel, tensors, views, (), constants, tile.count(rows), tile.warps, occupancy=occupancy)
+    kinds = (tile.fold(rows), tile.axis, tile.shape)
+    fit = tile.occupancy(rows, tiles.FIT)
+    return bind_kernel(id, online_kernel, tensors, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

@@ -5,8 +5,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.min_backward.fused import shares_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.min_backward.fused import split_gradient
 from kernelzoo.kernels.cutile.min_backward.online import count_equal, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -36,7 +36,7 @@ def write_kernel(
     left = dev.load_zeros(counts, dev.block_index(group, strip, 0, AXIS), dev.reduced_shape(SHAPE, AXIS, PARTS))
     count = ct.sum(left, AXIS, keepdims=True)
     least = dev.load_per_row_acc(y, group, strip, AXIS, SHAPE)
-    each, rest = shares_of(dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE), count, out.dtype)
+    each, rest = split_gradient(dev.load_per_row_acc(grad, group, strip, AXIS, SHAPE), count, out.dtype)
     write_blocks(x, out, least, each, rest, group, strip, begin, end, AXIS, SHAPE)
 
 
@@ -45,11 +45,11 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     """Several programs share a row or a strip of columns, and store counts. A second launch adds them up and writes."""
     id, tensors = "cutile/min_backward/split_two_launches", (x, y, grad, out)
     rows, others = rows_with(x, out, y, grad)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
+    tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2)
     plan = tiles.plan_parts(rows, tile, device_of(x))
     views = tiles.make_views(rows, tile, tensors, others)
-    counts = tiles.workspace(rows, tile, plan, x, torch.int64)
-    constants, programs = (tile.axis, tile.shape), tile.count(rows) * plan.parts
-    of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT))
+    counts = tiles.part_workspace(rows, tile, plan, x, torch.int64)
+    constants, programs = (tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
+    of_all = partial(bind_kernel, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT))
     leave = of_all(partials_kernel, tensors, (*views[:2], counts), plan, (tile.fold(rows), *constants))
     return sequence(leave, of_all(write_kernel, tensors, (*views, counts), plan, (plan.merged, *constants)))

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -23,12 +23,12 @@ def float8_bits(value, HARDWARE):
     return ct.astype(ct.where(value == value, eight, 0x7F) | ((bits >> 24) & 0x80), ct.uint8)
 
 
-def magnitudes(tile):
+def magnitude_bits(tile):
     """Return the bits without the sign. They are ordered as absolute values are, and NaN is the largest."""
     return ct.bitcast(tile, ct.int32) & 0x7FFFFFFF
 
 
-def scale_of(most):
+def scale_from_max(most):
     """Return a row's scale from its largest magnitude."""
     top = ct.bitcast(most, ct.float32)
     return ct.where(top < LEAST, 1.0, top / TOP)
@@ -45,7 +45,7 @@ def quantize_kernel(
     if HELD:
         place = dev.block_index(group, strip, 0, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
-        by = scale_of(ct.max(magnitudes(tile), AXIS, keepdims=True))
+        by = scale_from_max(ct.max(magnitude_bits(tile), AXIS, keepdims=True))
         ct.store(values, place, float8_bits(tile * (1.0 / by), HARDWARE), allow_tma=False)
     else:
         most = ct.zeros(SHAPE, ct.int32)
@@ -53,8 +53,8 @@ def quantize_kernel(
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):
                 tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE, WHOLE)
-                most = ct.maximum(most, magnitudes(tile))
-        by = scale_of(ct.max(most, AXIS, keepdims=True))
+                most = ct.maximum(most, magnitude_bits(tile))
+        by = scale_from_max(ct.max(most, AXIS, keepdims=True))
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):
                 place = dev.block_index(group, strip, i, AXIS)
@@ -68,10 +68,10 @@ def quantize_kernel(
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     """A row that fits on chip is read once. A longer row is read again, from cache, to be scaled."""
     values = values.view(torch.uint8)
-    id, tensors = "cutile/quantize_rows/rows", (x, values, scale)
+    id, arrays = "cutile/quantize_rows/rows", (x, values, scale)
     rows, others = rows_with(x, values, scale)
     device = device_of(x)
     held, tile, fit = tiles.whole_row_or_block(id, device, rows, 2)
     source, scales, target = tiles.make_views(rows, tile, (x, scale, values), others)
-    views, constants = (source, target, scales), (device.capability >= 90, held, tile.axis, tile.shape)
-    return bound(id, quantize_kernel, tensors, views, (), constants, tile.count(rows), tile.warps, occupancy=fit)
+    views, kinds = (source, target, scales), (device.capability >= 90, held, tile.axis, tile.shape)
+    return bind_kernel(id, quantize_kernel, arrays, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

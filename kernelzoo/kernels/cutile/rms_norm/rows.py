@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -11,20 +11,20 @@ from kernelzoo.registry import register
 
 @ct.kernel
 def rms_norm_kernel(
-    x, weight, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], FOLD: ct.Constant[int],
-    AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
+    x, weight, out, EPS: ct.Constant[int], HELD: ct.Constant[bool], LATE: ct.Constant[bool],
+    FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """HELD: whether a tile contains complete rows. Each row is then read only once."""
+    """HELD: whether a tile contains complete rows, so that each is read once. LATE: whether weights are loaded last."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     if HELD:
         place = dev.block_index(group, strip, 0, AXIS)
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
         scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
-        for WHOLE in ct.static_iter((True, False)):
-            if dev.is_whole(x, place, SHAPE) == WHOLE:
+        for WHOLE in ct.static_iter((True, False) if LATE else (None,)):
+            if WHOLE is None or dev.is_whole(x, place, SHAPE) == WHOLE:
                 result = tile * scale * dev.load_weights(weight, 0, AXIS, SHAPE, WHOLE)
-                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not WHOLE, allow_tma=False)
+                ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not (LATE and WHOLE), allow_tma=False)
     else:
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
         lost = squares
@@ -45,9 +45,11 @@ def rms_norm_kernel(
 @register("cutile", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """A row that fits on chip is read once. A longer row is read again, from cache, to be scaled and written."""
-    id, rows = "cutile/rms_norm/rows", rows_of(x, out)
-    held, tile, fit = tiles.whole_row_or_block(id, device_of(x), rows, 2)
+    id, device, rows = "cutile/rms_norm/rows", device_of(x), rows_of(x, out)
+    late = rows.planned >= 8 * device.multiprocessors
+    held, tile, fit = tiles.whole_row_or_block(id, device, rows, 2, late)
     source, target = tiles.make_views(rows, tile, (x, out))
     views = source, tiles.weight_view(tile, weight), target
-    constants, count = (tiles.float64_bits(eps), held, tile.fold(rows), tile.axis, tile.shape), tile.count(rows)
-    return bound(id, rms_norm_kernel, (x, weight, out), views, (), constants, count, tile.warps, occupancy=fit)
+    constants = tiles.float64_bits(eps), held, late, tile.fold(rows), tile.axis, tile.shape
+    tensors, count = (x, weight, out), tile.count_tiles(rows)
+    return bind_kernel(id, rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -3,7 +3,7 @@ from torch import Tensor
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import View, bound, device_of
+from kernelzoo.kernels.cutile.launch import View, bind_kernel, device_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
@@ -44,7 +44,7 @@ def weight_kernel(x, grad, scales, dweight, AXIS: ct.Constant[int], SHAPE: ct.Co
         place = dev.block_index(group, strip, ct.bid(0), AXIS)
         normal = dev.load_zeros(x, place, SHAPE) * dev.load_per_row(scales, group, strip, AXIS, SHAPE)
         total, lost = dev.add_exactly(total, lost, dev.load_zeros(grad, place, SHAPE) * normal)
-    total = dev.whole(total, lost)
+    total = dev.add_rounding_error(total, lost)
     ct.store(dweight, (ct.bid(0),), ct.astype(ct.sum(total, (0, 3 - AXIS)), dweight.dtype), allow_tma=False)
 
 
@@ -58,10 +58,10 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, e
     scales = tiles.row_workspace(rows, tile, x)
     views = (source, pulled, scales, View(dweight, (rows.n,), dweight.stride()))
     programs, constants = cdiv(rows.n, summed.block), (summed.axis, summed.shape)
-    second = bound(id, weight_kernel, tensors, views, (), constants, programs, summed.warps)
+    second = bind_kernel(id, weight_kernel, tensors, views, (), constants, programs, summed.warps)
     if rows.total == 0:
         return second
     held = (source, tiles.weight_view(tile, weight), pulled, target, scales)
     kinds = (tiles.float64_bits(eps), tile.axis, tile.shape)
-    first = bound(id, rows_kernel, tensors, held, (), kinds, tile.count(rows), tile.warps)
+    first = bind_kernel(id, rows_kernel, tensors, held, (), kinds, tile.count_tiles(rows), tile.warps)
     return sequence(first, second)

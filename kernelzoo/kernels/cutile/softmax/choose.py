@@ -2,15 +2,14 @@ import torch
 
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import device_of
-from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
-from kernelzoo.kernels.shared.held_rows import longest as longest_row
+from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, longest_row
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
 
 @launch_table("cutile", "softmax")
-class Knobs(tiles.Numbers):
+class Knobs(tiles.Knobs):
     crowd: int = knob(
         1, among=(1, 2, 4), unit="rows per multiprocessor", why="from which on rows are many, and each is one program's"
     )
@@ -28,7 +27,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(x, out), device_of(x)
     knobs, longest = of(Knobs, device.index), longest_row(rows, 1)
     if rows.across:
-        many = tiles.block(rows, tiles.BLOCK_BYTES, 2).count(rows) >= device.multiprocessors
+        many = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2).count_tiles(rows) >= device.multiprocessors
     else:
         many = rows.planned >= knobs.crowd * device.multiprocessors
         if many:

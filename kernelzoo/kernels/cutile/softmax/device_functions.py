@@ -19,7 +19,7 @@ def exponential(x):
     return ct.exp(x) if x.dtype == ct.float64 else ct.exp2(x * LOG2_E, flush_to_zero=True)
 
 
-def exact_sum(x, total, AXIS, FOLD):
+def add_exact_sum(x, total, AXIS, FOLD):
     """Return total plus each lane's sum of x, which is at most 1 and is rounded to multiples of 2^-40. These add up
     exactly, in any order: up to 16 in float32, then all in float64."""
     coarse = (x + 8.0) - 8.0
@@ -41,7 +41,7 @@ def fast_inverse(total):
     return ct.truediv(1.0, total, rounding_mode=ct.RoundingMode.FULL)
 
 
-def lowest(x, SHAPE):
+def lowest_finite(x, SHAPE):
     """Return a tile of the lowest finite number. Running maxima start from it, because -inf would allow -inf - -inf. In
     float64 it is made from bits, because cuTile rounds constants to float32."""
     if x.dtype == ct.float64:
@@ -50,7 +50,7 @@ def lowest(x, SHAPE):
 
 
 def online_update(top, total, lost, block, x, AXIS, FOLD):
-    """Add a block to each lane's state (max, sum, rounding errors). Maxima must start from ``lowest``."""
+    """Add a block to each lane's state (max, sum, rounding errors). Maxima must start from ``lowest_finite``."""
     if AXIS == 2:
         return online_update_folded(top, total, lost, ct.reshape(block, (*top.shape, FOLD)), x)
     rise = block - top

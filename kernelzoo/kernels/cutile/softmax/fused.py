@@ -3,8 +3,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.device_functions import exact_sum, exponential, fast_inverse, zero_if_empty
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.softmax.device_functions import add_exact_sum, exponential, fast_inverse, zero_if_empty
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -29,11 +29,11 @@ def tile_kernel(
     tile = exponential(tile - top)
     terms = tile
     if EXACT:  # bits must not depend on alignment
-        terms = exact_sum(tile, ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.float64), AXIS, FOLD)
+        terms = add_exact_sum(tile, ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), ct.float64), AXIS, FOLD)
     total = ct.sum(terms, AXIS, keepdims=True)
     if PACK:
         ends = exponential(ends - top)
-        total = exact_sum(ends, total, AXIS, 2 * PACK) if EXACT else total + ct.sum(ends, AXIS, keepdims=True)
+        total = add_exact_sum(ends, total, AXIS, 2 * PACK) if EXACT else total + ct.sum(ends, AXIS, keepdims=True)
     inverse = fast_inverse(ct.astype(total, tile.dtype))
     ct.store(dev.whole_vectors(out, group * n, n, PACK), place, ct.astype(tile * inverse, out.dtype), allow_tma=False)
     if PACK:
@@ -44,11 +44,11 @@ def tile_kernel(
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, rows, device = "cutile/softmax/fused", rows_of(x, out), device_of(x)
-    exact = rows.single and rows.itemsize == 2 and rows.n >= of(tiles.Numbers, device.index).ragged
+    exact = rows.single and rows.itemsize == 2 and rows.n >= of(tiles.Knobs, device.index).ragged
     rows = rows.by_vectors if exact else rows
     one_row = tiles.takes_one_row(device, rows, x)
     tile = tiles.whole_row_tile(id, device, rows, 1, one_row)
     pack, tile = tiles.ragged(rows, tile, x) if one_row else (0, tile)
     views = tiles.make_views(rows, tile, (x, out), pack=pack)
     constants = exact, pack, tile.fold(rows), tile.axis, tile.shape
-    return bound(id, tile_kernel, (x, out), views, (rows.n,), constants, tile.count(rows), tile.warps)
+    return bind_kernel(id, tile_kernel, (x, out), views, (rows.n,), constants, tile.count_tiles(rows), tile.warps)

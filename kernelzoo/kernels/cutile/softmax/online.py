@@ -5,8 +5,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound
-from kernelzoo.kernels.cutile.softmax.device_functions import exponential, fast_inverse, lowest, online_update
+from kernelzoo.kernels.cutile.launch import bind_kernel
+from kernelzoo.kernels.cutile.softmax.device_functions import exponential, fast_inverse, lowest_finite, online_update
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 
 def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """Return each lane's (max, sum) state over the blocks [begin, end)."""
-    top = lowest(x, dev.lane_shape(SHAPE, AXIS, FOLD))
+    top = lowest_finite(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
     lost = total
     ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
@@ -24,7 +24,7 @@ def lane_states(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
             place = dev.block_index(group, strip, first + last - 1 - i, AXIS)
             block = dev.load_block(x, place, -float("inf"), AXIS, SHAPE, WHOLE)
             top, total, lost = online_update(top, total, lost, block, x, AXIS, FOLD)
-    return top, dev.whole(total, lost)
+    return top, dev.add_rounding_error(total, lost)
 
 
 def write_blocks(x, out, top, inverse, group, strip, begin, end, AXIS, SHAPE):
@@ -65,8 +65,8 @@ def online_kernel(
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running (max, sum) state in each lane. A second pass reads again and writes."""
     id, rows = "cutile/softmax/online", rows_of(x, out)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
+    tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2)
     pack, tile = tiles.ragged(rows, tile, x)
     views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), (pack, tile.fold(rows), tile.axis, tile.shape)
-    occupancy, count = tile.occupancy(rows, tiles.FIT, pack > 0), tile.count(rows)
-    return bound(id, online_kernel, (x, out), views, (rows.n,), constants, count, tile.warps, occupancy=occupancy)
+    occupancy, count = tile.occupancy(rows, tiles.FIT, pack > 0), tile.count_tiles(rows)
+    return bind_kernel(id, online_kernel, (x, out), views, (rows.n,), constants, count, tile.warps, occupancy=occupancy)

@@ -5,8 +5,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.softmax.device_functions import exact_sum, exponential, fast_inverse, lowest
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.softmax.device_functions import add_exact_sum, exponential, fast_inverse, lowest_finite
 from kernelzoo.kernels.cutile.softmax.online import lane_states, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
@@ -33,7 +33,7 @@ def exact_state(x, top, group, strip, begin, end, FOLD, AXIS, SHAPE):
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             block = dev.load_block(x, dev.block_index(group, strip, i, AXIS), -float("inf"), AXIS, SHAPE, WHOLE)
-            total = exact_sum(exponential(block - top), total, AXIS, FOLD)
+            total = add_exact_sum(exponential(block - top), total, AXIS, FOLD)
     return top, ct.sum(total, AXIS, keepdims=True)
 
 
@@ -50,13 +50,13 @@ def partials_kernel(
     inside, first_group = dev.whole_vectors(x, first, length, PACK), 0 if PACK else group
     end = min(begin + span, ct.num_tiles(inside, AXIS, SHAPE))
     if EXACT:
-        row_top = lowest(x, (1, 1, 1))
+        row_top = lowest_finite(x, (1, 1, 1))
         if PACK:
             _, _, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
             row_top = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
         row_top, row_total = exact_state(inside, row_top, first_group, strip, begin, end, FOLD, AXIS, SHAPE)
         if PACK:
-            row_total = exact_sum(exponential(ends - row_top), row_total, AXIS, 2 * PACK)
+            row_total = add_exact_sum(exponential(ends - row_top), row_total, AXIS, 2 * PACK)
         row_total = ct.astype(row_total, ct.float32)
     else:
         top, total = lane_states(inside, first_group, strip, begin, end, FOLD, AXIS, SHAPE)
@@ -103,16 +103,16 @@ def write_kernel(
 def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns, and store states. A second launch merges them and writes."""
     id, rows = "cutile/softmax/split_two_launches", rows_of(x, out)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
+    tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2)
     plan = tiles.plan_parts(rows, tile, device_of(x))
     # Each EXACT part has two ends, so that the last part needs at least 16 elements.
     exact = rows.single and rows.itemsize == 2 and tile.block >= 2048 and rows.n % (plan.span * tile.block) >= 16
     rows = rows.by_vectors if exact else rows
     pack, tile = tiles.ragged(rows, tile, x)
     source, target = tiles.make_views(rows, tile, (x, out), pack=pack)
-    pairs = [tiles.workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
-    numbers, constants, programs = (rows.n, *plan), (tile.axis, tile.shape), tile.count(rows) * plan.parts
-    of_all = partial(bound, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT, pack > 0))
+    pairs = [tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
+    numbers, constants, count = (rows.n, *plan), (tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
+    of_all = partial(bind_kernel, id, warps=tile.warps, grid=count, occupancy=tile.occupancy(rows, tiles.FIT, pack > 0))
     leave = of_all(partials_kernel, (x, out), (source, *pairs), numbers, (exact, pack, tile.fold(rows), *constants))
     write = of_all(write_kernel, (x, out), (source, target, *pairs), numbers, (exact, plan.merged, pack, *constants))
     return sequence(leave, write)

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound
+from kernelzoo.kernels.cutile.launch import bind_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -24,7 +24,7 @@ def product_sums(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
             grads = dev.load_block(grad, place, 0.0, AXIS, SHAPE, WHOLE)
             weights = dev.load_block(y, place, 0.0, AXIS, SHAPE, WHOLE)
             running, lost = dev.accumulate(running, lost, dev.lane_sums(grads * weights, AXIS, FOLD), grad)
-    return ct.sum(dev.whole(running, lost), AXIS, keepdims=True)
+    return ct.sum(dev.add_rounding_error(running, lost), AXIS, keepdims=True)
 
 
 def write_blocks(grad, y, out, total, group, strip, begin, end, AXIS, SHAPE):
@@ -54,8 +54,8 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running sum in each lane. A second pass reads again and writes."""
     tensors = (grad, y, out)
     rows, others = rows_with(grad, out, y)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES, 2)
+    tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2)
     views, id = tiles.make_views(rows, tile, tensors, others), "cutile/softmax_backward/online"
-    constants = (tile.fold(rows), tile.axis, tile.shape)
-    occupancy = tile.occupancy(rows, FIT)
-    return bound(id, online_kernel, tensors, views, (), constants, tile.count(rows), tile.warps, occupancy=occupancy)
+    kinds = (tile.fold(rows), tile.axis, tile.shape)
+    fit = tile.occupancy(rows, FIT)
+    return bind_kernel(id, online_kernel, tensors, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

@@ -3,13 +3,13 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
 
 
-def sum_of(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
+def sum_rows(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """Return each row's sum over the blocks [begin, end). Each lane sums its elements, and compensates rounding."""
     total = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
     lost = total
@@ -18,14 +18,14 @@ def sum_of(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
         for i in range(first, last):
             tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0, AXIS, SHAPE, WHOLE)
             total, lost = dev.accumulate(total, lost, dev.lane_sums(tile, AXIS, FOLD), x)
-    return ct.sum(dev.whole(total, lost), AXIS, keepdims=True)
+    return ct.sum(dev.add_rounding_error(total, lost), AXIS, keepdims=True)
 
 
 @ct.kernel
 def sum_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    result = sum_of(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
+    result = sum_rows(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
     ct.store(out, (group, strip), ct.reshape(ct.astype(result, out.dtype), dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
@@ -36,4 +36,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
-    return bound(id, sum_kernel, (x, out), views, (), constants, tile.count(rows), tile.warps)
+    return bind_kernel(id, sum_kernel, (x, out), views, (), constants, tile.count_tiles(rows), tile.warps)

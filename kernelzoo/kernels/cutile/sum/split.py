@@ -3,8 +3,8 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bound, device_of
-from kernelzoo.kernels.cutile.sum.rows import sum_of
+from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.sum.rows import sum_rows
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 def parts_kernel(x, sums, parts, span, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple]):
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
-    result = sum_of(x, group, strip, begin, end, FOLD, AXIS, SHAPE)
+    result = sum_rows(x, group, strip, begin, end, FOLD, AXIS, SHAPE)
     ct.store(sums, dev.block_index(group, strip, part, AXIS), result, allow_tma=False)
 
 
@@ -34,8 +34,8 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile, plan, merged = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
-    sums = tiles.workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
-    kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count(rows) * plan.parts
-    leave = bound(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
-    last, programs = (merged.axis, merged.shape), merged.count(rows)
-    return sequence(leave, bound(id, merge_kernel, (x, out), (sums, target), (), last, programs, merged.warps))
+    sums = tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
+    kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
+    leave = bind_kernel(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
+    last, programs = (merged.axis, merged.shape), merged.count_tiles(rows)
+    return sequence(leave, bind_kernel(id, merge_kernel, (x, out), (sums, target), (), last, programs, merged.warps))

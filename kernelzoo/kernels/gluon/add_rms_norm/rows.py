@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.row_tiles import tile_arguments
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -37,7 +37,7 @@ def add_rms_norm_kernel(
         gl.store(total_rows + here * total_n, rounded, mask)
         tile = rounded.to(WIDE)
         squares, lost = dev.accumulate(squares, lost, tile * tile, WHOLE)
-    scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, lost), 1, keep_dims=True) / n + EPS)
+    scale = 1 / gl.sqrt(gl.sum(dev.add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
@@ -56,4 +56,4 @@ def rows(
     programs, warps, *tile = tile_arguments(rows, register_tile(x, rows, 2))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
-    return bound("gluon/add_rms_norm/rows", add_rms_norm_kernel, programs, args, warps, tensors=5)
+    return bind_grid("gluon/add_rms_norm/rows", add_rms_norm_kernel, programs, args, warps, tensors=5)

@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.packs import pack_arguments, pack_columns, pack_rows
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import identity, rows_of
 from kernelzoo.registry import register
@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 @gluon.jit
 def find_first_minimum(least, places, none):
     """Return (minimum, its lowest index) of each row. NaN counts as the minimum. none: more than any index."""
-    row_least = gl.reduce(least, 1, dev.lower, keep_dims=True)
+    row_least = gl.reduce(least, 1, dev.min_or_nan, keep_dims=True)
     has = (least == row_least) | ((least != least) & (row_least != row_least))
     return row_least, gl.min(gl.where(has, places, none), 1)
 
@@ -35,9 +35,9 @@ def row_argmin(
     for start in range(begin, end, BLOCK):
         here = start + cols
         tile = gl.load(x_rows + here * x_n, there & (here < end), other=IDENTITY).to(WIDE)
-        new = gl.reduce(tile, 2, dev.lower)
+        new = gl.reduce(tile, 2, dev.min_or_nan)
         blocks = gl.where((least <= new) | (least != least), blocks, block)
-        least = dev.lower(least, new)
+        least = dev.min_or_nan(least, new)
         block += 1
     row_least, first = find_first_minimum(least, blocks, 0x7FFFFFFF)
     here = begin + first.to(gl.int64)[:, None, None] * BLOCK + cols
@@ -70,4 +70,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     programs, warps, *tile = pack_arguments(x, rows)
     args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile)
-    return bound("gluon/argmin/rows", argmin_kernel, programs, args, warps)
+    return bind_grid("gluon/argmin/rows", argmin_kernel, programs, args, warps)

@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.packs import pack_arguments, pack_rows, row_state
 from kernelzoo.kernels.gluon.tiles import lowest_finite
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -46,4 +46,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     programs, warps, *tile = pack_arguments(x, rows)
     constants = (lowest_finite(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     args = (x, labels, loss, *row_arguments(rows), label.outer, label.inner, ignore_index, *constants)
-    return bound("gluon/cross_entropy/rows", cross_entropy_kernel, programs, args, warps, tensors=3)
+    return bind_grid("gluon/cross_entropy/rows", cross_entropy_kernel, programs, args, warps, tensors=3)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.packs import pack_arguments, pack_columns, pack_rows, row_state
 from kernelzoo.kernels.gluon.tiles import lowest_finite
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -49,4 +49,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     strides = (label.outer, label.inner, factor.outer, factor.inner)
     constants = (lowest_finite(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     args = (x, labels, grad, out, *row_arguments(rows), *strides, ignore_index, *constants)
-    return bound("gluon/cross_entropy_backward/rows", backward_kernel, programs, args, warps, tensors=4)
+    return bind_grid("gluon/cross_entropy_backward/rows", backward_kernel, programs, args, warps, tensors=4)

@@ -7,8 +7,8 @@ from kernelzoo.kernels.gluon.cumsum.rows import row_cumsum
 from kernelzoo.kernels.gluon.long_rows import program_part
 from kernelzoo.kernels.gluon.row_tiles import choose_layout
 from kernelzoo.kernels.gluon.sum.split import leave_sums
-from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
-from kernelzoo.kernels.shared.pack_tiles import SCANNED, plan_of
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.pack_tiles import SCANNED, plan_parts
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -36,10 +36,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One launch sums each part of a row. A second adds up the sums of earlier parts, then scans as ``rows`` does."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    plan, id = plan_of(x, rows), "gluon/cumsum/split"
+    plan, id = plan_parts(x, rows), "gluon/cumsum/split"
     sums, first = leave_sums(id, x, out, rows, plan)
     many, block = plan.tile.rows, min(plan.tile.block, SCANNED // plan.tile.rows)
     warps = device_of(x).warps(many * block // 16)
     constants = (wide_type(sums.dtype), many, block, choose_layout(rows, many, block, warps), plan.lanes)
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
-    return sequence(first, bound(id, cumsum_kernel, plan.programs, args, warps))
+    return sequence(first, bind_grid(id, cumsum_kernel, plan.programs, args, warps))

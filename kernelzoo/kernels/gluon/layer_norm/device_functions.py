@@ -17,4 +17,4 @@ def row_means(
         here = start + cols
         tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(WIDE)
         total, lost = dev.accumulate(total, lost, tile, WHOLE)
-    return gl.sum(dev.whole(total, lost), 1, keep_dims=True) / n
+    return gl.sum(dev.add_up(total, lost), 1, keep_dims=True) / n

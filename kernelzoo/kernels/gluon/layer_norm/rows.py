@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
 from kernelzoo.kernels.gluon.row_tiles import tile_arguments
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -40,7 +40,7 @@ def layer_norm_kernel(
             tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
         away = gl.where(mask, tile - mean, 0.0)
         squares, lost = dev.accumulate(squares, lost, away * away, WHOLE)
-    scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, lost), 1, keep_dims=True) / n + EPS)
+    scale = 1 / gl.sqrt(gl.sum(dev.add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
@@ -59,4 +59,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
-    return bound("gluon/layer_norm/rows", layer_norm_kernel, programs, args, warps, tensors=4)
+    return bind_grid("gluon/layer_norm/rows", layer_norm_kernel, programs, args, warps, tensors=4)

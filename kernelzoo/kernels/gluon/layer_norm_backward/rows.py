@@ -6,7 +6,7 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
 from kernelzoo.kernels.gluon.partials import add_sums, make_partials_launch, store_sums
 from kernelzoo.kernels.gluon.row_tiles import tile_arguments
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -45,9 +45,9 @@ def rows_kernel(
             squares, squares_lost = dev.accumulate(squares, squares_lost, away * away, WHOLE)
             products, products_lost = dev.accumulate(products, products_lost, away * pulled, WHOLE)
             total, total_lost = dev.accumulate(total, total_lost, pulled, WHOLE)
-        scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, squares_lost), 1, keep_dims=True) / n + EPS)
-        slope = gl.sum(dev.whole(products, products_lost), 1, keep_dims=True) / n * scale
-        level = gl.sum(dev.whole(total, total_lost), 1, keep_dims=True) / n
+        scale = 1 / gl.sqrt(gl.sum(dev.add_up(squares, squares_lost), 1, keep_dims=True) / n + EPS)
+        slope = gl.sum(dev.add_up(products, products_lost), 1, keep_dims=True) / n * scale
+        level = gl.sum(dev.add_up(total, total_lost), 1, keep_dims=True) / n
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)
@@ -73,5 +73,5 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     partials = x.new_zeros((2, programs, rows.n), dtype=wide_dtype(x.dtype))  # they stay 0 if there is no row
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
-    first = bound(id, rows_kernel, programs, args, warps, tensors=6)
+    first = bind_grid(id, rows_kernel, programs, args, warps, tensors=6)
     return sequence(first, *(make_partials_launch(id, partials[i], out) for i, out in enumerate((dweight, dbias))))

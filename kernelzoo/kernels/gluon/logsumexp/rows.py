@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.packs import pack_arguments, pack_rows, row_state
 from kernelzoo.kernels.gluon.tiles import lowest_finite
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -35,4 +35,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     programs, warps, *tile = pack_arguments(x, rows)
     args = (x, out, *row_arguments(rows), lowest_finite(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
-    return bound("gluon/logsumexp/rows", logsumexp_kernel, programs, args, warps)
+    return bind_grid("gluon/logsumexp/rows", logsumexp_kernel, programs, args, warps)

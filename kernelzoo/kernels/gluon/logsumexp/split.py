@@ -6,8 +6,8 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.long_rows import load_parts, program_part, result_offset
 from kernelzoo.kernels.gluon.packs import merge_states, pack_constants, pack_rows, row_state
 from kernelzoo.kernels.gluon.tiles import lowest_finite
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import PackPlan, plan_parts
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import register
@@ -50,21 +50,21 @@ def merge_kernel(
 
 
 def leave_states(
-    id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan, highest: float
+    id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: PackPlan, highest: float
 ) -> tuple[torch.Tensor, Launch]:
     """Return (a workspace for the states of parts, the launch that fills it). All maxima come before all sums."""
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     kinds = (plan.parts, plan.span, lowest_finite(states.dtype), highest, wide_type(x.dtype))
     args = (x, out, states, *row_arguments(rows), *kinds, *pack_constants(rows, plan.tile))
-    return states, bound(id, states_kernel, plan.programs, args, plan.tile.warps)
+    return states, bind_grid(id, states_kernel, plan.programs, args, plan.tile.warps)
 
 
 @register("gluon", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces part of a row as ``rows`` does. A second launch merges the states, one program per row."""
     rows = rows_of(x, out)
-    plan, least = plan_of(x, rows), lowest_finite(wide_dtype(x.dtype))
+    plan, least = plan_parts(x, rows), lowest_finite(wide_dtype(x.dtype))
     states, first = leave_states("gluon/logsumexp/split", x, out, rows, plan, -least)
     place = (rows.total, plan.parts, rows.inner, rows.out_outer, rows.out_inner)
     args = (x, out, states, *place, least, plan.lanes)
-    return sequence(first, bound("gluon/logsumexp/split", merge_kernel, rows.total, args, 1))
+    return sequence(first, bind_grid("gluon/logsumexp/split", merge_kernel, rows.total, args, 1))

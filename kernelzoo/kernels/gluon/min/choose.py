@@ -12,7 +12,7 @@ SHORT_COLUMNS = 512
 
 
 @launch_table("gluon", "min")
-class Knobs(tiles.Numbers):
+class Knobs(tiles.Knobs):
     """Knobs that depend on the GPU. The default values are those of Triton's kernels on an H200."""
 
     row_bytes: int = knob(

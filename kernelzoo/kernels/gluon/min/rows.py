@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.min.tiles import min_constants, row_tile
-from kernelzoo.kernels.shared.jit import bound, device_of
+from kernelzoo.kernels.shared.jit import bind_grid, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -24,15 +24,15 @@ def rows_kernel(
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, False)[:, None]
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     length, _, _, edges = dev.load_edges(x, x_start, in_rows, n, IDENTITY, WIDE, EDGES, EDGE_LAYOUT)
-    x_start = dev.aligned(x_start, EDGES)
+    x_start = dev.align(x_start, EDGES)
     least = gl.full([ROWS], IDENTITY, WIDE, gl.SliceLayout(1, LAYOUT))
     for start in range(0, dev.end_of_vectors(n, EDGES), BLOCK):
         block_here = x + (x_start + start * x_n) + here * x_n
         mask = in_rows & (cols < length - start)
         block = gl.load(block_here, mask, other=IDENTITY, eviction_policy="evict_first")
-        least = dev.lower(least, gl.reduce(block.to(WIDE), 1, dev.lower))
+        least = dev.min_or_nan(least, gl.reduce(block.to(WIDE), 1, dev.min_or_nan))
     if EDGES:  # last, so that all other loads are issued before anything waits for the edges
-        least = dev.lower(least, gl.convert_layout(gl.reduce(edges, 1, dev.lower), gl.SliceLayout(1, LAYOUT)))
+        least = dev.min_or_nan(least, gl.convert_layout(gl.reduce(edges, 1, dev.min_or_nan), gl.SliceLayout(1, LAYOUT)))
     out_start = dev.row_start(group, place, out_outer, out_inner, 1, False)
     gl.store(out + out_start, least.to(out.dtype.element_ty), there)
 
@@ -44,4 +44,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile = row_tile(device_of(x), rows)
     args = (x, out, *tiles.place_arguments(rows, tile), *min_constants(rows, x.dtype, tile))
-    return bound("gluon/min/rows", rows_kernel, tile.count_tiles(rows), args, tile.warps)
+    return bind_grid("gluon/min/rows", rows_kernel, tile.count_tiles(rows), args, tile.warps)

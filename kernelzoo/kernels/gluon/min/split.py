@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.min.tiles import block_tile, min_constants
-from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_dtype
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -29,17 +29,17 @@ def split_kernel(
     cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
     length, _, _, edges = dev.load_edges(x, x_start, in_rows & (part == 0), n, IDENTITY, WIDE, EDGES, EDGE_LAYOUT)
-    x_start = dev.aligned(x_start, EDGES)
+    x_start = dev.align(x_start, EDGES)
     length = gl.minimum(length, end)
     running = gl.full([ROWS, BLOCK], IDENTITY, WIDE, LAYOUT)
     for start in range(begin, gl.minimum(end, n), BLOCK):
         block_here = x + (x_start + gl.cast(start, gl.int64) * x_n) + here * x_n
         mask = in_rows & (cols < length - start)
         block = gl.load(block_here, mask, other=IDENTITY, eviction_policy="evict_first")
-        running = dev.lower(running, block.to(WIDE))
-    least = gl.reduce(running, 1, dev.lower)
+        running = dev.min_or_nan(running, block.to(WIDE))
+    least = gl.reduce(running, 1, dev.min_or_nan)
     if EDGES:
-        least = dev.lower(least, gl.convert_layout(gl.reduce(edges, 1, dev.lower), gl.SliceLayout(1, LAYOUT)))
+        least = dev.min_or_nan(least, gl.convert_layout(gl.reduce(edges, 1, dev.min_or_nan), gl.SliceLayout(1, LAYOUT)))
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
     left = partials + number.to(gl.int64) * ROWS * parts + lane
     gl.store(left + part * ROWS, least)
@@ -50,7 +50,7 @@ def split_kernel(
         dev.barrier()
         peer = gl.arange(0, PARTS, gl.SliceLayout(0, LAYOUT))[None, :]
         found = gl.load(left[:, None] + peer * ROWS, peer < parts, other=IDENTITY, cache_modifier=".cg")
-        result = gl.reduce(found, 1, dev.lower).to(out.dtype.element_ty)
+        result = gl.reduce(found, 1, dev.min_or_nan).to(out.dtype.element_ty)
         gl.store(out + dev.row_start(group, place, out_outer, out_inner, 1, ACROSS), result, there)
         gl.store(arrivals + number, 0)  # for the next launch
 
@@ -68,4 +68,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     partials = x.new_empty((count, plan.parts, tile.rows), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(count, dtype=torch.int32)
     args = (x, out, partials, arrivals, *tiles.place_arguments(rows, tile), *plan, *min_constants(rows, x.dtype, tile))
-    return bound("gluon/min/split", split_kernel, count * plan.parts, args, tile.warps)
+    return bind_grid("gluon/min/split", split_kernel, count * plan.parts, args, tile.warps)

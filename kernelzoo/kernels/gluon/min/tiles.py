@@ -13,7 +13,7 @@ TILE_ELEMENTS = 8192
 
 
 @numbers
-class Numbers:
+class Knobs:
     tile_bytes: int = knob(
         16384, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
     )
@@ -24,7 +24,7 @@ class Numbers:
 
 def row_tile(device: Device, rows: Rows) -> Tile:
     """Return a tile: several short rows for one warp, or a block of one row, with 64 bytes per thread."""
-    knobs, cols = of(Numbers, device.index), power_of_two(body_length(rows))
+    knobs, cols = of(Knobs, device.index), power_of_two(body_length(rows))
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
         return make_row_tile(rows, many, cols, 1)

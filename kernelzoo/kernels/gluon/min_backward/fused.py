@@ -4,8 +4,8 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.shared.device_functions import shares_of
-from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
+from kernelzoo.kernels.shared.device_functions import split_gradient
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -36,13 +36,13 @@ def tile_kernel(
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     mask = there & (cols < length)
-    x_here = x + (dev.aligned(x_start, EDGES) + here * x_n)
+    x_here = x + (dev.align(x_start, EDGES) + here * x_n)
     equal = dev.load_evict_last(x_here, mask, float("nan")).to(WIDE) == least
     count = gl.sum(equal.to(gl.int32), 1, keep_dims=True)
     if EDGES:
         count += gl.convert_layout(gl.sum(edges_equal.to(gl.int32), 1, keep_dims=True), LAYOUT)
-    each, rest = shares_of(slope[:, None], count, DTYPE)
-    gl.store(out + (dev.aligned(out_start, EDGES) + here * out_n), gl.where(equal, each, rest), mask)
+    each, rest = split_gradient(slope[:, None], count, DTYPE)
+    gl.store(out + (dev.align(out_start, EDGES) + here * out_n), gl.where(equal, each, rest), mask)
     if EDGES:
         edge_each = gl.convert_layout(each, EDGE_LAYOUT)
         edge_rest = gl.convert_layout(rest, EDGE_LAYOUT)
@@ -58,4 +58,4 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     place = (*tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
     args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.kernel_constants(rows))
     options = tiles.register_options(device, tile)
-    return bound(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, tensors=4, **options)
+    return bind_grid(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, tensors=4, **options)

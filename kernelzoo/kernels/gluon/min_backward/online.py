@@ -4,8 +4,8 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.shared.device_functions import shares_of
-from kernelzoo.kernels.shared.jit import bound, wide_type
+from kernelzoo.kernels.shared.device_functions import split_gradient
+from kernelzoo.kernels.shared.jit import bind_grid, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -33,8 +33,8 @@ def online_kernel(
     if EDGES:
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
-    x_start = dev.aligned(x_start, EDGES)
-    out_start = dev.aligned(out_start, EDGES)
+    x_start = dev.align(x_start, EDGES)
+    out_start = dev.align(out_start, EDGES)
     longest = dev.end_of_vectors(n, EDGES)
     # Every lane counts in 32 bits. Lanes are added up once, after the loop, in 64 bits.
     counts = gl.full([ROWS, BLOCK], 0, gl.int32, LAYOUT)
@@ -45,7 +45,7 @@ def online_kernel(
     count = gl.sum(counts.to(gl.int64), 1, keep_dims=True)
     if EDGES:
         count += gl.convert_layout(gl.sum(edges_equal.to(gl.int64), 1, keep_dims=True), LAYOUT)
-    each, rest = shares_of(slope[:, None], count, DTYPE)
+    each, rest = split_gradient(slope[:, None], count, DTYPE)
     if EDGES:
         edge_each = gl.convert_layout(each, EDGE_LAYOUT)
         edge_rest = gl.convert_layout(rest, EDGE_LAYOUT)
@@ -66,4 +66,4 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
     place = (*tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
     args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.kernel_constants(rows))
-    return bound("gluon/min_backward/online", online_kernel, tile.count_tiles(rows), args, tile.warps, tensors=4)
+    return bind_grid("gluon/min_backward/online", online_kernel, tile.count_tiles(rows), args, tile.warps, tensors=4)

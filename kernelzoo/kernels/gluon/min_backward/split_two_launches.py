@@ -4,8 +4,8 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.shared.device_functions import shares_of
-from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
+from kernelzoo.kernels.shared.device_functions import split_gradient
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_type
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -38,8 +38,8 @@ def parts_kernel(
     if EDGES:
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
-    x_start = dev.aligned(x_start, EDGES)
-    out_start = dev.aligned(out_start, EDGES)
+    x_start = dev.align(x_start, EDGES)
+    out_start = dev.align(out_start, EDGES)
     length = gl.minimum(length, end)
     end = gl.minimum(end, n)
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
@@ -58,7 +58,7 @@ def parts_kernel(
     else:
         peer = gl.arange(0, PARTS, gl.SliceLayout(0, LAYOUT))[None, :]
         count = gl.sum(gl.load(left[:, None] + peer * ROWS, peer < parts, other=0), 1, keep_dims=True)
-        each, rest = shares_of(slope[:, None], count, DTYPE)
+        each, rest = split_gradient(slope[:, None], count, DTYPE)
         if EDGES:
             edge_each = gl.convert_layout(each, EDGE_LAYOUT)
             edge_rest = gl.convert_layout(rest, EDGE_LAYOUT)
@@ -83,4 +83,4 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     place = (*tensors, counts, *tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others), *plan)
     kinds = (wide_type(x.dtype), *tile.kernel_constants(rows))
     both = ((*place, writes, *kinds) for writes in (False, True))
-    return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=4) for args in both))
+    return sequence(*(bind_grid(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=4) for args in both))

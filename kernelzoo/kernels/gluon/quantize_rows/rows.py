@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.row_tiles import tile_arguments
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
-from kernelzoo.kernels.shared.jit import bound, row_arguments
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -52,4 +52,4 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     rows, (scales,) = rows_with(x, values, scale)
     programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, TOP, LEAST, *tile, tile[1] >= rows.n)
-    return bound("gluon/quantize_rows/rows", quantize_kernel, programs, args, warps, tensors=3)
+    return bind_grid("gluon/quantize_rows/rows", quantize_kernel, programs, args, warps, tensors=3)

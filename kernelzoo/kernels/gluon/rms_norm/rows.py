@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.row_tiles import tile_arguments
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -29,7 +29,7 @@ def rms_norm_kernel(
         here = start + cols
         tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(WIDE)
         squares, lost = dev.accumulate(squares, lost, tile * tile, WHOLE)
-    scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, lost), 1, keep_dims=True) / n + EPS)
+    scale = 1 / gl.sqrt(gl.sum(dev.add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
@@ -45,4 +45,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -
     rows = rows_of(x, out)
     programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
     args = (x, weight, out, *row_arguments(rows), weight.stride(0), eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
-    return bound("gluon/rms_norm/rows", rms_norm_kernel, programs, args, warps, tensors=3)
+    return bind_grid("gluon/rms_norm/rows", rms_norm_kernel, programs, args, warps, tensors=3)

@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.partials import add_sums, make_partials_launch, store_sums
 from kernelzoo.kernels.gluon.row_tiles import tile_arguments
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -40,8 +40,8 @@ def rows_kernel(
             pulled *= gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
             squares, squares_lost = dev.accumulate(squares, squares_lost, values * values, WHOLE)
             products, products_lost = dev.accumulate(products, products_lost, values * pulled, WHOLE)
-        scale = 1 / gl.sqrt(gl.sum(dev.whole(squares, squares_lost), 1, keep_dims=True) / n + EPS)
-        slope = gl.sum(dev.whole(products, products_lost), 1, keep_dims=True) / n * scale * scale
+        scale = 1 / gl.sqrt(gl.sum(dev.add_up(squares, squares_lost), 1, keep_dims=True) / n + EPS)
+        slope = gl.sum(dev.add_up(products, products_lost), 1, keep_dims=True) / n * scale * scale
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)
@@ -66,5 +66,5 @@ def rows(
     partials = x.new_zeros((programs, rows.n), dtype=wide_dtype(x.dtype))  # they stay 0 if there is no row
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
-    first = bound(id, rows_kernel, programs, args, warps, tensors=5)
+    first = bind_grid(id, rows_kernel, programs, args, warps, tensors=5)
     return sequence(first, make_partials_launch(id, partials, dweight))

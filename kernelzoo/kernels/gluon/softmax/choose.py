@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, longest
+from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, longest_row
 from kernelzoo.kernels.shared.jit import device_of, edges_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -12,7 +12,7 @@ ONLINE_ROWS = 6
 
 
 @launch_table("gluon", "softmax")
-class Knobs(tiles.Numbers):
+class Knobs(tiles.Knobs):
     """Knobs that depend on the GPU. The default values are those of Triton's kernels on an H200."""
 
     ahead_row: int = knob(
@@ -31,7 +31,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
-    if rows.n > longest(rows, 1):
+    if rows.n > longest_row(rows, 1):
         if rows.across:
             many = tiles.make_block_tile(rows, ON_CHIP_BYTES).count_tiles(rows) >= device.multiprocessors
             return "online" if many else "split_two_launches"

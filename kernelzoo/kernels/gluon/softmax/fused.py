@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.device_functions import compute_softmax, softmax_with_edges
-from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -29,8 +29,8 @@ def tile_kernel(
     length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
     length = gl.cast(length, gl.int32)
     mask = there & (cols < length)
-    tile = dev.load_evict_last(x + (dev.aligned(x_start, EDGES) + here * x_n), mask, float("-inf"))
-    out_here = out + (dev.aligned(out_start, EDGES) + here * out_n)
+    tile = dev.load_evict_last(x + (dev.align(x_start, EDGES) + here * x_n), mask, float("-inf"))
+    out_here = out + (dev.align(out_start, EDGES) + here * out_n)
     if EDGES:
         result, edges = softmax_with_edges(tile.to(WIDE), edges, LAYOUT, EDGE_LAYOUT)
         gl.store(out_here, result.to(DTYPE), mask)
@@ -45,4 +45,4 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "gluon/softmax/fused", rows_of(x, out), device_of(x)
     tile = tiles.whole_row_tile(id, device, rows, 1)
     args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.kernel_constants(rows))
-    return bound(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, **tiles.register_options(device, tile))
+    return bind_grid(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, **tiles.register_options(device, tile))

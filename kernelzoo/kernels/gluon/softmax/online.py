@@ -8,7 +8,7 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.device_functions import online_state
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, wide_dtype, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -31,8 +31,8 @@ def online_kernel(
     length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
-    x_start = dev.aligned(x_start, EDGES)
-    out_start = dev.aligned(out_start, EDGES)
+    x_start = dev.align(x_start, EDGES)
+    out_start = dev.align(out_start, EDGES)
     longest = dev.end_of_vectors(n, EDGES)
     row_top = gl.full([ROWS, 1], LOWEST, WIDE, LAYOUT)
     if EDGES:
@@ -62,4 +62,4 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
     kinds = (wide_type(x.dtype), tiles.lowest_finite(wide_dtype(x.dtype)), *tile.kernel_constants(rows))
     args = (x, out, *tiles.place_arguments(rows, tile), *kinds)
-    return bound("gluon/softmax/online", online_kernel, tile.count_tiles(rows), args, tile.warps)
+    return bind_grid("gluon/softmax/online", online_kernel, tile.count_tiles(rows), args, tile.warps)

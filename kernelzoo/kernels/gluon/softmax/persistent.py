@@ -13,7 +13,7 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
 from kernelzoo.kernels.shared.held_rows import check_fits
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import power_of_two, rows_of
 from kernelzoo.registry import register
@@ -83,4 +83,4 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     warps = device.warps(cols * rows.wide_bytes // THREAD_BYTES)
     layout = gl.BlockedLayout([vector], [tiles.LANES], [warps], [0])
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), cols, stages, layout)
-    return bound(id, persistent_kernel, lambda at_once: min(rows.total, device.multiprocessors * at_once), args, warps)
+    return bind_grid(id, persistent_kernel, lambda each: min(rows.total, device.multiprocessors * each), args, warps)

@@ -10,10 +10,10 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.device_functions import online_update
-from kernelzoo.kernels.shared.device_functions import exactly, exponential
+from kernelzoo.kernels.shared.device_functions import exponential, split_exactly
 from kernelzoo.kernels.shared.exchange import awaited, pack_pair, unpack_pair
 from kernelzoo.kernels.shared.halves import delay_until, unpack_halves
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, can_pack, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch
 from kernelzoo.layout import MANY, Rows, cdiv, rows_of
@@ -142,8 +142,8 @@ def split_kernel(
                 low, high = unpack_halves(delay_until(held[i], top, never), DTYPE)
                 low, high = exponential(low - top), exponential(high - top)
                 if EXACT:
-                    low, fine_low = exactly(low)
-                    high, fine_high = exactly(high)
+                    low, fine_low = split_exactly(low)
+                    high, fine_high = split_exactly(high)
                     fine += fine_low + fine_high
                 terms += low + high
             total = gl.sum(terms.to(gl.float64) + fine.to(gl.float64) if EXACT else terms, 0)
@@ -155,7 +155,7 @@ def split_kernel(
         if EDGES:
             of_edges = exponential(edges - top)
             if EXACT:
-                of_edges, of_fine = exactly(of_edges)
+                of_edges, of_fine = split_exactly(of_edges)
                 of_edges = of_edges.to(gl.float64) + of_fine.to(gl.float64)
             total = (total + gl.sum(of_edges, 0)).to(WIDE)
         # A pair with all bits set isn't stored yet. No number is stored with these bits, nor any NaN.
@@ -233,7 +233,7 @@ def exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, dev
     threads = team.warps * tiles.LANES  # each thread awaits one pair, which limits the programs per row
     held, block = (bytes // rows.wide_bytes * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
     resident = team.resident * device.multiprocessors
-    exact = rows.single and packed(rows.by_vectors) and rows.n <= (2 * held - 8) * min(threads, resident)
+    exact = rows.single and can_pack(rows.by_vectors) and rows.n <= (2 * held - 8) * min(threads, resident)
     if exact or (is_batch_invariant() and not rows.single):
         rows = replace(rows.by_vectors, planned=MANY)
     unit, inside = tiles.choose_vector_width(rows), rows.n if exact else tiles.body_length(rows)
@@ -252,4 +252,4 @@ def exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, dev
     sizes = (words, exact, held, block if blocks else 0, threads)
     args = (*place, *kinds, *sizes, layout, word_layout, lanes)
     options = {"maxnreg": team.registers, "launch_cooperative_grid": True}
-    return bound(id, split_kernel, plan.blocks, args, team.warps, **options)
+    return bind_grid(id, split_kernel, plan.blocks, args, team.warps, **options)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.device_functions import online_state
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_dtype, wide_type
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -35,8 +35,8 @@ def parts_kernel(
     length, edge, known, edges = dev.load_edges(x, x_start, in_first_part, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
     if EDGES:
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
-    x_start = dev.aligned(x_start, EDGES)
-    out_start = dev.aligned(out_start, EDGES)
+    x_start = dev.align(x_start, EDGES)
+    out_start = dev.align(out_start, EDGES)
     length = gl.minimum(length, end)
     end = gl.minimum(end, n)
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
@@ -83,4 +83,4 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     place = (x, out, pairs, *tiles.place_arguments(rows, tile), *plan)
     kinds = (wide_type(x.dtype), tiles.lowest_finite(wide), *tile.kernel_constants(rows))
     both = ((*place, writes, *kinds) for writes in (False, True))
-    return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps) for args in both))
+    return sequence(*(bind_grid(id, parts_kernel, count * plan.parts, args, tile.warps) for args in both))

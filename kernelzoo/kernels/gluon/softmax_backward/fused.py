@@ -6,7 +6,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
-from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -34,15 +34,15 @@ def tile_kernel(
     if EDGES:
         y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
     mask = there & (cols < length)
-    grad_here = grad + (dev.aligned(grad_start, EDGES) + here * grad_n)
+    grad_here = grad + (dev.align(grad_start, EDGES) + here * grad_n)
     grads = dev.load_evict_last(grad_here, mask, 0).to(WIDE)
-    weights = dev.load_evict_last(y + (dev.aligned(y_start, EDGES) + here * y_n), mask, 0).to(WIDE)
+    weights = dev.load_evict_last(y + (dev.align(y_start, EDGES) + here * y_n), mask, 0).to(WIDE)
     total = gl.sum(grads * weights, 1, keep_dims=True)
     if EDGES:
         total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1, keep_dims=True), LAYOUT)
         edges = y_edges * (grad_edges - gl.convert_layout(total, EDGE_LAYOUT))
         gl.store(dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
-    gl.store(out + (dev.aligned(out_start, EDGES) + here * out_n), (weights * (grads - total)).to(DTYPE), mask)
+    gl.store(out + (dev.align(out_start, EDGES) + here * out_n), (weights * (grads - total)).to(DTYPE), mask)
 
 
 @register("gluon", "softmax_backward", "fused")
@@ -54,4 +54,4 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     kinds = (wide_type(grad.dtype), *tile.kernel_constants(rows, weights))
     args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
     options = tiles.register_options(device, tile)
-    return bound(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, tensors=3, **options)
+    return bind_grid(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, tensors=3, **options)

@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import TOGETHER
-from kernelzoo.kernels.shared.jit import bound, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, wide_type
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -31,9 +31,9 @@ def online_kernel(
     if EDGES:
         y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
-    grad_start = dev.aligned(grad_start, EDGES)
-    y_start = dev.aligned(y_start, EDGES)
-    out_start = dev.aligned(out_start, EDGES)
+    grad_start = dev.align(grad_start, EDGES)
+    y_start = dev.align(y_start, EDGES)
+    out_start = dev.align(out_start, EDGES)
     longest = dev.end_of_vectors(n, EDGES)
     running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
     total = gl.full([ROWS, 1], 0.0, WIDE, LAYOUT)
@@ -65,4 +65,4 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     kinds = (wide_type(grad.dtype), *tile.kernel_constants(rows, weights))
     args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
     id = "gluon/softmax_backward/online"
-    return bound(id, online_kernel, tile.count_tiles(rows), args, tile.warps, tensors=3)
+    return bind_grid(id, online_kernel, tile.count_tiles(rows), args, tile.warps, tensors=3)

@@ -5,7 +5,7 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import TOGETHER
-from kernelzoo.kernels.shared.jit import bound, device_of, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_dtype, wide_type
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -37,9 +37,9 @@ def parts_kernel(
     if EDGES:
         y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
-    grad_start = dev.aligned(grad_start, EDGES)
-    y_start = dev.aligned(y_start, EDGES)
-    out_start = dev.aligned(out_start, EDGES)
+    grad_start = dev.align(grad_start, EDGES)
+    y_start = dev.align(y_start, EDGES)
+    out_start = dev.align(out_start, EDGES)
     length = gl.minimum(length, end)
     end = gl.minimum(end, n)
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
@@ -86,4 +86,4 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     place = (grad, y, out, sums, *tiles.place_arguments(rows, tile, weights), *plan)
     kinds = (wide_type(grad.dtype), *tile.kernel_constants(rows, weights))
     both = ((*place, writes, *kinds) for writes in (False, True))
-    return sequence(*(bound(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=3) for args in both))
+    return sequence(*(bind_grid(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=3) for args in both))

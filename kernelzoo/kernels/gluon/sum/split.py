@@ -5,8 +5,8 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.long_rows import load_parts, program_part, result_offset
 from kernelzoo.kernels.gluon.packs import pack_constants, pack_rows, row_sum
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import PackPlan, plan_parts
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import register
@@ -34,13 +34,13 @@ def sum_of_parts_kernel(x, out, sums, parts, inner, out_outer, out_inner, PARTS:
     gl.store(out + result_offset(inner, out_outer, out_inner), total.to(out.dtype.element_ty))
 
 
-def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan) -> tuple[torch.Tensor, Launch]:
+def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: PackPlan) -> tuple[torch.Tensor, Launch]:
     """Return (a workspace for the sums of parts, the launch that fills it)."""
     dtype = torch.promote_types(x.dtype, out.dtype)
     sums = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(dtype))
     constants = (wide_type(dtype), *pack_constants(rows, plan.tile))
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
-    return sums, bound(id, parts_kernel, plan.programs, args, plan.tile.warps)
+    return sums, bind_grid(id, parts_kernel, plan.programs, args, plan.tile.warps)
 
 
 @register("gluon", "sum", "split")
@@ -48,7 +48,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program sums part of a row as ``rows`` does. A second launch adds up the parts' sums in a tree."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    plan = plan_of(x, rows)
+    plan = plan_parts(x, rows)
     sums, first = leave_sums("gluon/sum/split", x, out, rows, plan)
     args = (x, out, sums, plan.parts, rows.inner, rows.out_outer, rows.out_inner, plan.lanes)
-    return sequence(first, bound("gluon/sum/split", sum_of_parts_kernel, rows.total, args, 1))
+    return sequence(first, bind_grid("gluon/sum/split", sum_of_parts_kernel, rows.total, args, 1))

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import streaming_tile, try_whole_rows
 from kernelzoo.launch import Launch
@@ -32,7 +32,7 @@ def add_rms_norm_kernel(x, residual, weight, out, total, eps: hl.constexpr, acc_
             rounded = (x[o, c, i].to(acc_dtype) + residual[o, c, i].to(acc_dtype)).to(total.dtype)
             total[o, c, i] = rounded
             squares, lost = add_exactly(squares, lost, (rounded.to(acc_dtype) * rounded.to(acc_dtype)).sum(1))
-        scale = torch.rsqrt(whole(squares, lost) / n + eps)
+        scale = torch.rsqrt(add_rounding_error(squares, lost) / n + eps)
         for c in hl.tile(n):
             weights = weight[c].to(acc_dtype)[None, :, None]
             rounded = (x[o, c, i].to(acc_dtype) + residual[o, c, i].to(acc_dtype)).to(total.dtype)

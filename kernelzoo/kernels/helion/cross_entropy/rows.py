@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import whole
+from kernelzoo.kernels.helion.device_functions import add_rounding_error
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import reading_tile
 from kernelzoo.kernels.helion.softmax.device_functions import update_state
@@ -11,7 +11,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-def loss_of(label, inside, picked, top, total, ignore_index):
+def compute_loss(label, inside, picked, top, total, ignore_index):
     """Return rows' losses from label logits and (max, sum) states: NaN for labels out of range and infinite max."""
     result = torch.where(inside, torch.log(total) - (picked - top) + (top - top), float("nan"))
     return torch.where(label == ignore_index, 0.0, result)
@@ -28,11 +28,11 @@ def cross_entropy_kernel(x, labels, loss, ignore_index, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
             top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype))
-        total = whole(total, lost)
+        total = add_rounding_error(total, lost)
         inside = (label >= 0) & (label < n)
         place = [o.index[:, None], torch.where(inside, label, 0), i.index[None, :]]
         picked = hl.load(x, place, extra_mask=inside).to(acc_dtype)
-        loss[o, i] = loss_of(label, inside, picked, top, total, ignore_index).to(loss.dtype)
+        loss[o, i] = compute_loss(label, inside, picked, top, total, ignore_index).to(loss.dtype)
 
 
 @register("helion", "cross_entropy", "rows")

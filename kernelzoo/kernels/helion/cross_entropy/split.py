@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.cross_entropy.rows import loss_of
+from kernelzoo.kernels.helion.cross_entropy.rows import compute_loss
 from kernelzoo.kernels.helion.launch import two_launches
 from kernelzoo.kernels.helion.logsumexp.split import merge_states, states_kernel
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
@@ -20,7 +20,7 @@ def merge_kernel(x, labels, tops, totals, loss, span, ignore_index, acc_dtype: t
         place = [o.index[:, None], torch.where(inside, label, 0), i.index[None, :]]
         picked = hl.load(x, place, extra_mask=inside).to(acc_dtype)
         top, total = merge_states(tops[o, :, i], totals[o, :, i])
-        result = loss_of(label, inside, picked, top, total, ignore_index)
+        result = compute_loss(label, inside, picked, top, total, ignore_index)
         loss[o, i] = result.to(loss.dtype)
 
 

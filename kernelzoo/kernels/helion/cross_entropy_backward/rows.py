@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import whole
+from kernelzoo.kernels.helion.device_functions import add_rounding_error
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import streaming_tile
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state, zero_if_empty
@@ -21,7 +21,7 @@ def backward_kernel(x, labels, grad, out, ignore_index, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
             top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype))
-        total = whole(total, lost)
+        total = add_rounding_error(total, lost)
         shift = zero_if_empty(top)[:, None, :]
         inverse = (1.0 / total)[:, None, :]
         label = labels[o, i]

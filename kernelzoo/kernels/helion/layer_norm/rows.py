@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import streaming_tile, try_whole_rows
 from kernelzoo.launch import Launch
@@ -29,12 +29,12 @@ def layer_norm_kernel(x, weight, bias, out, eps: hl.constexpr, acc_dtype: torch.
         total, lost = hl.zeros([o, i], dtype=acc_dtype), hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
             total, lost = add_exactly(total, lost, x[o, c, i].to(acc_dtype).sum(1))
-        mean = whole(total, lost) / n
+        mean = add_rounding_error(total, lost) / n
         squares, squares_lost = hl.zeros([o, i], dtype=acc_dtype), hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
             away = x[o, c, i].to(acc_dtype) - mean[:, None, :]
             squares, squares_lost = add_exactly(squares, squares_lost, (away * away).sum(1))
-        scale = torch.rsqrt(whole(squares, squares_lost) / n + eps)
+        scale = torch.rsqrt(add_rounding_error(squares, squares_lost) / n + eps)
         for c in hl.tile(n):
             normal = (x[o, c, i].to(acc_dtype) - mean[:, None, :]) * scale[:, None, :]
             weights = weight[c].to(acc_dtype)[None, :, None]

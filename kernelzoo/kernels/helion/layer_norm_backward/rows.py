@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, round_product, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error, round_product
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import streaming_tile, weight_grad_tile
 from kernelzoo.launch import Launch, sequence
@@ -21,7 +21,7 @@ def dx_kernel(x, weight, grad, means, scales, dx, eps: hl.constexpr, acc_dtype: 
             total, total_lost = add_exactly(total, total_lost, x[o, c, i].to(acc_dtype).sum(1))
             pulled = grad[o, c, i].to(acc_dtype) * weight[c].to(acc_dtype)[None, :, None]
             level, level_lost = add_exactly(level, level_lost, pulled.sum(1))
-        mean, level = whole(total, total_lost) / n, whole(level, level_lost) / n
+        mean, level = add_rounding_error(total, total_lost) / n, add_rounding_error(level, level_lost) / n
         squares, squares_lost = hl.zeros([o, i], dtype=acc_dtype), hl.zeros([o, i], dtype=acc_dtype)
         products, products_lost = hl.zeros([o, i], dtype=acc_dtype), hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
@@ -29,8 +29,8 @@ def dx_kernel(x, weight, grad, means, scales, dx, eps: hl.constexpr, acc_dtype: 
             squares, squares_lost = add_exactly(squares, squares_lost, (away * away).sum(1))
             away *= grad[o, c, i].to(acc_dtype) * weight[c].to(acc_dtype)[None, :, None]
             products, products_lost = add_exactly(products, products_lost, away.sum(1))
-        scale = torch.rsqrt(whole(squares, squares_lost) / n + eps)
-        slope = whole(products, products_lost) / n * scale
+        scale = torch.rsqrt(add_rounding_error(squares, squares_lost) / n + eps)
+        slope = add_rounding_error(products, products_lost) / n * scale
         means[o, i] = mean
         scales[o, i] = scale
         for c in hl.tile(n):
@@ -52,8 +52,8 @@ def over_rows_kernel(x, grad, means, scales, dweight, dbias, acc_dtype: torch.dt
                 normal = (x[o, c, i].to(acc_dtype) - means[o, i][:, None, :]) * scales[o, i][:, None, :]
                 total, lost = add_exactly(total, lost, round_product(grads * normal).sum(2).sum(0))
                 bias, bias_lost = add_exactly(bias, bias_lost, grads.sum(2).sum(0))
-        dweight[c] = whole(total, lost).to(dweight.dtype)
-        dbias[c] = whole(bias, bias_lost).to(dbias.dtype)
+        dweight[c] = add_rounding_error(total, lost).to(dweight.dtype)
+        dbias[c] = add_rounding_error(bias, bias_lost).to(dbias.dtype)
 
 
 @register("helion", "layer_norm_backward", "rows")

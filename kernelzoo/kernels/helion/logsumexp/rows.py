@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import whole
+from kernelzoo.kernels.helion.device_functions import add_rounding_error
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import reading_tile
 from kernelzoo.kernels.helion.softmax.device_functions import update_state
@@ -25,7 +25,7 @@ def logsumexp_kernel(x, out, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
             top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype), zero_if_infinite)
-        total = whole(total, lost)
+        total = add_rounding_error(total, lost)
         out[o, i] = (zero_if_infinite(top) + torch.log(total)).to(out.dtype)
 
 

@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import whole
+from kernelzoo.kernels.helion.device_functions import add_rounding_error
 from kernelzoo.kernels.helion.launch import two_launches
 from kernelzoo.kernels.helion.logsumexp.rows import zero_if_infinite
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
@@ -23,7 +23,7 @@ def states_kernel(x, tops, totals, span, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
             top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype), zero_if_infinite)
-        total = whole(total, lost)
+        total = add_rounding_error(total, lost)
         tops[o, part.begin, i] = top
         totals[o, part.begin, i] = total
 

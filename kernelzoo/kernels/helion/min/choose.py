@@ -12,7 +12,7 @@ SHORT_COLUMNS = 512
 
 
 @launch_table("helion", "min")
-class Knobs(tiles.Numbers):
+class Knobs(tiles.Knobs):
     row_bytes: int = knob(
         65536, among=(32768, 65536, 131072), unit="bytes",
         why="of a longer row, if rows are few, several programs take parts",
@@ -26,7 +26,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:
-        few = 2 * block_tile(device, rows).count(rows) < device.multiprocessors
+        few = 2 * block_tile(device, rows).count_tiles(rows) < device.multiprocessors
         return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
     long = rows.n * rows.itemsize > knobs.row_bytes
     return "split" if long and rows.total < knobs.crowd * device.multiprocessors else "rows"

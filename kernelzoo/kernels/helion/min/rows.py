@@ -45,7 +45,7 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x, out = "helion/min/rows", plain(x), plain(out)
     rows, views = tiles.rows_and_views(x, out)
     tile = row_tile(device_of(x), rows)
-    if tiles.uneven(rows):
+    if tiles.is_uneven(rows):
         whole = tiles.covering_length(rows)
         numbers, blocks = (rows.n, whole), (tile.outer, min(tile.cols, whole))
         return flat_launch(id, ragged_rows_kernel, x, out, tile.warps, numbers, kernel_constants(rows, x), blocks)

@@ -49,7 +49,7 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x, out = "helion/min/rows_deferred", plain(x), plain(out)
     rows, views = tiles.rows_and_views(x, out)
     tile = block_tile(device_of(x), rows)
-    if tiles.uneven(rows):
+    if tiles.is_uneven(rows):
         whole = tiles.covering_length(rows)
         numbers, blocks = (rows.n, whole), (min(tile.cols, whole), tile.outer)
         return flat_launch(id, ragged_deferred_kernel, x, out, tile.warps, numbers, kernel_constants(rows, x), blocks)

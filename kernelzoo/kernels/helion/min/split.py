@@ -7,7 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.device_functions import end_indices, inside_of, load_masked
-from kernelzoo.kernels.helion.launch import bound
+from kernelzoo.kernels.helion.launch import bind_program
 from kernelzoo.kernels.helion.min.rows import rows_kernel
 from kernelzoo.kernels.helion.min.tiles import block_tile, kernel_constants
 from kernelzoo.kernels.shared.jit import device_of
@@ -56,16 +56,16 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = block_tile(device, rows)
     plan = tiles.plan_parts(rows, tile, device)
     partials = tiles.part_workspace(x, rows, plan, tiles.acc_dtype(x))
-    (whole, last), far = tiles.examples(partials, views[1]), tiles.needs_int64(*views, partials)
+    (whole, last), far = tiles.as_examples(partials, views[1]), tiles.needs_int64(*views, partials)
     lanes = tile.outer, tile.inner, power_of_two(plan.parts)
     reduce = Program(rows_kernel, (whole, last), 0, kernel_constants(rows, x)[:2], lanes, (1, 0), 1, far)
     kernel, numbers = parts_kernel, [plan.span]
     blocks: tuple[int, ...] = (tile.cols, tile.outer, tile.inner)
-    if tiles.uneven(rows):
-        views, blocks = (tiles.flat(x)[0], views[1]), blocks[:2]
+    if tiles.is_uneven(rows):
+        views, blocks = (tiles.flat_views(x)[0], views[1]), blocks[:2]
         kernel, numbers, far = ragged_parts_kernel, [rows.n, plan.span], tiles.needs_int64(views[0], partials)
-    examples = *tiles.examples(views[0]), Example(partials.dtype, "outer parts inner")
+    examples = *tiles.as_examples(views[0]), Example(partials.dtype, "outer parts inner")
     order = tuple(reversed(range(len(blocks))))
     leave = Program(kernel, examples, len(numbers), kernel_constants(rows, x), blocks, order, tile.warps, far)
-    first = bound(id, leave, views, (views[0], partials), numbers)
-    return sequence(first, bound(id, reduce, views, (partials, views[1])))
+    first = bind_program(id, leave, views, (views[0], partials), numbers)
+    return sequence(first, bind_program(id, reduce, views, (partials, views[1])))

@@ -9,7 +9,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-def shares_of(grad, count, acc_dtype: torch.dtype):
+def split_gradient(grad, count, acc_dtype: torch.dtype):
     """Return the gradient of each of count equal minima, and that of other elements: grad * 0, NaN if count is 0. The
     division is in float64, once per row, because float32 division on a GPU doesn't round to nearest."""
     slope, equals = grad.to(torch.float64), count.to(torch.float64)
@@ -22,7 +22,7 @@ def tile_kernel(x, y, grad, out, acc_dtype: torch.dtype):
     for o, i in hl.tile([outer, inner]):
         least, slope = y[o, i].to(acc_dtype), grad[o, i]
         equal = x[o, :, i].to(acc_dtype) == least[:, None, :]
-        each, rest = shares_of(slope, equal.to(torch.int32).sum(1), acc_dtype)
+        each, rest = split_gradient(slope, equal.to(torch.int32).sum(1), acc_dtype)
         out[o, :, i] = torch.where(equal, each[:, None, :], rest[:, None, :]).to(out.dtype)
 
 

@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import streaming_tile, try_whole_rows
 from kernelzoo.launch import Launch
@@ -28,7 +28,7 @@ def rms_norm_kernel(x, weight, out, eps: hl.constexpr, acc_dtype: torch.dtype):
         for c in hl.tile(n):
             tile = x[o, c, i].to(acc_dtype)
             squares, lost = add_exactly(squares, lost, (tile * tile).sum(1))
-        scale = torch.rsqrt(whole(squares, lost) / n + eps)
+        scale = torch.rsqrt(add_rounding_error(squares, lost) / n + eps)
         for c in hl.tile(n):
             weights = weight[c].to(acc_dtype)[None, :, None]
             out[o, c, i] = (x[o, c, i].to(acc_dtype) * scale[:, None, :] * weights).to(out.dtype)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, round_product, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error, round_product
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import streaming_tile, weight_grad_tile
 from kernelzoo.launch import Launch, sequence
@@ -22,8 +22,8 @@ def dx_kernel(x, weight, grad, scales, dx, eps: hl.constexpr, acc_dtype: torch.d
             squares, squares_lost = add_exactly(squares, squares_lost, (tile * tile).sum(1))
             tile *= grad[o, c, i].to(acc_dtype) * weight[c].to(acc_dtype)[None, :, None]
             products, products_lost = add_exactly(products, products_lost, tile.sum(1))
-        scale = torch.rsqrt(whole(squares, squares_lost) / n + eps)
-        slope = whole(products, products_lost) / n * scale * scale
+        scale = torch.rsqrt(add_rounding_error(squares, squares_lost) / n + eps)
+        slope = add_rounding_error(products, products_lost) / n * scale * scale
         scales[o, i] = scale
         for c in hl.tile(n):
             pulled = grad[o, c, i].to(acc_dtype) * weight[c].to(acc_dtype)[None, :, None]
@@ -40,7 +40,7 @@ def dweight_kernel(x, grad, scales, dweight, acc_dtype: torch.dtype):
             for i in hl.tile(inner):
                 terms = grad[o, c, i].to(acc_dtype) * (x[o, c, i].to(acc_dtype) * scales[o, i][:, None, :])
                 total, lost = add_exactly(total, lost, round_product(terms).sum(2).sum(0))
-        dweight[c] = whole(total, lost).to(dweight.dtype)
+        dweight[c] = add_rounding_error(total, lost).to(dweight.dtype)
 
 
 @register("helion", "rms_norm_backward", "rows")

@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.shared.held_rows import longest
+from kernelzoo.kernels.shared.held_rows import longest_row
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
@@ -9,7 +9,7 @@ from kernelzoo.tables import knob, launch_table, of
 
 
 @launch_table("helion", "softmax")
-class Knobs(tiles.Numbers):
+class Knobs(tiles.Knobs):
     crowd: int = knob(
         1, among=(1, 2, 4), unit="programs per SM", why="of one row each, from which on long rows are for online"
     )
@@ -19,7 +19,8 @@ class Knobs(tiles.Numbers):
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """A row stays on chip if it fits. A longer row is read twice, by one program or, if rows are few, by several."""
     rows, device = rows_of(x, out), device_of(x)
-    if rows.n <= longest(rows, 1):
+    if rows.n <= longest_row(rows, 1):
         return "fused"
     crowd = of(Knobs, device.index).crowd * device.multiprocessors
-    return "online" if tiles.block(rows, tiles.BLOCK_BYTES).count(rows.as_planned) >= crowd else "split_two_launches"
+    programs = tiles.loop_tile(rows, tiles.BLOCK_BYTES).count_tiles(rows.as_planned)
+    return "online" if programs >= crowd else "split_two_launches"

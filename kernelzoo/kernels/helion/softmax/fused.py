@@ -54,6 +54,6 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     one_row = tiles.takes_one_row(device, rows)
     tile = tiles.whole_row_tile(id, device, rows, 1, one_row)
     if one_row and rows.itemsize < 8 and rows.n * rows.itemsize <= RAGGED_BYTES:
-        kinds = tiles.acc_dtype(x), tiles.shift_of(rows), tiles.covering_length(rows)
+        kinds = tiles.acc_dtype(x), tiles.vector_shift(rows), tiles.covering_length(rows)
         return flat_launch(id, ragged_tile_kernel, x, out, tile.warps, (rows.n, rows.total), kinds, (tile.outer,))
     return views_launch(id, tile_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(0))

@@ -5,7 +5,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import end_indices, inside_of, load_masked, whole
+from kernelzoo.kernels.helion.device_functions import add_rounding_error, end_indices, inside_of, load_masked
 from kernelzoo.kernels.helion.launch import flat_launch, views_launch
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state
 from kernelzoo.launch import Launch
@@ -24,7 +24,7 @@ def online_kernel(x, out, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
             top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype))
-        total = whole(total, lost)
+        total = add_rounding_error(total, lost)
         inverse = 1.0 / total
         for c in hl.tile(n):
             tile = x[o, c, i].to(acc_dtype)
@@ -48,7 +48,7 @@ def ragged_online_kernel(x, out, n, longest, rows, acc_dtype: torch.dtype, shift
             top, total, lost = update_state(
                 top, total, lost, load_masked(x, place, place < stop, float("-inf"), acc_dtype)
             )
-        inverse = (1.0 / whole(total, lost))[:, None]
+        inverse = (1.0 / add_rounding_error(total, lost))[:, None]
         hl.store(out, [end], (exponential(ends - top[:, None]) * inverse).to(out.dtype), extra_mask=outside)
         for c in hl.tile(longest):
             place = first + c.index[None, :]
@@ -61,11 +61,11 @@ def ragged_online_kernel(x, out, n, longest, rows, acc_dtype: torch.dtype, shift
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running (max, sum) state of each row. A second pass reads again and writes."""
     id, (rows, views) = "helion/softmax/online", tiles.rows_and_views(x, out)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES)
+    tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES)
     if not rows.across and rows.n >= LONG:
         tile = tile._replace(cols=2 * tile.cols, warps=2 * tile.warps)
-    if tiles.uneven(rows):
-        kinds, numbers = (tiles.acc_dtype(x), tiles.shift_of(rows)), (rows.n, tiles.covering_length(rows), rows.total)
+    if tiles.is_uneven(rows):
+        kinds, sizes = (tiles.acc_dtype(x), tiles.vector_shift(rows)), (rows.n, tiles.covering_length(rows), rows.total)
         blocks = tile.outer, tile.cols // 2, tile.cols // 2  # offsets of elements take registers too
-        return flat_launch(id, ragged_online_kernel, x, out, tile.warps, numbers, kinds, blocks)
+        return flat_launch(id, ragged_online_kernel, x, out, tile.warps, sizes, kinds, blocks)
     return views_launch(id, online_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2))

@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import end_indices, inside_of, load_masked, whole
+from kernelzoo.kernels.helion.device_functions import add_rounding_error, end_indices, inside_of, load_masked
 from kernelzoo.kernels.helion.launch import two_launches
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state, zero_if_empty
 from kernelzoo.kernels.shared.jit import device_of
@@ -22,7 +22,7 @@ def pairs_kernel(x, tops, totals, span, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
             top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype))
-        total = whole(total, lost)
+        total = add_rounding_error(total, lost)
         tops[o, part.begin, i] = top
         totals[o, part.begin, i] = total
 
@@ -61,7 +61,7 @@ def ragged_pairs_kernel(x, tops, totals, n, span, acc_dtype: torch.dtype, shift:
                 top, total, lost, load_masked(x, place, place < stop, float("-inf"), acc_dtype)
             )
         tops[o, part.begin, 0] = top
-        totals[o, part.begin, 0] = whole(total, lost)
+        totals[o, part.begin, 0] = add_rounding_error(total, lost)
 
 
 @helion.kernel(static_shapes=False)
@@ -89,10 +89,10 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns, and store states. A second launch merges them and writes."""
     id, acc_dtype = "helion/softmax/split_two_launches", tiles.acc_dtype(x)
     rows, views = tiles.rows_and_views(x, out)
-    tile, pair = tiles.block(rows, tiles.BLOCK_BYTES), (acc_dtype, acc_dtype)
+    tile, pair = tiles.loop_tile(rows, tiles.BLOCK_BYTES), (acc_dtype, acc_dtype)
     plan = tiles.plan_parts(rows, tile, device_of(x))
-    if tiles.uneven(rows):
-        both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (acc_dtype, tiles.shift_of(rows))
-        blocks, flat = (tile.outer, tile.cols // 2), tiles.flat(x, out)
+    if tiles.is_uneven(rows):
+        both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (acc_dtype, tiles.vector_shift(rows))
+        blocks, flat = (tile.outer, tile.cols // 2), tiles.flat_views(x, out)
         return two_launches(id, both, flat, 1, rows, tile, plan, pair, kinds, blocks=blocks, before=(rows.n,))
     return two_launches(id, (pairs_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (acc_dtype,))

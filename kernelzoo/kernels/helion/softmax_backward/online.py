@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -17,7 +17,7 @@ def online_kernel(grad, y, out, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
             total, lost = add_exactly(total, lost, (grad[o, c, i].to(acc_dtype) * y[o, c, i].to(acc_dtype)).sum(1))
-        total = whole(total, lost)
+        total = add_rounding_error(total, lost)
         for c in hl.tile(n):
             out[o, c, i] = (y[o, c, i].to(acc_dtype) * (grad[o, c, i].to(acc_dtype) - total[:, None, :])).to(out.dtype)
 
@@ -26,7 +26,7 @@ def online_kernel(grad, y, out, acc_dtype: torch.dtype):
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running sum of each row. A second pass reads again and writes."""
     rows, views = tiles.rows_and_views(grad, out, y)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
+    tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2)
     return views_launch(
         "helion/softmax_backward/online", online_kernel, views, tile, (tiles.acc_dtype(grad),), tile.blocks(2)
     )

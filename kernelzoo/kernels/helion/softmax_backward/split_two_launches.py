@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
 from kernelzoo.kernels.helion.launch import two_launches
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
@@ -20,7 +20,7 @@ def sums_kernel(grad, y, sums, span, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
             total, lost = add_exactly(total, lost, (grad[o, c, i].to(acc_dtype) * y[o, c, i].to(acc_dtype)).sum(1))
-        sums[o, part.begin, i] = whole(total, lost)
+        sums[o, part.begin, i] = add_rounding_error(total, lost)
 
 
 @helion.kernel(static_shapes=False)
@@ -39,6 +39,6 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     """Several programs share a row or a strip of columns, and store sums. A second launch adds them up and writes."""
     id, acc_dtype = "helion/softmax_backward/split_two_launches", tiles.acc_dtype(grad)
     rows, views = tiles.rows_and_views(grad, out, y)
-    tile = tiles.block(rows, tiles.BLOCK_BYTES // 2)
+    tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2)
     plan = tiles.plan_parts(rows, tile, device_of(grad))
     return two_launches(id, (sums_kernel, write_kernel), views, 2, rows, tile, plan, (acc_dtype,), (acc_dtype,))

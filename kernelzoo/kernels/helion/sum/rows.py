@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
 from kernelzoo.kernels.helion.launch import views_launch
 from kernelzoo.kernels.helion.row_tiles import reading_tile
 from kernelzoo.launch import Launch
@@ -19,7 +19,7 @@ def sum_kernel(x, out, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(n):
             total, lost = add_exactly(total, lost, x[o, c, i].to(acc_dtype).sum(1))
-        out[o, i] = whole(total, lost).to(out.dtype)
+        out[o, i] = add_rounding_error(total, lost).to(out.dtype)
 
 
 @register("helion", "sum", "rows")

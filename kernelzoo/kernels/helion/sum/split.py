@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_exactly, whole
+from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
 from kernelzoo.kernels.helion.launch import two_launches
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.launch import Launch
@@ -21,7 +21,7 @@ def parts_kernel(x, sums, span, acc_dtype: torch.dtype):
         lost = hl.zeros([o, i], dtype=acc_dtype)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
             total, lost = add_exactly(total, lost, x[o, c, i].to(acc_dtype).sum(1))
-        sums[o, part.begin, i] = whole(total, lost)
+        sums[o, part.begin, i] = add_rounding_error(total, lost)
 
 
 @helion.kernel(static_shapes=False)

@@ -3,9 +3,9 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, round_function, row_values, tile_sums, tiles_of
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
-from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
+from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, round_function, row_values, tile_loop, tile_sums
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
@@ -14,12 +14,12 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (_, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (load, value, store), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
     (_, add_products), round_off = tile_sums(dtype, tiling, dtype), round_function(dtype)
-    find, tiles = own_row(tiling), tiles_of(tiling)
+    find_row, tiles = row_finder(tiling), tile_loop(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
 
     @cuda.jit(device=True, inline="always")
-    def add(x, source, x_step, residual, added, residual_step, lane, lanes, start, n, values):
+    def add_inputs(x, source, x_step, residual, added, residual_step, lane, lanes, start, n, values):
         words = cuda.local.array(WORDS, WORD)
         others = cuda.local.array(WORDS, WORD)
         load(x, source, x_step, lane, lanes, start, n, words)
@@ -33,20 +33,20 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
         values = cuda.local.array(SIZE, kind)
         weights = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         place = row_coords(r, inner)
         source, added = row_start(x_at, place), row_start(residual_at, place)
         target, whole_row = row_start(out_at, place), row_start(total_at, place)
         squares = (ZERO, ZERO)
         for start in tiles(length, lanes):
-            add(x, source, x_at.step, residual, added, residual_at.step, lane, lanes, start, length, values)
+            add_inputs(x, source, x_at.step, residual, added, residual_at.step, lane, lanes, start, length, values)
             load_weight(weight, 0, weight_at.step, lane, lanes, start, length, weights)
             store(total, whole_row, total_at.step, lane, lanes, start, length, values)
             squares = add_products(squares, values, values)
         scale = inverse_root(squares, n, scratch)
         for start in tiles(length, lanes):
             if not HELD:
-                add(x, source, x_at.step, residual, added, residual_at.step, lane, lanes, start, length, values)
+                add_inputs(x, source, x_at.step, residual, added, residual_at.step, lane, lanes, start, length, values)
             if not EARLY:
                 load_weight(weight, 0, weight_at.step, lane, lanes, start, length, weights)
             for j in range(SIZE):
@@ -60,4 +60,4 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, eps: float) -> BindView:
     """One pass writes sums and adds up their squares. A row that doesn't fit in registers is read and added again."""
-    return over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), register_tiling(v), v)
+    return call_over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), register_tiling(v), v)

@@ -6,15 +6,15 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.lanes import packs_tiling, place_of, row_values
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
+from kernelzoo.kernels.numba.lanes import packs_tiling, row_index, row_values
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
 from kernelzoo.kernels.numba.min.row_tiles import thread_reduce
-from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
+from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_functions
 from kernelzoo.registry import register
 
 
 @cuda.jit(device=True, inline="always")
-def equally_low(a, b):
+def equal_or_both_nan(a, b):
     """Whether two elements are equal, or both NaN."""
     return a == b or (a != a and b != b)
 
@@ -24,11 +24,11 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
     """Return ``first_least(x, source, step, lane, lanes, start, n, values, places)``: the index of the least element of
     a row's [start, n). The row begins at ``source``. ``values`` and ``places``: shared memory for reductions."""
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
-    (_, value, _), (_, load_tile, _, _, _) = row_values(dtype, tiling), access(dtype, tiling, HIGHEST)
+    (_, value, _), (_, load_tile, _, _, _) = row_values(dtype, tiling), tile_functions(dtype, tiling, HIGHEST)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     _, block_first, _ = block_reduce(tiling, NOWHERE)
-    thread_min, place_in = thread_reduce(dtype, tiling), place_of(tiling)
+    thread_min, place_in = thread_reduce(dtype, tiling), row_index(tiling)
 
     @cuda.jit(device=True, inline="always")
     def first_least(x, source, step, lane, lanes, start, n, values, places):
@@ -40,10 +40,10 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
             if v < least or (v != v and least == least):  # the first tile that has it
                 least, tile = v, first
         lowest = block_min(least, values)
-        if equally_low(least, lowest):
+        if equal_or_both_nan(least, lowest):
             load_tile(x, source, step, lane, lanes, tile, n, words, 0)
             for j in range(SIZE - 1, -1, -1):  # backwards, so that the first wins; elements past the end come later
-                if equally_low(value(words, j), lowest):
+                if equal_or_both_nan(value(words, j), lowest):
                     place = place_in(lane, lanes, tile, j)
         return block_first(place, places)
 
@@ -53,13 +53,13 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
 @kernel
 def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, (_, store) = WIDE[dtype], machine.element_functions("int64")
-    first_least, find = row_argmin(dtype, tiling), own_row(tiling)
+    first_least, find_row = row_argmin(dtype, tiling), row_finder(tiling)
     SCRATCH = tiling.scratch
 
     def argmin(x, out, rows, inner, n, x_at, out_at, phase):
         values = cuda.shared.array(SCRATCH, kind)
         places = cuda.shared.array(SCRATCH, types.int64)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         place = first_least(x, source, x_at.step, lane, lanes, 0, length, values, places)
         if lane == 0 and r < rows:
@@ -72,4 +72,4 @@ def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
 @planned()
 def rows(v: View) -> BindView:
     """Each lane records its least element and that element's tile. At the end, lanes search this tile for the index."""
-    return over_rows("numba/argmin/rows", argmin_kernel, packs_tiling(v), v)
+    return call_over_rows("numba/argmin/rows", argmin_kernel, packs_tiling(v), v)

@@ -2,24 +2,24 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
-from kernelzoo.kernels.numba.argmin.rows import equally_low, row_argmin
+from kernelzoo.kernels.numba.argmin.rows import equal_or_both_nan, row_argmin
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.parts import MERGE_TILING, cut, own_part, parts_call
-from kernelzoo.kernels.numba.row import block_reduce, own_row, row_offsets
+from kernelzoo.kernels.numba.parts import MERGE_TILING, call_parts_and_merge, cut_rows, part_finder
+from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @kernel
 def parts_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, first_least, find = WIDE[dtype], row_argmin(dtype, tiling), own_part(tiling)
+    kind, first_least, find_part = WIDE[dtype], row_argmin(dtype, tiling), part_finder(tiling)
     (_, store), SCRATCH = machine.element_functions("int64"), tiling.scratch
 
     def argmin_parts(x, places, out, rows, inner, n, x_at, out_at, phase, parts, span):
         least = cuda.shared.array(SCRATCH, kind)
         first = cuda.shared.array(SCRATCH, types.int64)
-        lane, lanes, r, part, start, end = find(rows, n, parts, span)
+        lane, lanes, r, part, start, end = find_part(rows, n, parts, span)
         source, _ = row_offsets(r, inner, x_at, out_at)
         place = first_least(x, source, x_at.step, lane, lanes, start, end, least, first)
         if lane == 0 and r < rows:
@@ -33,10 +33,10 @@ def together_kernel(dtype: str) -> Source:
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
     (load, _), (load_place, store) = machine.element_functions(dtype), machine.element_functions("int64")
     (_, warp_min, _), (_, warp_first, _) = block_reduce(MERGE_TILING, HIGHEST), block_reduce(MERGE_TILING, NOWHERE)
-    find = own_row(MERGE_TILING)
+    find_row = row_finder(MERGE_TILING)
 
     def argmin_together(x, places, out, rows, inner, n, x_at, out_at, phase, parts, span):
-        lane, lanes, r, length = find(rows, parts)
+        lane, lanes, r, length = find_row(rows, parts)
         source, target = row_offsets(r, inner, x_at, out_at)
         least, first = HIGHEST, NOWHERE
         for part in range(lane, length, lanes):
@@ -44,7 +44,7 @@ def together_kernel(dtype: str) -> Source:
         least = warp_min(least, None)
         for part in range(lane, length, lanes):
             place = load_place(places, r * parts + part)
-            if equally_low(load(x, source + place * x_at.step), least):
+            if equal_or_both_nan(load(x, source + place * x_at.step), least):
                 first = min(first, place)
         first = warp_first(first, None)
         if lane == 0 and r < rows:
@@ -57,6 +57,6 @@ def together_kernel(dtype: str) -> Source:
 @planned()
 def split(v: View) -> BindView:
     """Several blocks share a row, and store the index of each part's least element. A second launch compares them."""
-    parts = cut(v)
+    parts = cut_rows(v)
     first, second = parts_kernel(v.dtype, parts.tiling), together_kernel(v.dtype)
-    return parts_call("numba/argmin/split", parts, first, second, v)
+    return call_parts_and_merge("numba/argmin/split", parts, first, second, v)

@@ -8,43 +8,43 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import packs_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
+from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
 @cache
 def row_loss(dtype: str, ignore_index: int) -> Any:
-    """Return ``loss_of(x, source, step, labels, i, n, top, total)``: a row's loss, from ``labels[i]`` and its state."""
+    """Return ``compute_loss(x, source, step, labels, i, n, top, total)``: a row's loss, from its label and state."""
     ZERO, NAN, IGNORED = number(dtype, 0), number(dtype, np.nan), ignore_index
     (load, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
 
     @cuda.jit(device=True, inline="always")
-    def loss_of(x, source, step, labels, i, n, top, total):
+    def compute_loss(x, source, step, labels, i, n, top, total):
         label, picked = load_label(labels, i), NAN
         if 0 <= label < n:
             picked = load(x, source + label * step)
         loss = math.log(total) - (picked - top) + (total - total)  # NaN if the sum is infinite
         return ZERO if label == IGNORED else loss
 
-    return loss_of
+    return compute_loss
 
 
 @kernel
 def cross_entropy_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
-    kind, state, find = WIDE[dtype], row_state(dtype, tiling), own_row(tiling)
-    loss_of, (_, store), SCRATCH = row_loss(dtype, ignore_index), machine.element_functions(dtype), tiling.scratch
+    kind, state, find_row = WIDE[dtype], row_state(dtype, tiling), row_finder(tiling)
+    compute_loss, (_, store), SCRATCH = row_loss(dtype, ignore_index), machine.element_functions(dtype), tiling.scratch
 
     def cross_entropy(x, labels, loss, rows, inner, n, x_at, out_at, phase, labels_at):
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         place = row_coords(r, inner)
         source, label = row_start(x_at, place), row_start(labels_at, place)
         top, total = state(x, source, x_at.step, lane, lanes, 0, length, maxima, sums)
         if lane == 0 and r < rows:
-            store(loss, row_start(out_at, place), loss_of(x, source, x_at.step, labels, label, n, top, total))
+            store(loss, row_start(out_at, place), compute_loss(x, source, x_at.step, labels, label, n, top, total))
 
     pointees = (dtype, "int64", dtype)
     return Source(cross_entropy, pointees, tiling.threads, inputs=2)
@@ -55,4 +55,4 @@ def cross_entropy_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Sourc
 def rows(v: View, ignore_index: int) -> BindView:
     """One pass keeps a running (max, sum) state in each lane. Then the logit of each row's label is read."""
     kernel = partial(cross_entropy_kernel, ignore_index=ignore_index)
-    return over_rows("numba/cross_entropy/rows", kernel, packs_tiling(v), v)
+    return call_over_rows("numba/cross_entropy/rows", kernel, packs_tiling(v), v)

@@ -4,23 +4,23 @@ from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, View, kernel, planned
 from kernelzoo.kernels.numba.logsumexp.split import parts_kernel
 from kernelzoo.kernels.numba.logsumexp.state import state_merge
-from kernelzoo.kernels.numba.parts import MERGE_TILING, cut, parts_call
-from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
+from kernelzoo.kernels.numba.parts import MERGE_TILING, call_parts_and_merge, cut_rows
+from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
 @kernel
 def together_kernel(dtype: str, ignore_index: int) -> Source:
-    merge, find, (_, store) = state_merge(dtype), own_row(MERGE_TILING), machine.element_functions(dtype)
-    loss_of, pointees = row_loss(dtype, ignore_index), (dtype, "int64", str(WIDE[dtype]), dtype)
+    merge, find_row, (_, store) = state_merge(dtype), row_finder(MERGE_TILING), machine.element_functions(dtype)
+    compute_loss, pointees = row_loss(dtype, ignore_index), (dtype, "int64", str(WIDE[dtype]), dtype)
 
     def cross_entropy_together(x, labels, states, loss, rows, inner, n, x_at, out_at, phase, labels_at, parts, span):
-        lane, _, r, length = find(rows, parts)
+        lane, _, r, length = find_row(rows, parts)
         place = row_coords(r, inner)
         source, label = row_start(x_at, place), row_start(labels_at, place)
         top, total = merge(states, r * parts, length, lane)
         if lane == 0 and r < rows:
-            store(loss, row_start(out_at, place), loss_of(x, source, x_at.step, labels, label, n, top, total))
+            store(loss, row_start(out_at, place), compute_loss(x, source, x_at.step, labels, label, n, top, total))
 
     return Source(cross_entropy_together, pointees, MERGE_TILING.threads, inputs=2)
 
@@ -29,6 +29,6 @@ def together_kernel(dtype: str, ignore_index: int) -> Source:
 @planned()
 def split(v: View, ignore_index: int) -> BindView:
     """Several blocks share a row, and store states (max, sum). A second launch merges them, and reads the logit."""
-    parts = cut(v)
+    parts = cut_rows(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, ignore_index)
-    return parts_call("numba/cross_entropy/split", parts, first, second, v, each=2)
+    return call_parts_and_merge("numba/cross_entropy/split", parts, first, second, v, each=2)

@@ -7,17 +7,17 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import packs_tiling, place_of, row_values
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
+from kernelzoo.kernels.numba.lanes import packs_tiling, row_index, row_values
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
+from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
 @kernel
 def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
     kind, ZERO, ONE, NAN = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, np.nan)
-    state, find, place_in, IGNORED = row_state(dtype, tiling), own_row(tiling), place_of(tiling), ignore_index
+    state, find_row, place_in, IGNORED = row_state(dtype, tiling), row_finder(tiling), row_index(tiling), ignore_index
     (load_slope, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
     load, value, store = row_values(dtype, tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
@@ -27,7 +27,7 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
         sums = cuda.shared.array(SCRATCH, kind)
         words = cuda.local.array(WORDS, WORD)
         values = cuda.local.array(SIZE, kind)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         place = row_coords(r, inner)
         label, slope = types.int64(-1), NAN
         if r < rows:
@@ -54,4 +54,4 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
 def rows(v: View, ignore_index: int) -> BindView:
     """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
     kernel = partial(backward_kernel, ignore_index=ignore_index)
-    return over_rows("numba/cross_entropy_backward/rows", kernel, packs_tiling(v), v)
+    return call_over_rows("numba/cross_entropy_backward/rows", kernel, packs_tiling(v), v)

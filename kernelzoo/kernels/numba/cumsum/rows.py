@@ -5,8 +5,8 @@ from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_scan, row_values, scan_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
-from kernelzoo.kernels.numba.row import own_row, row_offsets
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
@@ -44,11 +44,11 @@ def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
 @kernel
 def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, ZERO, SCRATCH = WIDE[out_dtype], number(out_dtype, 0), 2 * tiling.scratch
-    scan_row, find = row_cumsum(dtype, tiling, out_dtype), own_row(tiling)
+    scan_row, find_row = row_cumsum(dtype, tiling, out_dtype), row_finder(tiling)
 
     def cumsum(x, out, rows, inner, n, x_at, out_at, phase):
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         scan_row(x, out, source, target, x_at.step, out_at.step, lane, lanes, r, 0, n, length, ZERO, sums)
 
@@ -60,4 +60,4 @@ def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 def rows(v: View) -> BindView:
     """The order of additions is fixed: a lane's elements in order, lanes in a tree, then warps and tiles in order."""
     kernel = partial(cumsum_kernel, out_dtype=v.out_dtype)
-    return over_rows("numba/cumsum/rows", kernel, scan_tiling(v), v)
+    return call_over_rows("numba/cumsum/rows", kernel, scan_tiling(v), v)

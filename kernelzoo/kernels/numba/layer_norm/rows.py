@@ -3,9 +3,9 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_means, place_of, register_tiling, row_values, tile_sums, tiles_of
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
-from kernelzoo.kernels.numba.row import own_row, row_offsets
+from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, row_index, row_values, tile_loop, tile_sums
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
@@ -13,8 +13,8 @@ from kernelzoo.registry import register
 def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
     (load, value, store), (load_shared, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
-    (add_tile, add_products), find = tile_sums(dtype, tiling, dtype), own_row(tiling)
-    tiles, place = tiles_of(tiling), place_of(tiling)
+    (add_tile, add_products), find_row = tile_sums(dtype, tiling, dtype), row_finder(tiling)
+    tiles, place = tile_loop(tiling), row_index(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY, VEC = tiling.held, tiling.held and tiling.size <= 16, tiling.vec
 
@@ -24,7 +24,7 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
         biases = cuda.local.array(WORDS, WORD)
         values = cuda.local.array(SIZE, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         total, squares = (ZERO, ZERO), (ZERO, ZERO)
         for start in tiles(length, lanes):
@@ -58,4 +58,4 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, eps: float) -> BindView:
     """The mean comes first, then squared distances from it. Rows that don't fit in registers are read three times."""
-    return over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), register_tiling(v), v)
+    return call_over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), register_tiling(v), v)

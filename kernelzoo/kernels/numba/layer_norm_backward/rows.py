@@ -3,9 +3,9 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import add_exactly, lane_means, place_of, row_values, tile_sums, tiles_of, tree_sum
+from kernelzoo.kernels.numba.lanes import add_exactly, lane_means, row_index, row_values, tile_loop, tile_sums, tree_sum
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.partials import call_in_turns, rows_in_turn, sums_over_rows, three_loads
+from kernelzoo.kernels.numba.partials import call_and_add_partials, input_readers, partial_sums, row_loop_finder
 from kernelzoo.kernels.numba.row import row_coords, row_start
 from kernelzoo.registry import register
 
@@ -13,10 +13,10 @@ from kernelzoo.registry import register
 @kernel
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
-    (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
+    (_, value, store), (read, read_again) = row_values(dtype, tiling), input_readers(dtype, tiling)
     (add_tile, add_products), add_up = tile_sums(dtype, tiling, dtype), tree_sum(tiling.size)
-    (begin, add, flush), find = sums_over_rows(dtype, tiling, 2), rows_in_turn(tiling)
-    tiles, place_in, SCRATCH = tiles_of(tiling), place_of(tiling), tiling.scratch
+    (zero_sums, add, store_sums), find_rows = partial_sums(dtype, tiling, 2), row_loop_finder(tiling)
+    tiles, place_in, SCRATCH = tile_loop(tiling), row_index(tiling), tiling.scratch
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
 
     def backward(x, weight, grad, dx, partials, rows, inner, n, x_at, dw_at, phase, weight_at, grad_at, dx_at, db_at):
@@ -26,8 +26,8 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
         centred = cuda.local.array(SIZE, kind)
         values = cuda.local.array(SIZE, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, mine, own_rows = find(rows)
-        places, sums = begin(partials, mine, lane, lanes, n)
+        lane, lanes, mine, own_rows = find_rows(rows)
+        places, sums = zero_sums(partials, mine, lane, lanes, n)
         for r in own_rows:
             length = n if r < rows else 0
             place = row_coords(r, inner)
@@ -54,7 +54,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
                     values[j] = scale * (g * value(weights, j) - pull - u * slope)
                     add(partials, places, k, length, sums, j, (g * u, g))
                 store(dx, row_start(dx_at, place), dx_at.step, lane, lanes, start, length, values)
-        flush(partials, places, lane, lanes, n, sums)
+        store_sums(partials, places, lane, lanes, n, sums)
 
     return Source(backward, (*[dtype] * 4, str(kind)), tiling.threads, inputs=4)
 
@@ -63,4 +63,4 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, eps: float) -> BindView:
     """Blocks stride over rows, in registers if they fit, and keep partial sums. Two more launches add these up."""
-    return call_in_turns(partial(backward_kernel, eps=eps), v, sums=2)
+    return call_and_add_partials(partial(backward_kernel, eps=eps), v, sums=2)

@@ -6,22 +6,22 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.lanes import packs_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state
-from kernelzoo.kernels.numba.row import own_row, row_offsets
+from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @kernel
 def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, state, find = WIDE[dtype], row_state(dtype, tiling), own_row(tiling)
+    kind, state, find_row = WIDE[dtype], row_state(dtype, tiling), row_finder(tiling)
     _, store = machine.element_functions(out_dtype)
     SCRATCH = tiling.scratch
 
     def logsumexp(x, out, rows, inner, n, x_at, out_at, phase):
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         top, total = state(x, source, x_at.step, lane, lanes, 0, length, maxima, sums)
         if lane == 0 and r < rows:
@@ -35,4 +35,4 @@ def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 def rows(v: View) -> BindView:
     """One pass keeps a running (max, sum) state in each lane. Lanes merge their states after the loop."""
     kernel = partial(logsumexp_kernel, out_dtype=v.out_dtype)
-    return over_rows("numba/logsumexp/rows", kernel, packs_tiling(v), v)
+    return call_over_rows("numba/logsumexp/rows", kernel, packs_tiling(v), v)

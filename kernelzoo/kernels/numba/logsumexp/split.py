@@ -6,20 +6,20 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
 from kernelzoo.kernels.numba.logsumexp.state import row_state, state_merge
-from kernelzoo.kernels.numba.parts import MERGE_TILING, cut, own_part, parts_call
-from kernelzoo.kernels.numba.row import own_row, row_offsets
+from kernelzoo.kernels.numba.parts import MERGE_TILING, call_parts_and_merge, cut_rows, part_finder
+from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @kernel
 def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, state, find = WIDE[dtype], row_state(dtype, tiling), own_part(tiling)
+    kind, state, find_part = WIDE[dtype], row_state(dtype, tiling), part_finder(tiling)
     (_, store), SCRATCH = machine.element_functions(str(kind)), tiling.scratch
 
     def logsumexp_parts(x, states, out, rows, inner, n, x_at, out_at, phase, parts, span):
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, part, start, end = find(rows, n, parts, span)
+        lane, lanes, r, part, start, end = find_part(rows, n, parts, span)
         source, _ = row_offsets(r, inner, x_at, out_at)
         top, total = state(x, source, x_at.step, lane, lanes, start, end, maxima, sums)
         if lane == 0 and r < rows:
@@ -31,10 +31,10 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 
 @kernel
 def together_kernel(dtype: str, out_dtype: str) -> Source:
-    merge, find, (_, store) = state_merge(dtype), own_row(MERGE_TILING), machine.element_functions(out_dtype)
+    merge, find_row, (_, store) = state_merge(dtype), row_finder(MERGE_TILING), machine.element_functions(out_dtype)
 
     def logsumexp_together(x, states, out, rows, inner, n, x_at, out_at, phase, parts, span):
-        lane, _, r, length = find(rows, parts)
+        lane, _, r, length = find_row(rows, parts)
         _, target = row_offsets(r, inner, x_at, out_at)
         top, total = merge(states, r * parts, length, lane)
         if lane == 0 and r < rows:
@@ -47,6 +47,6 @@ def together_kernel(dtype: str, out_dtype: str) -> Source:
 @planned()
 def split(v: View) -> BindView:
     """Several blocks share a row, and store the (max, sum) state of each part. A second launch merges these."""
-    parts = cut(v)
+    parts = cut_rows(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
-    return parts_call("numba/logsumexp/split", parts, first, second, v, each=2)
+    return call_parts_and_merge("numba/logsumexp/split", parts, first, second, v, each=2)

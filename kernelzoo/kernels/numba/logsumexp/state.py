@@ -9,9 +9,9 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP, exponential, maximum, minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.row import access, block_reduce, warp_max, warp_sum
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic
+from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
+from kernelzoo.kernels.numba.row import block_reduce, tile_functions, warp_max, warp_sum
+from kernelzoo.kernels.numba.softmax.arithmetic import softmax_functions
 from kernelzoo.kernels.numba.tiling import Tiling
 
 
@@ -26,8 +26,8 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
     TOP = float(np.finfo(str(WIDE[dtype])).max)
     ZERO, HIGHEST, LOWEST = (number(dtype, value) for value in (0, TOP, -TOP))
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
-    _, load_tile, _, _, _ = access(dtype, tiling, number(dtype, -np.inf))
-    _, thread_max, thread_sum, _, _ = arithmetic(dtype, tiling.vec, WORDS)
+    _, load_tile, _, _, _ = tile_functions(dtype, tiling, number(dtype, -np.inf))
+    _, thread_max, thread_sum, _, _ = softmax_functions(dtype, tiling.vec, WORDS)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
 
     @cuda.jit(device=True, inline="always")
@@ -41,7 +41,7 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
             total = add_exactly((total[0] * scale, total[1] * scale), thread_sum(words, 0, more))
             m = more
         top = block_max(m, maxima)
-        return top, block_sum(whole(total) * exponential(m - top), sums)
+        return top, block_sum(sum_with_errors(total) * exponential(m - top), sums)
 
     return state
 

@@ -4,8 +4,8 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.lanes import packs_tiling, row_values
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
-from kernelzoo.kernels.numba.row import own_row, row_coords, row_start
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
@@ -13,12 +13,12 @@ from kernelzoo.registry import register
 def backward_kernel(dtype: str, tiling: Tiling) -> Source:
     (load_one, _), (load, value, store) = machine.element_functions(dtype), row_values(dtype, tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
-    kind, find = WIDE[dtype], own_row(tiling)
+    kind, find_row = WIDE[dtype], row_finder(tiling)
 
     def backward(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
         words = cuda.local.array(WORDS, WORD)
         values = cuda.local.array(SIZE, kind)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         if r >= rows:
             return
         place = row_coords(r, inner)
@@ -38,4 +38,4 @@ def backward_kernel(dtype: str, tiling: Tiling) -> Source:
 @planned()
 def rows(v: View) -> BindView:
     """The result is exp(x - y) * grad, with y and grad of the element's row: one read and one write."""
-    return over_rows("numba/logsumexp_backward/rows", backward_kernel, packs_tiling(v), v)
+    return call_over_rows("numba/logsumexp_backward/rows", backward_kernel, packs_tiling(v), v)

@@ -4,7 +4,7 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.min.atomics import Numbers, atomic_call, slab_functions
+from kernelzoo.kernels.numba.min.atomics import Knobs, atomic_call, slab_functions
 from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.registry import register
 
@@ -45,7 +45,7 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "min", "atomic_batched")
-@planned(Numbers)
-def atomic_batched(v: View, numbers: Numbers) -> BindView:
+@planned(Knobs)
+def atomic_batched(v: View, numbers: Knobs) -> BindView:
     """Several blocks share each row. At the end, each block writes the minima of all its rows by a batch of atomics."""
     return atomic_call("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, numbers)

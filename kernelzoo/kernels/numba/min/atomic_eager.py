@@ -4,7 +4,7 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.min.atomics import Numbers, atomic_call, slab_functions
+from kernelzoo.kernels.numba.min.atomics import Knobs, atomic_call, slab_functions
 from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.registry import register
 
@@ -37,7 +37,7 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "min", "atomic_eager")
-@planned(Numbers)
-def atomic_eager(v: View, numbers: Numbers) -> BindView:
+@planned(Knobs)
+def atomic_eager(v: View, numbers: Knobs) -> BindView:
     """Several blocks share each row. Each block writes the minima of a tile of rows by atomics immediately."""
     return atomic_call("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, numbers)

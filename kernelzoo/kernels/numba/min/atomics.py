@@ -14,7 +14,7 @@ from numba import cuda
 from kernelzoo.kernels.numba.dtypes import highest, torch_acc_dtype
 from kernelzoo.kernels.numba.launch import BindView, check_grid, prepare
 from kernelzoo.kernels.numba.min.row_tiles import thread_reduce, vectors_in_flight
-from kernelzoo.kernels.numba.row import access, block_reduce, thread_mapping
+from kernelzoo.kernels.numba.row import block_reduce, thread_mapping, tile_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling
 from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv
@@ -22,7 +22,7 @@ from kernelzoo.tables import knob, numbers
 
 
 @numbers
-class Numbers:
+class Knobs:
     atomic_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="of 256 threads for each SM, that meet by atomics")
 
 
@@ -34,7 +34,7 @@ def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
     Part 0 includes the row's edges. ``scratch``: see ``block_reduce``.
     """
     HIGHEST = highest(dtype)
-    bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
+    bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min = thread_reduce(dtype, tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
@@ -57,7 +57,7 @@ def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
     return thread_mapping(tiling), chunk_min, tiling.rows, tiling.scratch
 
 
-def atomic_call(id: str, kernel: Any, slab_limit: int, v: View, numbers: Numbers) -> BindView:
+def atomic_call(id: str, kernel: Any, slab_limit: int, v: View, numbers: Knobs) -> BindView:
     """Return a call that fills results, reduces, and converts narrow dtypes. slab_limit: the most rows per block."""
     # Eight rows, a warp each, or a warp of strided rows, with as many vectors per thread as in rows_tiling.
     tiling = across_tiling(v, 256, 8) if v.across else Tiling(32, 8, vectors_in_flight(v.dtype, v.vec), v.vec, v.edges)

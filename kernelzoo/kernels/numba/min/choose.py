@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.numba.launch import View, by_view, decide_once
+from kernelzoo.kernels.numba.launch import View, chooser_by_view, decide_once
 from kernelzoo.kernels.numba.min import atomics, columns, row_tiles, split_arrival
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
@@ -8,7 +8,7 @@ from kernelzoo.tables import knob, launch_table
 
 
 @launch_table("numba", "min")
-class Knobs(row_tiles.Numbers, split_arrival.Numbers, atomics.Numbers):
+class Knobs(row_tiles.Knobs, split_arrival.Knobs, atomics.Knobs):
     split_rows: int = knob(64, among=(16, 32, 64, 128, 256), unit="rows", why="up to which long ones are split")
     across_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="across rows, below which rows are split")
     columns_percent: int = knob(
@@ -20,7 +20,7 @@ class Knobs(row_tiles.Numbers, split_arrival.Numbers, atomics.Numbers):
 @chooser("numba", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     """A block, or a part of one, reduces each row. Adjacent columns are read in vectors across them."""
-    return decide_once(one_block, Knobs, x, out)
+    return decide_once(choose_for_one_block, Knobs, x, out)
 
 
 @chooser("numba", "min", "split")
@@ -30,10 +30,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
 
 
 @chooser("numba", "min", "auto")
-@by_view(Knobs)
+@chooser_by_view(Knobs)
 def auto(v: View, knobs: Knobs) -> str:
     """Several blocks share a row if rows are long and too few to fill the device. Otherwise a row has one block."""
-    cut = columns.cut(v, v.device.multiprocessors) if v.n >= knobs.columns_long else None
+    cut = columns.choose_strips(v, v.device.multiprocessors) if v.n >= knobs.columns_long else None
     if cut is not None and 100 * cut[0].outer * cut[1].across >= knobs.columns_percent * v.device.multiprocessors:
         return "columns"
     held = row_tiles.rows_tiling(v, knobs)
@@ -42,10 +42,10 @@ def auto(v: View, knobs: Knobs) -> str:
         few = groups < knobs.across_blocks * v.device.multiprocessors and v.n > 2 * held.lanes * held.size
     else:
         few = v.total <= knobs.split_rows and v.n > 256 * held.size
-    return "split_arrival" if few else one_block(v, knobs)
+    return "split_arrival" if few else choose_for_one_block(v, knobs)
 
 
-def one_block(v: View, knobs: Knobs) -> str:
+def choose_for_one_block(v: View, knobs: Knobs) -> str:
     """Return the form for rows that one block, or a part of one, reduces."""
-    across = v.n >= knobs.columns_long and columns.cut(v, v.device.multiprocessors) is not None
+    across = v.n >= knobs.columns_long and columns.choose_strips(v, v.device.multiprocessors) is not None
     return "columns" if across else "rows_deferred_block"

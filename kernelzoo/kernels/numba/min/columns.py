@@ -10,7 +10,7 @@ from kernelzoo.kernels.numba.device_functions import WARP, minimum, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, highest, identity_word, is_packed, itemsize, word_type
 from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare
 from kernelzoo.kernels.numba.min.row_tiles import vectors_in_flight
-from kernelzoo.kernels.numba.tiling import View, column_offsets, columns_of
+from kernelzoo.kernels.numba.tiling import View, adjacent_columns, column_offsets
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register
 
@@ -129,9 +129,9 @@ class Strips:
         return cdiv(max(self.lanes * self.depths, self.wide), WARP) * WARP
 
 
-def strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
+def cut_strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
     """Return columns and strips of up to ``lanes`` vectors and ``threads`` threads; None if vectors don't fit."""
-    c, vec = columns_of(v), v.whole_vector
+    c, vec = adjacent_columns(v), v.whole_vector
     if c is None or not vec <= c.inner <= c.x_n or (c.outer > 1 and c.x_outer < c.inner):
         return None
     extra = vec - 1 if c.vector == 1 else 0  # elements of other rows in a strip's first and last vectors
@@ -146,18 +146,18 @@ def strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
     return c, Strips(across, lanes, wide, depths)
 
 
-def cut(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
+def choose_strips(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
     """Return columns and strips of 128 bytes, or wider ones to avoid more than two blocks per SM. If an SM has one
     block at most, blocks have twice the threads. If two thirds of the SMs would idle, strips have 64 bytes."""
     found = None
     for lanes in (8, 16, 32, 64):
-        found = strips(v, lanes, MOST_THREADS // 2)
+        found = cut_strips(v, lanes, MOST_THREADS // 2)
         if found is None or found[0].outer * found[1].across <= 2 * processors:
             break
     if found is not None and found[0].outer * found[1].across <= processors:
-        found = strips(v, lanes, MOST_THREADS) or found
+        found = cut_strips(v, lanes, MOST_THREADS) or found
         if 3 * found[0].outer * found[1].across < processors and v.n >= 4 * found[1].depths * AT_ONCE:
-            found = strips(v, 4, MOST_THREADS) or found
+            found = cut_strips(v, 4, MOST_THREADS) or found
     return found
 
 
@@ -165,7 +165,7 @@ def cut(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
 @planned()
 def columns(v: View) -> BindView:
     """Each block reduces a strip of neighbouring columns, which it reads from top to bottom."""
-    id, found = "numba/min/columns", cut(v, v.device.multiprocessors)
+    id, found = "numba/min/columns", choose_strips(v, v.device.multiprocessors)
     if found is None:
         raise UnsupportedProblemError(id, "these are no columns side by side that are as wide as a vector")
     c, s = found

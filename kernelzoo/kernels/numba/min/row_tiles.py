@@ -18,7 +18,7 @@ from kernelzoo.tables import knob, numbers
 
 
 @numbers
-class Numbers:
+class Knobs:
     # An H200 has 132 SMs. With up to 132 rows, an SM has one row at most, which should have many threads.
     few_rows: int = knob(132, among=(16, 32, 64, 132, 264), unit="rows", why="up to which a long row has 512 threads")
     wide_vectors: int = knob(
@@ -32,7 +32,7 @@ def vectors_in_flight(dtype: str, vec: int) -> int:
     return 8 if vec == 1 or itemsize(dtype) >= 4 or dtype in ("float16", "bfloat16") else 32 // vec
 
 
-def rows_tiling(v: View, numbers: Numbers) -> Tiling:
+def rows_tiling(v: View, numbers: Knobs) -> Tiling:
     """Return a tiling of up to a warp per row and several rows per thread, in blocks of 128 threads. A longer row has a
     block of up to 256 threads. It has 512 if rows are few, or to save a second batch of loads."""
     if v.across:

@@ -6,25 +6,25 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
-from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
-from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.min.row_tiles import Knobs, rows_tiling, thread_reduce
+from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_functions
 from kernelzoo.registry import register
 
 
 @kernel
 def rows_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST)
+    bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST)
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
-    thread_min, find = thread_reduce(dtype, tiling), own_row(tiling)
+    thread_min, find_row = thread_reduce(dtype, tiling), row_finder(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
     def by_tiles(x, out, rows, inner, n, x_at, out_at, phase):
         tile = cuda.local.array(WORDS, WORD)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, length)
         smallest = block_min(load_edge(x, source, lane, head, end, length), scratch)
@@ -42,8 +42,8 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "min", "rows")
-@planned(Numbers)
-def rows(v: View, numbers: Numbers) -> BindView:
+@planned(Knobs)
+def rows(v: View, numbers: Knobs) -> BindView:
     """A group of threads reduces each row. Each tile is reduced to a scalar before it is merged: the simple form."""
     tiling = replace(rows_tiling(v, numbers), stack=1)
-    return over_rows("numba/min/rows", rows_kernel, tiling, v)
+    return call_over_rows("numba/min/rows", rows_kernel, tiling, v)

@@ -4,16 +4,16 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
-from kernelzoo.kernels.numba.min.row_tiles import Numbers, rows_tiling, thread_reduce
-from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.min.row_tiles import Knobs, rows_tiling, thread_reduce
+from kernelzoo.kernels.numba.row import block_reduce, row_offsets, thread_mapping, tile_functions
 from kernelzoo.registry import register
 
 
 @kernel
 def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST, early=True)
+    bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST, early=True)
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
@@ -56,7 +56,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "min", "rows_deferred_block")
-@planned(Numbers)
-def rows_deferred_block(v: View, numbers: Numbers) -> BindView:
+@planned(Knobs)
+def rows_deferred_block(v: View, numbers: Knobs) -> BindView:
     """A group of threads reduces each row. Each lane keeps a minimum. After the loop, lanes are reduced once."""
-    return over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, numbers), v)
+    return call_over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, numbers), v)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare
 from kernelzoo.kernels.numba.min.row_tiles import thread_reduce, vectors_in_flight
-from kernelzoo.kernels.numba.row import access, block_reduce, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.row import block_reduce, row_offsets, thread_mapping, tile_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling, flexible_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
@@ -17,7 +17,7 @@ LINE = 128
 
 
 @numbers
-class Numbers:
+class Knobs:
     split_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="of a split row, on each SM")
 
 
@@ -25,7 +25,7 @@ class Numbers:
 def split_kernel(dtype: str, tiling: Tiling) -> Source:
     """A counter per group of rows tells which block arrives last. That block resets it for the next launch."""
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, load_tile, _, load_edge, _ = access(dtype, tiling, HIGHEST, early=True)
+    bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST, early=True)
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
@@ -75,7 +75,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(split, (dtype, kind, types.int32, dtype), tiling.threads)
 
 
-def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tuple[int, int]:
+def chunking(v: View, tiling: Tiling, processors: int, numbers: Knobs) -> tuple[int, int]:
     """Return ``(chunks, span)``: chunks per row and elements per chunk. An SM has up to ``split_blocks`` blocks, or
     four if rows are strided. A block has at least a batch of loads."""
     blocks = (4 if tiling.across else numbers.split_blocks) * processors
@@ -87,8 +87,8 @@ def chunking(v: View, tiling: Tiling, processors: int, numbers: Numbers) -> tupl
 
 
 @register("numba", "min", "split_arrival")
-@planned(Numbers)
-def split_arrival(v: View, numbers: Numbers) -> BindView:
+@planned(Knobs)
+def split_arrival(v: View, numbers: Knobs) -> BindView:
     """Several blocks share each row, and store partial minima. The last block to arrive reduces them."""
     # Each thread has eight vectors in flight.
     tiling = across_tiling(v, 256, 8) if v.across else flexible_tiling(v, 256, vectors_in_flight(v.dtype, v.vec))

@@ -16,7 +16,7 @@ from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
 
 
 @cache
-def shares(dtype: str) -> Any:
+def share_function(dtype: str) -> Any:
     """Return ``shares_of(slope, count)``: the gradient of each of a row's count minima, and that of other elements. The
     latter is 0, or NaN if the row's gradient ``slope`` is infinite or NaN, or if count is 0."""
     kind, ZERO, NAN = WIDE[dtype], number(dtype, 0), number(dtype, np.nan)
@@ -29,14 +29,14 @@ def shares(dtype: str) -> Any:
 
 
 @cache
-def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
-    """Return ``matches(row, k, least)`` and ``finish(row, k, least, share, rest)``, for ``words`` registers of ``row``.
-    The first counts elements that equal ``least``. The second replaces them by ``share``, and others by ``rest``."""
+def gradient_functions(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
+    """Return ``count_matches(row, k, least)`` and ``compute_gradient(row, k, least, share, rest)``, for ``words``
+    registers. The first counts elements equal to ``least``. The second puts ``share`` there, and ``rest`` elsewhere."""
     PACKED = is_packed(dtype, vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 
     @cuda.jit(device=True, inline="always")
-    def matches(row, k, least):
+    def count_matches(row, k, least):
         count = types.int32(0)
         for j in range(words):
             if PACKED:
@@ -48,7 +48,7 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
         return types.int64(count)
 
     @cuda.jit(device=True, inline="always")
-    def finish(row, k, least, share, rest):
+    def compute_gradient(row, k, least, share, rest):
         for j in range(words):
             if PACKED:
                 word = opaque(row[k + j])
@@ -56,4 +56,4 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
             else:
                 row[k + j] = share if row[k + j] == least else rest
 
-    return matches, finish
+    return count_matches, compute_gradient

@@ -4,9 +4,9 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import number
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
-from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
-from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
+from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, share_function
+from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start, tile_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
 
@@ -15,16 +15,16 @@ from kernelzoo.registry import register
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     NAN, SIZE = number(dtype, np.nan), tiling.size
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, NAN)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
-    matches, finish = arithmetic(dtype, tiling.vec, WORDS)
-    shares_of, find, SCRATCH = shares(dtype), own_row(tiling), tiling.scratch
+    count_matches, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
+    shares_of, find_row, SCRATCH = share_function(dtype), row_finder(tiling), tiling.scratch
 
     def online(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
         row = cuda.local.array(WORDS, WORD)
         counts = cuda.shared.array(SCRATCH, types.int64)
-        lane, lanes, r, n = find(rows, n)
+        lane, lanes, r, n = find_row(rows, n)
         least, slope = NAN, NAN
         place = row_coords(r, inner)
         if r < rows:
@@ -37,7 +37,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         first = head
         while first < end:
             load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
-            count += matches(row, 0, least)
+            count += count_matches(row, 0, least)
             first += lanes * SIZE
 
         share, rest = shares_of(slope, block_sum(count, counts))
@@ -46,7 +46,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         while first > head:
             first -= lanes * SIZE
             load_tile(x, source, x_at.step, lane, lanes, first, end, row, 0)
-            finish(row, 0, least, share, rest)
+            compute_gradient(row, 0, least, share, rest)
             store_tile(out, target, out_at.step, lane, lanes, first, end, row, 0)
         store_edge(out, target, lane, head, end, n, share if edge == least else rest)
 
@@ -62,4 +62,4 @@ def online_tiling(v: View) -> Tiling:
 @planned()
 def online(v: View) -> BindView:
     """One block processes a row of any length. One pass counts the row's minima, and a second pass writes."""
-    return over_rows("numba/min_backward/online", online_kernel, online_tiling(v), v)
+    return call_over_rows("numba/min_backward/online", online_kernel, online_tiling(v), v)

@@ -6,8 +6,8 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import number
 from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare
-from kernelzoo.kernels.numba.min_backward.arithmetic import arithmetic, shares
-from kernelzoo.kernels.numba.row import access, block_reduce, row_coords, row_start, wait_for_blocks, warp_sum
+from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, share_function
+from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_start, tile_functions, wait_for_blocks, warp_sum
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
@@ -25,11 +25,11 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     elements in registers. It reads the others a second time, ideally from the L2 cache."""
     NAN, SIZE, SCRATCH = number(dtype, np.nan), tiling.size, tiling.scratch
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, NAN)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, NAN)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
-    matches, finish = arithmetic(dtype, tiling.vec, WORDS)
-    shares_of = shares(dtype)
+    count_matches, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
+    shares_of = share_function(dtype)
 
     def grid(
         x, y, grad, counts, counters, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at, chunks, share_of_row
@@ -53,12 +53,12 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             edge = NAN
             if chunk == 0:
                 edge = load_edge(x, source, t, head, end, n)
-            count = matches(row, 0, least) + types.int64(edge == least)
+            count = count_matches(row, 0, least) + types.int64(edge == least)
             beyond = first + threads * SIZE
             i = beyond
             while i < last:
                 load_tile(x, source, x_at.step, t, threads, i, last, more, 0)
-                count += matches(more, 0, least)
+                count += count_matches(more, 0, least)
                 i += threads * SIZE
 
             count = block_sum(count, scratch)
@@ -76,9 +76,9 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             while i > beyond:  # backwards: what was read last is the likeliest to be still in cache
                 i -= threads * SIZE
                 load_tile(x, source, x_at.step, t, threads, i, last, more, 0)
-                finish(more, 0, least, share, rest)
+                compute_gradient(more, 0, least, share, rest)
                 store_tile(out, target, out_at.step, t, threads, i, last, more, 0)
-            finish(row, 0, least, share, rest)
+            compute_gradient(row, 0, least, share, rest)
             store_tile(out, target, out_at.step, t, threads, first, last, row, 0)
             if chunk == 0:
                 store_edge(out, target, t, head, end, n, share if edge == least else rest)

@@ -7,9 +7,9 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.float8 import to_float8
-from kernelzoo.kernels.numba.lanes import register_tiling, row_values, tiles_of
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, own_row, row_coords, row_start
+from kernelzoo.kernels.numba.lanes import register_tiling, row_values, tile_loop
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.registry import register
 
@@ -20,7 +20,7 @@ FLOAT, (ZERO, ONE, LARGEST, SMALLEST) = WIDE["float32"], (number("float32", valu
 def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
     (load, value, _), (_, _, store_bits) = row_values(dtype, tiling), row_values("uint8", tiling)
     (_, store), convert = machine.element_functions("float32"), to_float8(tiling.size, hardware)
-    (_, block_min, _), find, tiles = block_reduce(tiling, ZERO), own_row(tiling), tiles_of(tiling)
+    (_, block_min, _), find_row, tiles = block_reduce(tiling, ZERO), row_finder(tiling), tile_loop(tiling)
     WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.held
     SCRATCH, pointees = tiling.scratch, (dtype, "uint8", "float32")
 
@@ -29,7 +29,7 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
         scaled = cuda.local.array(SIZE, FLOAT)
         bits = cuda.local.array(SIZE, types.int32)
         scratch = cuda.shared.array(SCRATCH, FLOAT)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         place = row_coords(r, inner)
         source, target = row_start(x_at, place), opaque(row_start(values_at, place))
         lowest = ZERO  # a minimum of negated magnitudes, which keeps a NaN
@@ -58,4 +58,4 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
 def rows(v: View) -> BindView:
     """Lanes find the row's largest magnitude, then convert. A row that doesn't fit in registers is read again."""
     kernel = partial(quantize_kernel, hardware=v.device.capability >= 89)
-    return over_rows("numba/quantize_rows/rows", kernel, register_tiling(v), v)
+    return call_over_rows("numba/quantize_rows/rows", kernel, register_tiling(v), v)

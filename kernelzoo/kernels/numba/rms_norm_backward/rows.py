@@ -3,9 +3,9 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_means, place_of, row_values, tile_sums, tiles_of
+from kernelzoo.kernels.numba.lanes import lane_means, row_index, row_values, tile_loop, tile_sums
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.partials import call_in_turns, rows_in_turn, sums_over_rows, three_loads
+from kernelzoo.kernels.numba.partials import call_and_add_partials, input_readers, partial_sums, row_loop_finder
 from kernelzoo.kernels.numba.row import row_coords, row_start
 from kernelzoo.registry import register
 
@@ -13,9 +13,9 @@ from kernelzoo.registry import register
 @kernel
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
     kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
-    (_, value, store), (read, read_again) = row_values(dtype, tiling), three_loads(dtype, tiling)
-    (_, add_products), (begin, add, flush) = tile_sums(dtype, tiling, dtype), sums_over_rows(dtype, tiling, 1)
-    find, tiles, place_in = rows_in_turn(tiling), tiles_of(tiling), place_of(tiling)
+    (_, value, store), (read, read_again) = row_values(dtype, tiling), input_readers(dtype, tiling)
+    (_, add_products), (zero_sums, add, store_sums) = tile_sums(dtype, tiling, dtype), partial_sums(dtype, tiling, 1)
+    find_rows, tiles, place_in = row_loop_finder(tiling), tile_loop(tiling), row_index(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
     def backward(x, weight, grad, dx, partials, rows, inner, n, x_at, dw_at, phase, weight_at, grad_at, dx_at):
@@ -25,8 +25,8 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
         values = cuda.local.array(SIZE, kind)
         pulls = cuda.local.array(SIZE, kind)
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, mine, own_rows = find(rows)
-        places, sums = begin(partials, mine, lane, lanes, n)
+        lane, lanes, mine, own_rows = find_rows(rows)
+        places, sums = zero_sums(partials, mine, lane, lanes, n)
         for r in own_rows:
             length = n if r < rows else 0
             place = row_coords(r, inner)
@@ -47,7 +47,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
                     values[j] = scale * (g * value(weights, j) - v * slope)
                     add(partials, places, place_in(lane, lanes, start, j), length, sums, j, (g * (v * scale),))
                 store(dx, row_start(dx_at, place), dx_at.step, lane, lanes, start, length, values)
-        flush(partials, places, lane, lanes, n, sums)
+        store_sums(partials, places, lane, lanes, n, sums)
 
     return Source(backward, (*[dtype] * 4, str(kind)), tiling.threads, inputs=4)
 
@@ -56,4 +56,4 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, eps: float) -> BindView:
     """Blocks stride over rows, in registers if they fit, and keep partial sums. A second launch adds these up."""
-    return call_in_turns(partial(backward_kernel, eps=eps), v)
+    return call_and_add_partials(partial(backward_kernel, eps=eps), v)

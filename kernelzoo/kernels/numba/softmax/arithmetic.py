@@ -19,39 +19,39 @@ from kernelzoo.kernels.numba.softmax.exact import sum_functions
 
 
 @cache
-def constants(dtype: str) -> tuple[Any, Any, Any, Any]:
+def number_constants(dtype: str) -> tuple[Any, Any, Any, Any]:
     """Return ``kind, ZERO, ONE, LOWEST``: the accumulator type of a dtype, and 0, 1 and -inf in that type."""
     return WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, -np.inf)
 
 
 @cache
 def state_functions(dtype: str) -> tuple[Any, Any, Any]:
-    """Return ``finite``, ``grow`` and ``warp_merge`` of (max, sum) states.
+    """Return ``finite``, ``rescale_sum`` and ``warp_merge`` of (max, sum) states.
 
-    ``finite(m)`` is the number to subtract: m, or 0 if m is -inf. ``grow(m, s, more)`` rescales the sum s from the
-    maximum m to a larger maximum ``more``. ``warp_merge(m, s)`` merges a warp's states. All lanes get the same bits.
+    ``finite(m)`` is the number to subtract: m, or 0 if m is -inf. ``rescale_sum(m, s, more)`` rescales the sum s from
+    the maximum m to a larger maximum ``more``. ``warp_merge(m, s)`` merges a warp's states, alike in all lanes.
     """
-    _, ZERO, _, LOWEST = constants(dtype)
+    _, ZERO, _, LOWEST = number_constants(dtype)
 
     @cuda.jit(device=True, inline="always")
     def finite(m):
         return m if m > LOWEST else ZERO
 
     @cuda.jit(device=True, inline="always")
-    def grow(m, s, more):
+    def rescale_sum(m, s, more):
         return s * exponential(m - finite(more))
 
     @cuda.jit(device=True, inline="always")
     def warp_merge(m, s):
         own = m
         m = warp_max(m)
-        return m, warp_sum(grow(own, s, m))
+        return m, warp_sum(rescale_sum(own, s, m))
 
-    return finite, grow, warp_merge
+    return finite, rescale_sum, warp_merge
 
 
 @cache
-def arithmetic(dtype: str, vec: int, words: int, exact: bool = False) -> tuple[Any, Any, Any, Any, Any]:
+def softmax_functions(dtype: str, vec: int, words: int, exact: bool = False) -> tuple[Any, Any, Any, Any, Any]:
     """Return ``finite``, ``thread_max``, ``thread_sum``, ``normalize`` and ``rescale`` for ``words`` registers.
 
     ``finite``: see ``state_functions``. ``thread_max(row, k)`` is the maximum of ``row[k : k + words]``. It ignores a

@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.launch import by_view, decide_once, has_clusters
+from kernelzoo.kernels.numba.launch import chooser_by_view, decide_once, has_clusters
 from kernelzoo.kernels.numba.softmax import columns, fused, online, split_cluster
 from kernelzoo.kernels.numba.softmax.exact import exact_view
 from kernelzoo.kernels.numba.softmax.on_chip import HELD
@@ -17,7 +17,7 @@ FEW_ACROSS, FEW_ACROSS_ROWS = 16, 384
 
 
 @launch_table("numba", "softmax")
-class Knobs(fused.Numbers, split_cluster.Numbers):
+class Knobs(fused.Knobs, split_cluster.Knobs):
     # From 192 vectors on, a block of two warps is faster than a warp, unless rows have edges.
     warp_vectors: int = knob(
         192, among=(64, 128, 192, 256), unit="vectors", why="of the longest row without edges that one warp takes"
@@ -43,16 +43,16 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 @chooser("numba", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several blocks share a row and keep it on chip: a cluster, or the grid for longer rows or without clusters."""
-    return decide_once(by_several_blocks, Knobs, x, out)
+    return decide_once(choose_for_several_blocks, Knobs, x, out)
 
 
 @chooser("numba", "softmax", "auto")
-@by_view(Knobs)
+@chooser_by_view(Knobs)
 def auto(v: View, knobs: Knobs) -> str:
     """Return the fastest form for the row's length and the number of rows."""
     v = exact_view(v)
     if v.across:
-        return by_columns(v, knobs)
+        return choose_for_columns(v, knobs)
     # In float64, a block is faster than a warp if a lane would have more than four vectors.
     longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
     short = (v.edges and v.dtype != "float64") or v.n <= longest * v.vec
@@ -68,10 +68,10 @@ def auto(v: View, knobs: Knobs) -> str:
     several = v.whole or split_cluster.cluster_shape(v, knobs) is not None
     if fused.fused_tiling(v, knobs) is not None and (v.n // v.vec <= most or not several):
         return "fused"
-    return by_several_blocks(v, knobs)
+    return choose_for_several_blocks(v, knobs)
 
 
-def by_several_blocks(v: View, knobs: Knobs) -> str:
+def choose_for_several_blocks(v: View, knobs: Knobs) -> str:
     """Return the form for rows that several blocks share. split_grid is for rows that fit in no cluster, and for long
     rows whose large blocks would leave SMs idle. Its exchange through memory costs too much for short rows."""
     v = exact_view(v)
@@ -79,12 +79,12 @@ def by_several_blocks(v: View, knobs: Knobs) -> str:
         return "columns"
     if split_cluster.cluster_shape(v, knobs) is None:
         return "split_grid"
-    for_large = split_cluster.small_shape(v, knobs) is None
+    for_large = split_cluster.small_cluster_shape(v, knobs) is None
     idle = for_large and split_cluster.leaves_idle(v, knobs) and v.n // v.vec > knobs.grid_vectors
     return "split_grid" if idle else "split_cluster"
 
 
-def by_columns(v: View, knobs: Knobs) -> str:
+def choose_for_columns(v: View, knobs: Knobs) -> str:
     """Return the form for strided rows."""
     many = v.itemsize > 2 or v.total >= FEW_ACROSS_ROWS * v.device.multiprocessors
     most = FEW_ACROSS if v.neighbours >= WARP else 2 * FEW_ACROSS  # with so few neighbours a block's lanes idle

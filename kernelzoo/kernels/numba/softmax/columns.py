@@ -9,7 +9,7 @@ from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, add, exponen
 from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, word_type
 from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare
 from kernelzoo.kernels.numba.row import warp_reduce
-from kernelzoo.kernels.numba.softmax.arithmetic import constants, state_functions
+from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, state_functions
 from kernelzoo.kernels.numba.tiling import View, column_offsets, vector_columns
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register
@@ -28,7 +28,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     Each thread has ``tiles`` vectors, and a (max, sum) pair for each row in them. Pairs are merged over a warp, a block
     and a cluster, in a fixed order. A cluster's blocks send theirs to ``pairs``, whose bytes ``barrier`` counts.
     """
-    kind, ZERO, ONE, LOWEST = constants(dtype)
+    kind, ZERO, ONE, LOWEST = number_constants(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
     PACKED = is_packed(dtype, VEC)
     LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
@@ -38,7 +38,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     IDENTITY = identity_word(dtype, VEC, LOWEST)
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
     low, high, pack, packed_max, _ = machine.packed_functions(dtype)
-    larger, (finite, grow, _) = packed_max if PACKED else maximum, state_functions(dtype)
+    larger, (finite, rescale_sum, _) = packed_max if PACKED else maximum, state_functions(dtype)
     team_max, team_sum = warp_reduce(maximum, TEAM), warp_reduce(add, TEAM)
     depth_max, depth_sum = warp_reduce(maximum, WARP, lanes), warp_reduce(add, WARP, lanes)
 
@@ -110,7 +110,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
 
         for k in range(VEC):
             m = depth_max(top[k])
-            s = depth_sum(grow(top[k], total[k], m))
+            s = depth_sum(rescale_sum(top[k], total[k], m))
             if t % WARP < LANES:
                 maxima[t // WARP * WIDE_ROWS + lane * VEC + k] = m
                 sums[t // WARP * WIDE_ROWS + lane * VEC + k] = s

@@ -21,7 +21,7 @@ from kernelzoo.kernels.numba.tiling import View
 CLUSTER_HOLDS, BLOCK_HOLDS = 2**16, 2**14
 """The most elements of an unaligned row in the registers of the largest cluster, and of the largest block."""
 
-units = machine.intrinsic_of(
+units = machine.make_intrinsic(
     lambda x: types.int64(x),
     lambda builder, x: machine.asm(
         builder, machine.I64, "cvt.rni.s64.f32 $0, $1;", builder.fmul(x, machine.F32(2**42))

@@ -1,9 +1,9 @@
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import exponential
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
-from kernelzoo.kernels.numba.row import block_reduce, own_row, row_access, row_offsets
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
+from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import block_reduce, row_access, row_finder, row_offsets
+from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
 from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
 from kernelzoo.registry import register
@@ -11,7 +11,7 @@ from kernelzoo.tables import knob, numbers
 
 
 @numbers
-class Numbers:
+class Knobs:
     """Launch numbers of forms that keep rows in a block's registers. Shipped values are an H200's."""
 
     wide_vectors: int = knob(
@@ -27,19 +27,19 @@ class Numbers:
 
 @kernel
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, _, ONE, LOWEST = constants(dtype)
+    kind, _, ONE, LOWEST = number_constants(dtype)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
-    finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS, tiling.exact)
+    finite, thread_max, thread_sum, normalize, _ = softmax_functions(dtype, tiling.vec, WORDS, tiling.exact)
     sum_kind, larger, term, total = sum_functions(dtype, tiling.exact)
-    find, SCRATCH = own_row(tiling), tiling.scratch
+    find_row, SCRATCH = row_finder(tiling), tiling.scratch
 
     def fused(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, sum_kind)
-        lane, lanes, r, n = find(rows, n)
+        lane, lanes, r, n = find_row(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         edge = load_row(x, source, x_at.step, phase + source, lane, lanes, n, row, 0)
 
@@ -54,7 +54,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(fused, (dtype, dtype), tiling.threads)
 
 
-def thread_tiles(v: View, threads: int, numbers: Numbers) -> int | None:
+def thread_tiles(v: View, threads: int, numbers: Knobs) -> int | None:
     """Return how many vectors each of up to ``threads`` threads has, or None if the row is too long.
 
     Eight pay off sooner for packed halves, for rows with edges and in float64. Of narrower vectors, there may be 16.
@@ -70,7 +70,7 @@ def thread_tiles(v: View, threads: int, numbers: Numbers) -> int | None:
     return most if v.vectors <= threads * most else None
 
 
-def block_tiling(v: View, threads: int, size: int, numbers: Numbers) -> Tiling | None:
+def block_tiling(v: View, threads: int, size: int, numbers: Knobs) -> Tiling | None:
     """Return a tiling that keeps a row in the registers of up to ``threads`` threads, or None if it is too long."""
     if v.across:
         return column_tiling(v, size)
@@ -78,14 +78,14 @@ def block_tiling(v: View, threads: int, size: int, numbers: Numbers) -> Tiling |
     return None if tiles is None else flexible_tiling(v, threads, tiles)
 
 
-def fused_tiling(v: View, numbers: Numbers) -> Tiling | None:
+def fused_tiling(v: View, numbers: Knobs) -> Tiling | None:
     """Return a tiling of a block per row. A thread has four vectors, fewer if rows are short, eight if long."""
     return block_tiling(v, 1024, 16, numbers)
 
 
 @register("numba", "softmax", "fused")
-@planned(Numbers)
-def fused(v: View, numbers: Numbers) -> BindView:
+@planned(Knobs)
+def fused(v: View, numbers: Knobs) -> BindView:
     """One block keeps a row in registers: one read, one write."""
     v = exact_view(v)
-    return over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, numbers), v)
+    return call_over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, numbers), v)

@@ -9,7 +9,7 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP, exponential, maximum
 from kernelzoo.kernels.numba.dtypes import word_type
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
+from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions, state_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv
 
@@ -20,21 +20,21 @@ MOST_WARPS = 32
 
 
 @cache
-def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[Any, Any, Any, Any]:
-    """Return ``copy_share``, ``online_update``, ``merge`` and ``store_share`` for a block's part of a row.
+def on_chip_functions(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[Any, Any, Any, Any]:
+    """Return ``copy_share``, ``online_update``, ``merge_states`` and ``store_share`` for a block's part of a row.
 
     Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, its part of shared memory.
     ``copy_share(x, source, t, threads, first, last, memory, kept)`` starts to copy the latter. ``online_update(memory,
     t, threads, first, last, kept, m, s)`` adds them to the (max, sum) state. In float64, whose exponential is slow, it
-    finds the maximum first, and stores exponentials. ``merge(maxima, sums, count)`` merges states, alike in each warp.
-    ``store_share(...)`` stores results of the vectors in ``memory``. ``own``: the maximum that ``online_update``
+    finds the maximum first, and stores exponentials. ``merge_states(maxima, sums, count)`` merges states, alike in each
+    warp. ``store_share(...)`` stores results of the vectors in ``memory``. ``own``: the maximum that ``online_update``
     returned.
     """
-    _, ZERO, _, LOWEST = constants(dtype)
+    _, ZERO, _, LOWEST = number_constants(dtype)
     VEC, TILES, ONCE = tiling.vec, tiling.tiles, dtype == "float64"
     WORD, WORDS = word_type(dtype, VEC), tiling.words(dtype) // TILES
-    finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, VEC, WORDS)
-    _, grow, warp_merge = state_functions(dtype)
+    finite, thread_max, thread_sum, normalize, rescale = softmax_functions(dtype, VEC, WORDS)
+    _, rescale_sum, warp_merge = state_functions(dtype)
     _, store_vector = machine.vector_functions(dtype, VEC, keep_in_l2=keep_in_l2)
     copy_vector, wait_copies, load_shared, store_shared = machine.shared_functions(dtype)
 
@@ -55,7 +55,7 @@ def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[An
             if i < last:
                 load_shared(memory, (k * threads + t) * VEC, vector, 0)
                 more = maximum(m, thread_max(vector, 0))
-                s = grow(m, s, more) + thread_sum(vector, 0, finite(more))
+                s = rescale_sum(m, s, more) + thread_sum(vector, 0, finite(more))
                 m = more
             i += threads * VEC
         return m, s
@@ -71,7 +71,7 @@ def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[An
                 load_shared(memory, (k * threads + t) * VEC, vector, 0)
                 more = maximum(more, thread_max(vector, 0))
             i += threads * VEC
-        s = grow(m, s, more)
+        s = rescale_sum(m, s, more)
         i = first + (TILES * threads + t) * VEC
         for k in range(kept):
             if i < last:
@@ -83,7 +83,7 @@ def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[An
         return more, s
 
     @cuda.jit(device=True, inline="always")
-    def merge(maxima, sums, count):
+    def merge_states(maxima, sums, count):
         lane = types.int64(cuda.threadIdx.x % WARP)
         m = LOWEST
         i = lane
@@ -113,10 +113,10 @@ def on_chip(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[An
                 store_vector(out, target + i, vector, 0, True)
             i += threads * VEC
 
-    return copy_share, update_once if ONCE else online_update, merge, store_share
+    return copy_share, update_once if ONCE else online_update, merge_states, store_share
 
 
-def share_of(v: View, blocks: int, threads: int, tiles: int) -> tuple[int, int]:
+def share_per_block(v: View, blocks: int, threads: int, tiles: int) -> tuple[int, int]:
     """Return ``(share, kept)``. Each block has ``share`` elements of a row, a multiple of 128 bytes. A thread keeps
     ``kept`` vectors in shared memory, in addition to ``tiles`` vectors in registers."""
     vectors = cdiv(v.vectors, blocks * 8) * 8

@@ -1,28 +1,28 @@
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
-from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_offsets
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
+from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
+from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_functions
+from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
 
 
 @kernel
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, ZERO, ONE, LOWEST = constants(dtype)
+    kind, ZERO, ONE, LOWEST = number_constants(dtype)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
-    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
-    finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
-    find, SCRATCH = own_row(tiling), tiling.scratch
+    finite, thread_max, thread_sum, normalize, _ = softmax_functions(dtype, tiling.vec, WORDS)
+    find_row, SCRATCH = row_finder(tiling), tiling.scratch
 
     def online(x, out, rows, inner, n, x_at, out_at, phase):
         row = cuda.local.array(WORDS, WORD)
         maxima = cuda.shared.array(SCRATCH, kind)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, n = find(rows, n)
+        lane, lanes, r, n = find_row(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, n)
         edge = load_edge(x, source, lane, head, end, n)
@@ -38,7 +38,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             first += lanes * SIZE
 
         shift = finite(block_max(m, maxima))
-        scale = ONE / block_sum(whole(total) * exponential(m - shift), sums)
+        scale = ONE / block_sum(sum_with_errors(total) * exponential(m - shift), sums)
 
         # Backwards: what was read last is the likeliest to be still in cache.
         while first > head:
@@ -61,4 +61,4 @@ def online_tiling(v: View) -> Tiling:
 @planned()
 def online(v: View) -> BindView:
     """One block processes a row of any length. One pass keeps a running (max, sum) state. A second pass writes."""
-    return over_rows("numba/softmax/online", online_kernel, online_tiling(v), v)
+    return call_over_rows("numba/softmax/online", online_kernel, online_tiling(v), v)

@@ -2,10 +2,10 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants
-from kernelzoo.kernels.numba.softmax.fused import Numbers, block_tiling
+from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
+from kernelzoo.kernels.numba.softmax.fused import Knobs, block_tiling
 from kernelzoo.registry import register
 
 
@@ -13,11 +13,11 @@ from kernelzoo.registry import register
 def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
     """Block p processes rows p, p + programs, p + 2 programs, ... It reads the next row before it reduces the current
     one: a software pipeline of two stages, both in registers."""
-    kind, _, ONE, LOWEST = constants(dtype)
+    kind, _, ONE, LOWEST = number_constants(dtype)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
-    finite, thread_max, thread_sum, normalize, _ = arithmetic(dtype, tiling.vec, WORDS)
+    finite, thread_max, thread_sum, normalize, _ = softmax_functions(dtype, tiling.vec, WORDS)
     mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
 
     def persistent(x, out, rows, inner, n, x_at, out_at, phase):
@@ -54,9 +54,9 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "softmax", "persistent")
-@planned(Numbers)
-def persistent(v: View, numbers: Numbers) -> BindView:
+@planned(Knobs)
+def persistent(v: View, numbers: Knobs) -> BindView:
     """A grid fills the device once, and each block strides over rows. The next row loads while one is computed."""
     # Two rows share 512 threads with up to 128 registers each. Each load of a strided row also needs an address.
     tiling = block_tiling(v, 512, 4, numbers)
-    return over_rows("numba/softmax/persistent", persistent_kernel, tiling, v, resident=True)
+    return call_over_rows("numba/softmax/persistent", persistent_kernel, tiling, v, resident=True)

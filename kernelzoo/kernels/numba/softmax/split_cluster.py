@@ -7,10 +7,10 @@ from kernelzoo.kernels.numba.cluster import arm, cluster_arrive, cluster_wait, s
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE
 from kernelzoo.kernels.numba.launch import BindView, check_grid, has_clusters, planned, prepare, shared_bytes
-from kernelzoo.kernels.numba.row import access, row_offsets, warp_reduce, warp_sum
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
+from kernelzoo.kernels.numba.row import row_offsets, tile_functions, warp_reduce, warp_sum
+from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions, state_functions
 from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
-from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip, share_of
+from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip_functions, share_per_block
 from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
@@ -24,7 +24,7 @@ LARGE, LARGE_TILES = 512, 4
 
 
 @numbers
-class Numbers:
+class Knobs:
     # With 12, two blocks of 512 threads take 192 kB.
     kept: int = knob(12, among=(8, 12, 16), unit="vectors", why="of a thread in a cluster's shared memory, at most")
     kept_rows: int = knob(
@@ -43,12 +43,12 @@ class Numbers:
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     """A cluster of ``blocks`` blocks, with ``share`` elements each, keeps a row on chip. As in Quack's softmax
     (Dao-AILab/quack), each warp sends its (max, sum) state to every block. All blocks merge them in the same order."""
-    kind, _, ONE, LOWEST = constants(dtype)
+    kind, _, ONE, LOWEST = number_constants(dtype)
     WORD, WORDS, NUMBERS = tiling.word(dtype), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
     PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]
-    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST, keep_in_l2=True)
-    finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS, tiling.exact)
-    copy_share, online_update, merge, store_share = on_chip(dtype, tiling, keep_in_l2=True)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, LOWEST, keep_in_l2=True)
+    finite, thread_max, thread_sum, normalize, rescale = softmax_functions(dtype, tiling.vec, WORDS, tiling.exact)
+    copy_share, online_update, merge_states, store_share = on_chip_functions(dtype, tiling, keep_in_l2=True)
     _, _, warp_merge = state_functions(dtype)
     _, larger, term, total = sum_functions(dtype, tiling.exact)
     all_max, SLOTS = warp_reduce(larger), MOST_BLOCKS * MOST_WARPS
@@ -144,7 +144,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
                 pairs[place], pairs[place + 1] = m, s
             cuda.syncthreads()
 
-        m, s = merge(pairs[0::2], pairs[1::2], blocks * warps)
+        m, s = merge_states(pairs[0::2], pairs[1::2], blocks * warps)
         shift, scale = finite(m), ONE / s
         normalize(row, 0, shift, rescale(held_max, shift, scale))
         store_tile(out, target, out_at.step, t, threads, first, last, row, 0)
@@ -160,39 +160,39 @@ def shared_vectors(device: Device) -> int:
     return (shared_bytes(device) - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (LARGE * VECTOR_BYTES)
 
 
-def large_blocks(v: View, numbers: Numbers) -> int:
+def count_large_blocks(v: View, numbers: Knobs) -> int:
     """Return how many large blocks keep a row in registers and shared memory."""
     return cdiv(v.vectors, LARGE * (LARGE_TILES + min(shared_vectors(v.device), numbers.kept)))
 
 
-def small_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
+def small_cluster_shape(v: View, numbers: Knobs) -> tuple[int, int, int] | None:
     """Return ``(blocks, threads, tiles)`` of a small cluster that keeps a row only in registers, 8 vectors per thread.
     Return None for longer rows, for float64, and for many float32 rows that two large blocks hold."""
     many = not v.exact and v.planned >= numbers.kept_rows * v.device.multiprocessors
-    if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks(v, numbers) <= 2):
+    if v.itemsize > 4 or (v.itemsize == 4 and many and count_large_blocks(v, numbers) <= 2):
         return None
     blocks = next((c for c in (2, 4, 8) if v.vectors <= c * numbers.cluster_threads * HELD), MOST_BLOCKS)
     threads = cdiv(v.vectors, blocks * HELD * WARP) * WARP
     return (blocks, threads, HELD) if threads <= 512 else None
 
 
-def leaves_idle(v: View, numbers: Numbers) -> bool:
+def leaves_idle(v: View, numbers: Knobs) -> bool:
     """Whether there would be at most one large block per SM, or two in float64 if clusters have 16 blocks."""
-    large = large_blocks(v, numbers)
+    large = count_large_blocks(v, numbers)
     return large * v.planned <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * v.device.multiprocessors
 
 
-def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
+def cluster_shape(v: View, numbers: Knobs) -> tuple[int, int, int] | None:
     """Return ``(blocks, threads, tiles)`` of a cluster for a row. Return None if the device has no cluster that fits
     it, or if rows have no 16-byte vectors. Rows with exact sums are kept only in registers."""
     if not has_clusters(v.device) or v.across or not (v.whole or v.exact):
         return None
-    found = small_shape(v, numbers)
+    found = small_cluster_shape(v, numbers)
     if found is None:
         least = 4 if leaves_idle(v, numbers) else 1
         if v.vectors > 2048 and v.planned <= 2 * v.device.multiprocessors:
             least = max(2, least)
-        blocks = max(least, large_blocks(v, numbers))
+        blocks = max(least, count_large_blocks(v, numbers))
         held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + shared_vectors(v.device)
         if blocks > MOST_BLOCKS + held:
             return None
@@ -201,8 +201,8 @@ def cluster_shape(v: View, numbers: Numbers) -> tuple[int, int, int] | None:
 
 
 @register("numba", "softmax", "split_cluster")
-@planned(Numbers)
-def split_cluster(v: View, numbers: Numbers) -> BindView:
+@planned(Knobs)
+def split_cluster(v: View, numbers: Knobs) -> BindView:
     """A thread-block cluster keeps a row in registers and shared memory: one read, one write."""
     id, v = "numba/softmax/split_cluster", exact_view(v)
     shape = cluster_shape(v, numbers)
@@ -212,7 +212,7 @@ def split_cluster(v: View, numbers: Numbers) -> BindView:
         )
     blocks, threads, tiles = shape
     tiling = flexible_tiling(v, MOST_WARPS * WARP, tiles)  # so each has 64 registers: an SM runs two blocks of 512
-    share, kept = share_of(v, blocks, threads, tiles)
+    share, kept = share_per_block(v, blocks, threads, tiles)
     return prepare(cluster_kernel(v.dtype, tiling), v.device).call(
         *(check_grid(id, v.total * blocks), *v.offsets, blocks, share, kept),
         threads=threads,

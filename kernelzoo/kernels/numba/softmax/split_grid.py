@@ -4,9 +4,9 @@ from numba.cuda import types
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
 from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize
 from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare, shared_bytes
-from kernelzoo.kernels.numba.row import access, row_offsets, wait_for_blocks
-from kernelzoo.kernels.numba.softmax.arithmetic import arithmetic, constants, state_functions
-from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip, share_of
+from kernelzoo.kernels.numba.row import row_offsets, tile_functions, wait_for_blocks
+from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions, state_functions
+from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip_functions, share_per_block
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
@@ -19,12 +19,12 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     ``chunks`` blocks store their pairs, and wait for each other at a counter that is never reset. Shared memory keeps
     only 16-byte vectors. Elements that don't fit on chip are read a second time, ideally from the L2 cache.
     """
-    kind, _, ONE, LOWEST = constants(dtype)
+    kind, _, ONE, LOWEST = number_constants(dtype)
     WORD, WORDS, SIZE, VEC = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.vec
-    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, LOWEST)
-    finite, thread_max, thread_sum, normalize, rescale = arithmetic(dtype, tiling.vec, WORDS)
-    copy_share, online_update, merge, store_share = on_chip(dtype, tiling)
-    _, grow, warp_merge = state_functions(dtype)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, LOWEST)
+    finite, thread_max, thread_sum, normalize, rescale = softmax_functions(dtype, tiling.vec, WORDS)
+    copy_share, online_update, merge_states, store_share = on_chip_functions(dtype, tiling)
+    _, rescale_sum, warp_merge = state_functions(dtype)
     KEEPS, storage = VECTOR_BYTES // itemsize(dtype) == VEC, STORAGE[dtype]
 
     def grid(x, pairs, counters, out, rows, inner, n, x_at, out_at, phase, chunks, share, kept):
@@ -59,7 +59,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             while i < last:
                 load_tile(x, source, x_at.step, t, threads, i, last, batch, 0)
                 more = maximum(m, thread_max(batch, 0))
-                s = grow(m, s, more) + thread_sum(batch, 0, finite(more))
+                s = rescale_sum(m, s, more) + thread_sum(batch, 0, finite(more))
                 m = more
                 i += threads * SIZE
 
@@ -69,7 +69,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
                 sums[t // WARP] = s
             cuda.syncthreads()
             if t < WARP:
-                m, s = merge(maxima, sums, threads // WARP)
+                m, s = merge_states(maxima, sums, threads // WARP)
                 if t == 0:
                     place = (r * chunks + chunk) * 2
                     pairs[place] = m
@@ -81,7 +81,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             while i < chunks:
                 part_max, part_sum = pairs[(r * chunks + i) * 2], pairs[(r * chunks + i) * 2 + 1]
                 more = maximum(m, part_max)
-                s = grow(m, s, more) + grow(part_max, part_sum, more)
+                s = rescale_sum(m, s, more) + rescale_sum(part_max, part_sum, more)
                 m = more
                 i += WARP
             m, s = warp_merge(m, s)
@@ -121,7 +121,7 @@ def split_grid(v: View) -> BindView:
     chunks, threads = grid_shape(v)
     # Threads have 128 registers: two batches of 8 vectors, or of 4 in float64, whose exponential needs registers.
     tiling = flexible_tiling(v, threads, HELD if v.dtype != "float64" else 4)
-    share, kept = share_of(v, chunks, threads, tiling.tiles)
+    share, kept = share_per_block(v, chunks, threads, tiling.tiles)
     kept = min(kept, shared_bytes(v.device) // (threads * VECTOR_BYTES)) if v.whole else 0
     groups = min(v.total, v.device.multiprocessors // chunks)
     return prepare(grid_kernel(v.dtype, tiling), v.device).call_with_workspace(

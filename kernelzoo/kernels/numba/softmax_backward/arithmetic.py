@@ -14,15 +14,15 @@ from kernelzoo.kernels.numba.dtypes import is_packed, number
 
 
 @cache
-def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
-    """Return ``products(grads, weights, k)`` and ``finish(grads, weights, k, total)``, for ``words`` registers. The
-    first is the sum of grads * weights. The second replaces grads by the results, weights * (grads - total)."""
+def gradient_functions(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
+    """Return ``sum_products(grads, weights, k)`` and ``compute_gradient(grads, weights, k, total)``, for ``words``
+    registers. The first is the sum of grads * weights. The second replaces grads by weights * (grads - total)."""
     ZERO: Any = number(dtype, 0)
     PACKED = is_packed(dtype, vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 
     @cuda.jit(device=True, inline="always")
-    def products(grads, weights, k):
+    def sum_products(grads, weights, k):
         s, other = ZERO, ZERO
         if PACKED:
             for j in range(words):
@@ -38,7 +38,7 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
         return s + other
 
     @cuda.jit(device=True, inline="always")
-    def finish(grads, weights, k, total):
+    def compute_gradient(grads, weights, k, total):
         for j in range(words):
             if PACKED:
                 grad, weight = opaque(grads[k + j]), opaque(weights[k + j])
@@ -46,4 +46,4 @@ def arithmetic(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
             else:
                 grads[k + j] = weights[k + j] * (grads[k + j] - total)
 
-    return products, finish
+    return sum_products, compute_gradient

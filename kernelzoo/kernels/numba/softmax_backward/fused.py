@@ -3,9 +3,9 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, row_start, thread_mapping
-from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import gradient_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
 from kernelzoo.registry import register
 
@@ -17,7 +17,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     load_row, store_row = row_access(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
-    products, finish = arithmetic(dtype, tiling.vec, WORDS)
+    sum_products, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
     mapping, ROWS, STACK, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.stack, tiling.scratch
     HELD = WORDS * STACK
 
@@ -40,8 +40,8 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
 
         for level in range(STACK):
             edge, weight, k = grad_edges[level], weight_edges[level], level * WORDS
-            total = block_sum(products(grads, weights, k) + edge * weight, scratch)
-            finish(grads, weights, k, total)
+            total = block_sum(sum_products(grads, weights, k) + edge * weight, scratch)
+            compute_gradient(grads, weights, k, total)
 
             if STACK > 1:  # with only one row, these are still known
                 r = r0 + level * ROWS
@@ -65,4 +65,4 @@ def fused_tiling(v: View) -> Tiling | None:
 @planned()
 def fused(v: View) -> BindView:
     """One block processes each row. A short row has a warp or less, and a thread processes several short rows."""
-    return over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)
+    return call_over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

@@ -1,10 +1,10 @@
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import add_exactly, whole
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, over_rows, planned
-from kernelzoo.kernels.numba.row import access, block_reduce, own_row, row_coords, row_start
-from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
+from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
+from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start, tile_functions
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import gradient_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
 from kernelzoo.registry import register
 
@@ -13,16 +13,16 @@ from kernelzoo.registry import register
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
-    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, ZERO)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
-    products, finish = arithmetic(dtype, tiling.vec, WORDS)
-    find, SCRATCH = own_row(tiling), tiling.scratch
+    sum_products, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
+    find_row, SCRATCH = row_finder(tiling), tiling.scratch
 
     def online(grad, y, out, rows, inner, n, x_at, out_at, phase, y_at):
         grads = cuda.local.array(WORDS, WORD)
         weights = cuda.local.array(WORDS, WORD)
         sums = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, n = find(rows, n)
+        lane, lanes, r, n = find_row(rows, n)
         place = row_coords(r, inner)
         source, other = row_start(x_at, place), row_start(y_at, place)
         head, end = bounds(phase + source, n)
@@ -33,10 +33,10 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
         while first < end:
             load_tile(grad, source, x_at.step, lane, lanes, first, end, grads, 0)
             load_tile(y, other, y_at.step, lane, lanes, first, end, weights, 0)
-            total = add_exactly(total, products(grads, weights, 0))
+            total = add_exactly(total, sum_products(grads, weights, 0))
             first += lanes * SIZE
 
-        dot = block_sum(whole(total), sums)
+        dot = block_sum(sum_with_errors(total), sums)
 
         target = row_start(out_at, place)
         # Backwards: what was read last is the likeliest to be still in cache.
@@ -44,7 +44,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             first -= lanes * SIZE
             load_tile(grad, source, x_at.step, lane, lanes, first, end, grads, 0)
             load_tile(y, other, y_at.step, lane, lanes, first, end, weights, 0)
-            finish(grads, weights, 0, dot)
+            compute_gradient(grads, weights, 0, dot)
             store_tile(out, target, out_at.step, lane, lanes, first, end, grads, 0)
         store_edge(out, target, lane, head, end, n, weight * (edge - dot))
 
@@ -60,4 +60,4 @@ def online_tiling(v: View) -> Tiling:
 @planned()
 def online(v: View) -> BindView:
     """One block processes a row of any length. One pass adds up the row's products, and a second pass writes."""
-    return over_rows("numba/softmax_backward/online", online_kernel, online_tiling(v), v)
+    return call_over_rows("numba/softmax_backward/online", online_kernel, online_tiling(v), v)

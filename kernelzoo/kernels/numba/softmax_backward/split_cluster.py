@@ -5,10 +5,10 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 from kernelzoo.kernels.numba.device_functions import WARP, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import add_exactly, whole
+from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
 from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, has_clusters, kernel, planned, prepare
-from kernelzoo.kernels.numba.row import access, row_coords, row_start, warp_sum
-from kernelzoo.kernels.numba.softmax_backward.arithmetic import arithmetic
+from kernelzoo.kernels.numba.row import row_coords, row_start, tile_functions, warp_sum
+from kernelzoo.kernels.numba.softmax_backward.arithmetic import gradient_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, most_tiles
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
@@ -32,8 +32,8 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
     kind, ZERO = WIDE[dtype], number(dtype, 0)
     WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, held
     NUMBERS, BYTES = MOST_BLOCKS * BLOCK_LIMIT // WARP, kind.bitwidth // 8
-    bounds, load_tile, store_tile, load_edge, store_edge = access(dtype, tiling, ZERO, keep_in_l2=True)
-    products, finish = arithmetic(dtype, tiling.vec, WORDS)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, ZERO, keep_in_l2=True)
+    sum_products, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
 
     def cluster(grad, y, out, rows, inner, n, x_at, out_at, phase, y_at, blocks, share):
         grads = cuda.local.array(WORDS, WORD)
@@ -61,15 +61,15 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
 
         i = first
         if HELD:
-            total = products(grads, weights, 0) + edge * weight
+            total = sum_products(grads, weights, 0) + edge * weight
         else:
             exact = (edge * weight, ZERO)
             while i < last:
                 load_tile(grad, source, x_at.step, t, threads, i, last, grads, 0)
                 load_tile(y, other, y_at.step, t, threads, i, last, weights, 0)
-                exact = add_exactly(exact, products(grads, weights, 0))
+                exact = add_exactly(exact, sum_products(grads, weights, 0))
                 i += threads * SIZE
-            total = whole(exact)
+            total = sum_with_errors(exact)
         total = warp_sum(total)
         cluster_wait()  # the other blocks have begun, so their shared memory exists
         if t % WARP < blocks:
@@ -84,14 +84,14 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
 
         target = row_start(out_at, place)
         if HELD:
-            finish(grads, weights, 0, total)
+            compute_gradient(grads, weights, 0, total)
             store_tile(out, target, out_at.step, t, threads, first, last, grads, 0)
         else:  # backwards: what was read last is the likeliest to be still in cache
             while i > first:
                 i -= threads * SIZE
                 load_tile(grad, source, x_at.step, t, threads, i, last, grads, 0)
                 load_tile(y, other, y_at.step, t, threads, i, last, weights, 0)
-                finish(grads, weights, 0, total)
+                compute_gradient(grads, weights, 0, total)
                 store_tile(out, target, out_at.step, t, threads, i, last, grads, 0)
         if rank == 0:
             store_edge(out, target, t, head, end, n, weight * (edge - total))

@@ -6,8 +6,8 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, number
 from kernelzoo.kernels.numba.lanes import lane_sum, packs_tiling, row_values, tile_sums
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, over_rows, planned
-from kernelzoo.kernels.numba.row import own_row, row_offsets
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
@@ -34,12 +34,12 @@ def row_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
 @kernel
 def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, (_, store) = WIDE[out_dtype], machine.element_functions(out_dtype)
-    add_row, find = row_sum(dtype, tiling, out_dtype), own_row(tiling)
+    add_row, find_row = row_sum(dtype, tiling, out_dtype), row_finder(tiling)
     SCRATCH = tiling.scratch
 
     def sum_rows(x, out, rows, inner, n, x_at, out_at, phase):
         scratch = cuda.shared.array(SCRATCH, kind)
-        lane, lanes, r, length = find(rows, n)
+        lane, lanes, r, length = find_row(rows, n)
         source, target = row_offsets(r, inner, x_at, out_at)
         total = add_row(x, source, x_at.step, lane, lanes, 0, length, scratch)
         if lane == 0 and r < rows:
@@ -52,4 +52,4 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @planned()
 def rows(v: View) -> BindView:
     """Each lane adds a tile's elements in a tree, and compensates rounding between tiles. A tree adds the lanes."""
-    return over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), packs_tiling(v), v)
+    return call_over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), packs_tiling(v), v)

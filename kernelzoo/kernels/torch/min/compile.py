@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.torch.compiled import compiled_call
-from kernelzoo.kernels.torch.natural import natural
+from kernelzoo.kernels.torch.natural import drop_unit_axis
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
 
@@ -22,7 +22,7 @@ def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
             "what Inductor makes for the host takes numbers of its own for elements of 8 bits "
             "(docs/records/inductor-8-bit.md)",
         )
-    x, out, dim = natural(x, out)
+    x, out, dim = drop_unit_axis(x, out)
     return compiled_call("torch/min/compile", _amin_into, (x, dim, out))
 
 

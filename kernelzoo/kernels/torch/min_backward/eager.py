@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.torch.natural import naturals
+from kernelzoo.kernels.torch.natural import drop_unit_axes
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
 
@@ -15,5 +15,5 @@ def backward_into(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: tor
 @register("torch", "min_backward", "eager")
 def eager(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """Four eager operations: compare, count, multiply, divide."""
-    x, y, grad, out = naturals(x, y, grad, out)
+    x, y, grad, out = drop_unit_axes(x, y, grad, out)
     return lambda: backward_into(x, y, grad, out)

@@ -1,8 +1,8 @@
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.torch.natural import natural
-from kernelzoo.kernels.torch.softmax.limits import adds_too_much_in_order, rounds_inside, too_long
+from kernelzoo.kernels.torch.natural import drop_unit_axis
+from kernelzoo.kernels.torch.softmax.limits import adds_too_much_in_order, overflows_index, rounds_inside
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -14,7 +14,7 @@ def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise UnsupportedProblemError(
             "torch/softmax/eager", "torch's CPU kernel keeps half-precision exponentials unless the axis is the last"
         )
-    if too_long(x):
+    if overflows_index(x):
         raise UnsupportedProblemError(
             "torch/softmax/eager", f"torch's GPU kernel takes rows of up to {2**31 - 1} elements"
         )
@@ -24,7 +24,7 @@ def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
             "torch's kernel adds up a column in one sum, and on the host a row in a few: past 1000 elements, and 2^16"
             " in float32 (2^15 without AVX512) or 2^21 in half precision, that leaves the contract on ordinary data",
         )
-    x, out, dim = natural(x, out)
+    x, out, dim = drop_unit_axis(x, out)
 
     def launch() -> None:
         torch.softmax(x, dim, out=out)

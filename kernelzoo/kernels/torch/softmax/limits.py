@@ -46,7 +46,7 @@ def adds_too_much_in_order(x: torch.Tensor) -> bool:
     return x.size(2) > least and x.size(1) > 1000 and x.dtype in (torch.float32, torch.float64)
 
 
-def too_long(x: torch.Tensor) -> bool:
+def overflows_index(x: torch.Tensor) -> bool:
     """Whether a row has 2^31 elements or more, for which torch.softmax's GPU kernel fails, or is wrong.
 
     Seen with torch 2.11: an internal assertion (SoftMax.cu, potential_reg_cnt > 0) at 2^31 + 4099 elements of float16

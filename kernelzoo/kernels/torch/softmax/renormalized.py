@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.kernels.torch.natural import natural
+from kernelzoo.kernels.torch.natural import drop_unit_axis
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -20,7 +20,7 @@ def renormalized(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if x.device.type != "cpu":
         reason = "on a GPU nothing stays in cache from one kernel to the next"
         raise BackendUnavailableError("torch/softmax/renormalized", reason, "use the variant eager or naive")
-    x, out, dim = natural(x, out)
+    x, out, dim = drop_unit_axis(x, out)
     half = x.dtype in (torch.float16, torch.bfloat16)
     count = min(x.size(0), max(1, CHUNK // x[0].numel()))
     scratch = x.new_empty((count, *x.shape[1:]), dtype=torch.float32) if half else None

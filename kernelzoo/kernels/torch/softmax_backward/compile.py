@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.kernels.torch.compiled import check_exact, compiled_call
-from kernelzoo.kernels.torch.natural import naturals
+from kernelzoo.kernels.torch.natural import drop_unit_axes
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
 from kernelzoo.torch_private import softmax_gradient
@@ -18,4 +18,4 @@ def compile(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     On a GPU only, for the reason that ``torch/softmax/compile`` gives.
     """
     check_exact("torch/softmax_backward/compile", grad)
-    return compiled_call("torch/softmax_backward/compile", _backward_into, naturals(grad, y, out))
+    return compiled_call("torch/softmax_backward/compile", _backward_into, drop_unit_axes(grad, y, out))

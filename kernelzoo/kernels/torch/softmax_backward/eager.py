@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.torch.natural import naturals
+from kernelzoo.kernels.torch.natural import drop_unit_axes
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
 from kernelzoo.torch_private import softmax_gradient
@@ -27,7 +27,7 @@ def eager(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
             "torch's kernel rounds half precision on the way, and adds up long rows in a few sums, longer columns in "
             "one: that may leave the contract",
         )
-    grad, y, out = naturals(grad, y, out)
+    grad, y, out = drop_unit_axes(grad, y, out)
 
     def launch() -> None:
         void(softmax_gradient(grad, y, 1, grad.dtype, grad_input=out))

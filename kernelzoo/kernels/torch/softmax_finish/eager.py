@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.torch.natural import naturals
+from kernelzoo.kernels.torch.natural import drop_unit_axes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -8,7 +8,7 @@ from kernelzoo.registry import register
 @register("torch", "softmax_finish", "eager")
 def eager(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
     """Four eager operations: subtract, clamp, exp, divide; half precision is widened in the subtraction."""
-    x, maximum, total, out = naturals(x, maximum, total, out)
+    x, maximum, total, out = drop_unit_axes(x, maximum, total, out)
 
     def launch() -> None:
         depth = torch.sub(x, maximum.unsqueeze(1))

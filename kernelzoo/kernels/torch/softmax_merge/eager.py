@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from kernelzoo.kernels.torch.natural import naturals
+from kernelzoo.kernels.torch.natural import drop_unit_axes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 @register("torch", "softmax_merge", "eager")
 def eager(maximum: torch.Tensor, total: torch.Tensor, largest: torch.Tensor, sum: torch.Tensor) -> Launch:
     """Ten eager operations."""
-    maximum, total, largest, sum = naturals(maximum, total, largest, sum)
+    maximum, total, largest, sum = drop_unit_axes(maximum, total, largest, sum)
 
     def launch() -> None:
         top = maximum.amax(1, keepdim=True)

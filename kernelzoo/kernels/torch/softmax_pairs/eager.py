@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from kernelzoo.kernels.torch.natural import naturals
+from kernelzoo.kernels.torch.natural import drop_unit_axes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 @register("torch", "softmax_pairs", "eager")
 def eager(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor) -> Launch:
     """Six eager operations; half precision is widened in the subtraction, without a pass of its own."""
-    x, maximum, total = naturals(x, maximum, total)
+    x, maximum, total = drop_unit_axes(x, maximum, total)
 
     def launch() -> None:
         top = x.amax(1, keepdim=True).to(total.dtype)

@@ -2,9 +2,9 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
-from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
+from kernelzoo.kernels.triton.device_functions import accumulate, add_up, await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -35,7 +35,7 @@ def add_rms_norm_kernel(
         tl.store(total + here * total_n, rounded, mask)
         tile = rounded.to(WIDE)
         squares, lost = accumulate(squares, lost, tile * tile, WHOLE)
-    scale = 1 / tl.sqrt(tl.sum(whole(squares, lost), 1, keep_dims=True) / n + EPS)
+    scale = 1 / tl.sqrt(tl.sum(add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
@@ -54,4 +54,4 @@ def rows(
     tile = register_tile(x, rows, 2)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
-    return bound("triton/add_rms_norm/rows", add_rms_norm_kernel, tile.programs, args, tile.warps, tensors=5)
+    return bind_grid("triton/add_rms_norm/rows", add_rms_norm_kernel, tile.programs, args, tile.warps, tensors=5)

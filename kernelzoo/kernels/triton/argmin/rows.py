@@ -2,8 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.device_functions import lower
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.device_functions import min_or_nan
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min.lowest import row_minima
@@ -29,9 +29,9 @@ def row_argmin(
     for start in range(begin, end, BLOCK):
         here = start + cols
         tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=IDENTITY).to(WIDE)
-        new = tl.reduce(tl.reduce(reshape_to_packs(tile, LANES, VECTOR), 3, lower), 1, lower)
+        new = tl.reduce(tl.reduce(reshape_to_packs(tile, LANES, VECTOR), 3, min_or_nan), 1, min_or_nan)
         blocks = tl.where((least <= new) | (least != least), blocks, block)
-        least = lower(least, new)
+        least = min_or_nan(least, new)
         block += 1
     row_least = row_minima(least)[:, None]
     has = (least == row_least) | ((least != least) & (row_least != row_least))
@@ -68,4 +68,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile = pack_tile(x, rows)
     args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile.constants)
-    return bound("triton/argmin/rows", argmin_kernel, tile.programs, args, tile.warps)
+    return bind_grid("triton/argmin/rows", argmin_kernel, tile.programs, args, tile.warps)

@@ -2,8 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.pack_tiles import plan_of
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import plan_parts
 from kernelzoo.kernels.triton.argmin.rows import row_argmin
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.long_rows import load_parts, program_part, row_to_merge
@@ -45,11 +45,11 @@ def first_kernel(
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces part of a row as ``rows`` does. A second launch takes the first part with the minimum."""
     rows = rows_of(x, out)
-    plan, id, none = plan_of(x, rows), "triton/argmin/split", identity(x.dtype)
+    plan, id, none = plan_parts(x, rows), "triton/argmin/split", identity(x.dtype)
     least = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     left = (x, out, least, x.new_empty(least.shape, dtype=torch.int64))
     kinds = (plan.parts, plan.span, none, wide_type(x.dtype))
     args = (*left, *row_arguments(rows), *kinds, *plan.tile.constants)
-    first = bound(id, parts_kernel, plan.programs, args, plan.tile.warps)
+    first = bind_grid(id, parts_kernel, plan.programs, args, plan.tile.warps)
     args = (*left, plan.parts, rows.inner, rows.out_outer, rows.out_inner, none, plan.lanes)
-    return sequence(first, bound(id, first_kernel, rows.total, args, 1))
+    return sequence(first, bind_grid(id, first_kernel, rows.total, args, 1))

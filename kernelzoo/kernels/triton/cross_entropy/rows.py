@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.packs import row_state
@@ -43,4 +43,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     tile = pack_tile(x, rows)
     constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), *tile.constants)
     args = (x, labels, loss, *row_arguments(rows), label.outer, label.inner, ignore_index, *constants)
-    return bound("triton/cross_entropy/rows", cross_entropy_kernel, tile.programs, args, tile.warps, tensors=3)
+    return bind_grid("triton/cross_entropy/rows", cross_entropy_kernel, tile.programs, args, tile.warps, tensors=3)

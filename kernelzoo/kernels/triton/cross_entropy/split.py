@@ -2,8 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, wide_dtype, wide_type
-from kernelzoo.kernels.shared.pack_tiles import plan_of
+from kernelzoo.kernels.shared.jit import bind_grid, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import plan_parts
 from kernelzoo.kernels.triton.cross_entropy.rows import compute_loss
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.logsumexp.split import leave_states, load_merged_state
@@ -31,10 +31,10 @@ def merge_kernel(
 def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """Each program reduces part of a row as ``rows`` does. A second launch merges the states, one program per row."""
     rows, (label,) = rows_with(x, loss, labels)
-    plan, id = plan_of(x, rows), "triton/cross_entropy/split"
+    plan, id = plan_parts(x, rows), "triton/cross_entropy/split"
     states, first = leave_states(id, x, loss, rows, plan, float("inf"))
     place = (rows.total, rows.n, plan.parts, rows.inner, rows.x_outer, rows.x_n, rows.x_inner)
     strides = (label.outer, label.inner, rows.out_outer, rows.out_inner, ignore_index)
     constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), plan.lanes)
     args = (x, labels, loss, states, *place, *strides, *constants)
-    return sequence(first, bound(id, merge_kernel, rows.total, args, 1, tensors=3))
+    return sequence(first, bind_grid(id, merge_kernel, rows.total, args, 1, tensors=3))

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.packs import row_state
@@ -46,4 +46,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     strides = (label.outer, label.inner, factor.outer, factor.inner)
     constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), *tile.constants)
     args = (x, labels, grad, out, *row_arguments(rows), *strides, ignore_index, *constants)
-    return bound("triton/cross_entropy_backward/rows", backward_kernel, tile.programs, args, tile.warps, tensors=4)
+    return bind_grid("triton/cross_entropy_backward/rows", backward_kernel, tile.programs, args, tile.warps, tensors=4)

@@ -2,8 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.row_tiles import tile_of
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
+from kernelzoo.kernels.shared.row_tiles import choose_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -43,7 +43,7 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each block is scanned by a tree of additions. The totals of blocks are added up in order."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    tile = tile_of(x, rows)
+    tile = choose_tile(x, rows)
     wide = wide_type(torch.promote_types(x.dtype, out.dtype))
     args = (x, out, *row_arguments(rows), wide, tile.rows, tile.block)
-    return bound("triton/cumsum/rows", cumsum_kernel, tile.programs, args, tile.warps)
+    return bind_grid("triton/cumsum/rows", cumsum_kernel, tile.programs, args, tile.warps)

@@ -2,8 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
-from kernelzoo.kernels.shared.pack_tiles import SCANNED, plan_of
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.pack_tiles import SCANNED, plan_parts
 from kernelzoo.kernels.triton.cumsum.rows import row_cumsum
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.long_rows import program_part
@@ -34,10 +34,10 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One launch sums each part of a row. A second adds up the sums of earlier parts, then scans as ``rows`` does."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    plan, id = plan_of(x, rows), "triton/cumsum/split"
+    plan, id = plan_parts(x, rows), "triton/cumsum/split"
     sums, first = leave_sums(id, x, out, rows, plan)
     block = min(plan.tile.block, SCANNED // plan.tile.rows)
     constants = (wide_type(sums.dtype), plan.tile.rows, block, plan.lanes)
     warps = device_of(x).warps(plan.tile.rows * block // 16)
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
-    return sequence(first, bound(id, cumsum_kernel, plan.programs, args, warps))
+    return sequence(first, bind_grid(id, cumsum_kernel, plan.programs, args, warps))

@@ -2,9 +2,9 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
-from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
+from kernelzoo.kernels.triton.device_functions import accumulate, add_up, await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -20,7 +20,7 @@ def row_mean(
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
         tile = tl.load(x + (x_start + here * x_n), in_rows & (here < n), other=0).to(WIDE)
         total, lost = accumulate(total, lost, tile, WHOLE)
-    return tl.sum(whole(total, lost), 1, keep_dims=True) / n
+    return tl.sum(add_up(total, lost), 1, keep_dims=True) / n
 
 
 @triton.jit
@@ -50,7 +50,7 @@ def layer_norm_kernel(
             tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
         away = tl.where(mask, tile - mean, 0)
         squares, lost = accumulate(squares, lost, away * away, WHOLE)
-    scale = 1 / tl.sqrt(tl.sum(whole(squares, lost), 1, keep_dims=True) / n + EPS)
+    scale = 1 / tl.sqrt(tl.sum(add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
@@ -69,4 +69,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     tile = register_tile(x, rows)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
-    return bound("triton/layer_norm/rows", layer_norm_kernel, tile.programs, args, tile.warps, tensors=4)
+    return bind_grid("triton/layer_norm/rows", layer_norm_kernel, tile.programs, args, tile.warps, tensors=4)

@@ -2,9 +2,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
-from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, rounded_product, row_start, whole
+from kernelzoo.kernels.triton.device_functions import accumulate, add_up, await_last_launch, rounded_product, row_start
 from kernelzoo.kernels.triton.layer_norm.rows import row_mean
 from kernelzoo.kernels.triton.partials import add_sums, make_partials_launch, store_sums, zero_sums
 from kernelzoo.launch import Launch, sequence
@@ -44,9 +44,9 @@ def rows_kernel(
             squares, squares_lost = accumulate(squares, squares_lost, away * away, WHOLE)
             products, products_lost = accumulate(products, products_lost, away * pulled, WHOLE)
             total, total_lost = accumulate(total, total_lost, pulled, WHOLE)
-        scale = 1 / tl.sqrt(tl.sum(whole(squares, squares_lost), 1, keep_dims=True) / n + EPS)
-        slope = tl.sum(whole(products, products_lost), 1, keep_dims=True) / n * scale
-        level = tl.sum(whole(total, total_lost), 1, keep_dims=True) / n
+        scale = 1 / tl.sqrt(tl.sum(add_up(squares, squares_lost), 1, keep_dims=True) / n + EPS)
+        slope = tl.sum(add_up(products, products_lost), 1, keep_dims=True) / n * scale
+        level = tl.sum(add_up(total, total_lost), 1, keep_dims=True) / n
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
@@ -72,5 +72,5 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     partials = x.new_empty((2, tile.programs, rows.n), dtype=wide_dtype(x.dtype))
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
-    first = bound(id, rows_kernel, tile.programs, args, tile.warps, tensors=6)
+    first = bind_grid(id, rows_kernel, tile.programs, args, tile.warps, tensors=6)
     return sequence(first, *(make_partials_launch(id, partials[i], out) for i, out in enumerate((dweight, dbias))))

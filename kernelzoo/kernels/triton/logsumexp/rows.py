@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.packs import row_state
@@ -33,4 +33,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = pack_tile(x, rows)
     lowest = torch.finfo(wide_dtype(x.dtype)).min
     args = (x, out, *row_arguments(rows), lowest, wide_type(x.dtype), *tile.constants)
-    return bound("triton/logsumexp/rows", logsumexp_kernel, tile.programs, args, tile.warps)
+    return bind_grid("triton/logsumexp/rows", logsumexp_kernel, tile.programs, args, tile.warps)

@@ -2,8 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import PackPlan, plan_parts
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.long_rows import load_parts, program_part, row_to_merge
 from kernelzoo.kernels.triton.packs import merge_states, row_state
@@ -45,22 +45,22 @@ def merge_kernel(
 
 
 def leave_states(
-    id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan, highest: float
+    id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: PackPlan, highest: float
 ) -> tuple[torch.Tensor, Launch]:
     """Return (a workspace for the states of parts, the launch that fills it). All maxima come before all sums."""
     lowest = torch.finfo(wide_dtype(x.dtype)).min
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     kinds = (plan.parts, plan.span, lowest, highest, wide_type(x.dtype))
     args = (x, out, states, *row_arguments(rows), *kinds, *plan.tile.constants)
-    return states, bound(id, states_kernel, plan.programs, args, plan.tile.warps)
+    return states, bind_grid(id, states_kernel, plan.programs, args, plan.tile.warps)
 
 
 @register("triton", "logsumexp", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces part of a row as ``rows`` does. A second launch merges the states, one program per row."""
     rows = rows_of(x, out)
-    plan, lowest = plan_of(x, rows), torch.finfo(wide_dtype(x.dtype)).min
+    plan, lowest = plan_parts(x, rows), torch.finfo(wide_dtype(x.dtype)).min
     states, first = leave_states("triton/logsumexp/split", x, out, rows, plan, -lowest)
     place = (rows.total, plan.parts, rows.inner, rows.out_outer, rows.out_inner)
     args = (x, out, states, *place, lowest, plan.lanes)
-    return sequence(first, bound("triton/logsumexp/split", merge_kernel, rows.total, args, 1))
+    return sequence(first, bind_grid("triton/logsumexp/split", merge_kernel, rows.total, args, 1))

@@ -3,8 +3,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
-from kernelzoo.kernels.shared.row_tiles import tile_of
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
+from kernelzoo.kernels.shared.row_tiles import choose_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -35,7 +35,7 @@ def backward_kernel(
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """The gradient is exp(x - y) * grad, with y and grad of the element's row. It takes one read and one write."""
     rows, (ys, grads) = rows_with(x, out, y, grad)
-    tile = tile_of(x, rows)
+    tile = choose_tile(x, rows)
     strides = (ys.outer, ys.inner, grads.outer, grads.inner)
     args = (x, y, grad, out, *row_arguments(rows), *strides, wide_type(x.dtype), tile.rows, tile.block)
-    return bound("triton/logsumexp_backward/rows", backward_kernel, tile.programs, args, tile.warps, tensors=4)
+    return bind_grid("triton/logsumexp_backward/rows", backward_kernel, tile.programs, args, tile.warps, tensors=4)

@@ -6,8 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.device_functions import lower
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.device_functions import min_or_nan
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
 from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
 from kernelzoo.launch import Launch, keeping_alive
@@ -16,7 +16,7 @@ from kernelzoo.tables import knob, numbers, of
 
 
 @numbers
-class Numbers(tiles.Numbers):
+class Knobs(tiles.Knobs):
     # BLOCK_M, as in the reference case's published tuning.
     atomic_rows: int = knob(8, among=(4, 8, 16), unit="rows", why="of a tile of the atomic variants")
     atomic_tiles: int = knob(
@@ -57,7 +57,7 @@ def part_minima(
     in_rows = in_rows[:, None]
     start, columns, edges = load_edges(x, start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
     least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
-    return lower(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
+    return min_or_nan(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
 
 
 def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -66,7 +66,7 @@ def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> L
     # Atomics take 32 or 64 bits. Narrower minima are found in a workspace, which the launch converts at the end.
     target = out if out.dtype.itemsize >= 4 else x.new_empty(out.shape, dtype=wide_dtype(x.dtype))
     rows, device = rows_of(x, target), device_of(x)
-    numbers = of(Numbers, device.index)
+    numbers = of(Knobs, device.index)
     tile = tiles.block_tile(numbers, rows, x.dtype, numbers.atomic_rows)
     side, piece = tile.rows, tile.block
     groups = cdiv(rows.total, side * numbers.atomic_tiles)
@@ -75,7 +75,7 @@ def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> L
     blocks = cdiv(rows.n, piece * pieces)
     constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows), choose_fold(rows, x.dtype, piece))
     args = (x, target, *row_arguments(rows), blocks, pieces, *constants, numbers.atomic_tiles, side, piece)
-    lower_all = bound(id, kernel, groups * blocks, args, device.warps(tile.threads))
+    lower_all = bind_grid(id, kernel, groups * blocks, args, device.warps(tile.threads))
     nothing = identity(target.dtype)
 
     def launch() -> None:

@@ -14,7 +14,7 @@ SMALL_TILES = {2: 4608, 4: 2048}
 
 
 @launch_table("triton", "min")
-class Knobs(RowNumbers, atomics.Numbers, split.Numbers):
+class Knobs(RowNumbers, atomics.Knobs, split.Knobs):
     across_percent: int = knob(
         50,
         among=(25, 50, 100),

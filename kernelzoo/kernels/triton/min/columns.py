@@ -6,8 +6,8 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.device_functions import lower
-from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_type
+from kernelzoo.kernels.shared.device_functions import min_or_nan
+from kernelzoo.kernels.shared.jit import bind_grid, column_arguments, device_of, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.launch import Launch
@@ -20,7 +20,7 @@ COLUMN_PILE = 8
 
 
 @numbers
-class Numbers:
+class Knobs:
     short_across: int = knob(
         512, among=(256, 512, 1024), unit="elements", why="of columns that programs of 128 threads take whole"
     )
@@ -55,8 +55,8 @@ def join_parts(
             peer = first + tl.arange(0, CHUNK)[:, None]
             known = (peer < parts) & there[None, :]
             found = tl.load(all_parts[None, :] + peer * COLUMNS, known, other=IDENTITY, cache_modifier=".cg")
-            running = lower(running, found.to(least.dtype))
-        least = tl.reduce(running, 0, lower)
+            running = min_or_nan(running, found.to(least.dtype))
+        least = tl.reduce(running, 0, min_or_nan)
         tl.store(arrivals + tile, 0)  # for the next launch
     return last, least
 
@@ -64,7 +64,7 @@ def join_parts(
 @triton.jit
 def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
     """Return elementwise minima over a tile's PILE blocks. All blocks have one layout, so threads exchange nothing."""
-    return tl.reduce(tl.reshape(tile.to(WIDE), [PILE, DEPTH, LANES]), 0, lower)
+    return tl.reduce(tl.reshape(tile.to(WIDE), [PILE, DEPTH, LANES]), 0, min_or_nan)
 
 
 @triton.jit(do_not_specialize=["whole", "parts", "span"])
@@ -119,15 +119,15 @@ def columns_kernel(
     least = tl.full([DEPTH, LANES], IDENTITY, WIDE)
     for i in tl.range(0, blocks):
         coming = tl.load(x + (here + i * (step * STEP)), own, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+        least = min_or_nan(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
         block = coming
-    least = lower(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+    least = min_or_nan(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
     if SHIFTED:
-        least = tl.reduce(tl.reshape(least, [DEPTH // VECTOR, VECTOR, LANES]), 0, lower)
+        least = tl.reduce(tl.reshape(least, [DEPTH // VECTOR, VECTOR, LANES]), 0, min_or_nan)
         line = tl.arange(0, VECTOR)
         shift = ((x_first + (begin + line) * step) % VECTOR).to(tl.int32)
         least = tl.gather(least, tl.minimum(shift[:, None] + lane[None, :], LANES - 1), 1)
-    least = lower(tl.reduce(least, 0, lower), edge)
+    least = min_or_nan(tl.reduce(least, 0, min_or_nan), edge)
     if not ALL:
         last, least = join_parts(least, partials, arrivals, tile, part, parts, there, IDENTITY, CHUNK, LANES)
         there = there & last
@@ -148,7 +148,7 @@ class ColumnTile(NamedTuple):
 
 
 def column_tile(
-    numbers: Numbers, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
+    numbers: Knobs, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
 ) -> ColumnTile:
     """Return a tile for so many threads, ``line`` bytes wide, with ``pile`` loads at once per thread."""
     itemsize = columns.itemsize
@@ -169,7 +169,7 @@ def column_tile(
 
 def whole_column_tile(columns: Columns, device: Device) -> ColumnTile:
     """Return the tile of a program that takes complete columns."""
-    numbers = of(Numbers, device.index)
+    numbers = of(Knobs, device.index)
     # The widest tile that gives every multiprocessor a program.
     for line in (4 * LINE_BYTES, 2 * LINE_BYTES, LINE_BYTES):
         tile = column_tile(numbers, columns, line=line)
@@ -205,7 +205,7 @@ def make_column_launch(
     # The last program loads as many parts at once as a thread has registers for.
     chunk = min(power_of_two(parts), COLUMN_PILE // 2 * tile.threads * 16 // (columns.itemsize * tile.lanes))
     args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes, chunk)
-    return bound(id, columns_kernel, strips * parts, args, device_of(x).warps(tile.threads))
+    return bind_grid(id, columns_kernel, strips * parts, args, device_of(x).warps(tile.threads))
 
 
 @register("triton", "min", "columns")

@@ -8,7 +8,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.device_functions import aligned, lower
+from kernelzoo.kernels.shared.device_functions import align, min_or_nan
 from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vectors
 from kernelzoo.layout import Rows
 
@@ -39,7 +39,7 @@ def fold_columns(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
         result = x
     else:
         low, high = tl.split(tl.reshape(x, [ROWS, COLS // 2, 2]))
-        result = fold_columns(lower(low, high), ROWS, COLS // 2, FOLD // 2)
+        result = fold_columns(min_or_nan(low, high), ROWS, COLS // 2, FOLD // 2)
     return result
 
 
@@ -57,7 +57,7 @@ def load_edges(
         before, inside = whole_vectors(x_start, n, EDGES)
         edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
         edges = tl.load(x + (x_start + edge), in_rows & known, other=IDENTITY).to(WIDE)
-        start = aligned(x_start, EDGES)
+        start = align(x_start, EDGES)
     else:
         inside = n
         edges = tl.full([ROWS, 1], IDENTITY, WIDE)
@@ -90,5 +90,5 @@ def running_minima(
         here = first + cols[None, :]
         mask = in_rows & (here < columns)
         block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, block.to(WIDE))
+        least = min_or_nan(least, block.to(WIDE))
     return least

@@ -2,11 +2,11 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.device_functions import end_of_vectors, min_or_nan
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima
-from kernelzoo.kernels.triton.min.tiles import TILE_ELEMENTS, Numbers, Tile, block_tile
+from kernelzoo.kernels.triton.min.tiles import TILE_ELEMENTS, Knobs, Tile, block_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -14,7 +14,7 @@ from kernelzoo.tables import knob, numbers, of
 
 
 @numbers
-class RowNumbers(Numbers):
+class RowNumbers(Knobs):
     # Eight 16-byte loads per lane. No warp waits for another.
     warp_bytes: int = knob(
         4096, among=(2048, 4096, 8192), unit="bytes", why="of a tile of short rows, all of which one warp reads"
@@ -45,8 +45,8 @@ def rows_kernel(
         here = first + cols[None, :]
         mask = in_rows & (here < columns)
         block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-        least = lower(least, row_minima(fold_columns(block.to(WIDE), ROWS, BLOCK, FOLD)))
-    least = lower(least, row_minima(edges))  # last, so that all other loads are issued before a wait for the edges
+        least = min_or_nan(least, row_minima(fold_columns(block.to(WIDE), ROWS, BLOCK, FOLD)))
+    least = min_or_nan(least, row_minima(edges))  # last, so that all other loads are issued before a wait for the edges
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
@@ -73,4 +73,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     constants = (wide_type(x.dtype), identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)
-    return bound("triton/min/rows", rows_kernel, programs, args, device.warps(tile.threads))
+    return bind_grid("triton/min/rows", rows_kernel, programs, args, device.warps(tile.threads))

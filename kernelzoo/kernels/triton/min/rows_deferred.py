@@ -7,11 +7,11 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, safe, wide_type
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start, whole_vectors
+from kernelzoo.kernels.shared.device_functions import end_of_vectors, min_or_nan
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, safe_rows, wide_type
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_start, whole_vectors
 from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
-from kernelzoo.kernels.triton.min.tiles import Numbers, block_tile, whole_row_tile
+from kernelzoo.kernels.triton.min.tiles import Knobs, block_tile, whole_row_tile
 from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, count_row_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
@@ -41,7 +41,7 @@ def rows_deferred_kernel(
     least = running_minima(
         x, start, x_n, n, cols, 0, end_of_vectors(n, EDGES), columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK
     )
-    least = lower(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
+    least = min_or_nan(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
@@ -64,7 +64,7 @@ def rows_ragged_kernel(
     x_start = row_start(at_row, inner, x_outer, x_inner, MULTIPLE)
     before, inside = whole_vectors(x_start, n, EDGES)
     before, inside = before.to(tl.int32), inside.to(tl.int32)
-    body = aligned(x_start, EDGES)
+    body = align(x_start, EDGES)
     after = n - before - inside
     cols = tl.arange(0, LANES * EDGES)[None, None, :]
     first = tl.arange(0, PACKS)[None, :, None] * (LANES * EDGES)
@@ -80,8 +80,8 @@ def rows_ragged_kernel(
     if (tl.program_id(0).to(tl.int64) + 1) * ROWS > safe:
         edges = tl.where(whole, edges, tl.load(x + body + at, own & ~whole, other=IDENTITY))
     edges = tl.where(own, edges.to(WIDE), IDENTITY)
-    least = tl.reduce(tl.reduce(tile, 1, lower), 1, lower)
-    least = lower(least, tl.reduce(tl.reduce(edges, 1, lower), 1, lower))
+    least = tl.reduce(tl.reduce(tile, 1, min_or_nan), 1, min_or_nan)
+    least = min_or_nan(least, tl.reduce(tl.reduce(edges, 1, min_or_nan), 1, min_or_nan))
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
@@ -106,8 +106,8 @@ def rows_lanes_kernel(
         elements += [element.to(WIDE)]
     least = elements[0]
     for i in tl.static_range(1, (N + LANES - 1) // LANES):
-        least = lower(least, elements[i])
-    least = tl.reduce(least, 1, lower).to(out.dtype.element_ty)
+        least = min_or_nan(least, elements[i])
+    least = tl.reduce(least, 1, min_or_nan).to(out.dtype.element_ty)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least, row < rows)
 
 
@@ -143,10 +143,10 @@ def make_short_launch(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: Shor
     kinds = (wide_type(x.dtype), identity(x.dtype))
     if not tile.columns:
         args = (x, out, *place, *kinds, rows.n, tile.rows, tile.threads)
-        return bound(id, rows_lanes_kernel, programs, args, WARPS)
+        return bind_grid(id, rows_lanes_kernel, programs, args, WARPS)
     vector = rows.whole_vector
     sizes = (tile.rows, tile.columns // (tile.threads * vector), tile.threads)
-    return bound(id, rows_ragged_kernel, programs, (x, out, *place, safe(rows), *kinds, vector, *sizes), 1)
+    return bind_grid(id, rows_ragged_kernel, programs, (x, out, *place, safe_rows(rows), *kinds, vector, *sizes), 1)
 
 
 @register("triton", "min", "rows_deferred")
@@ -157,7 +157,7 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     short = short_tile(rows, x.dtype, device)
     if short is not None:
         return make_short_launch(x, out, rows, short)
-    numbers = of(Numbers, device.index)
+    numbers = of(Knobs, device.index)
     edges = edges_of(rows)
     tile = whole_row_tile(numbers, rows, x.dtype, device, edges)
     if tile is None:
@@ -168,4 +168,4 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     constants = (wide_type(x.dtype), identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)
-    return bound("triton/min/rows_deferred", rows_deferred_kernel, programs, args, device.warps(tile.threads))
+    return bind_grid("triton/min/rows_deferred", rows_deferred_kernel, programs, args, device.warps(tile.threads))

@@ -3,8 +3,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import MIB, Device
-from kernelzoo.kernels.shared.device_functions import end_of_vectors, lower
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.device_functions import end_of_vectors, min_or_nan
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
@@ -20,7 +20,7 @@ WIDE_TILE_BYTES = 72 * MIB
 
 
 @numbers
-class Numbers(columns.Numbers, tiles.Numbers):
+class Knobs(columns.Knobs, tiles.Knobs):
     across_crowd: int = knob(
         2, among=(1, 2, 4), unit="programs per SM", why="that split makes of columns, each with 32 kB under way"
     )
@@ -59,7 +59,7 @@ def split_kernel(
     else:
         end = tl.minimum(begin + tl.cast(span, tl.int64) * VECTOR, end_of_vectors(n, EDGES))
         least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
-    least = lower(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
+    least = min_or_nan(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
     tl.store(partials + row * parts + part, least, row < rows)
     # The barrier orders the stores of all threads before the arrival, which releases them to the device. The last
     # program to arrive acquires the stores of all others.
@@ -74,7 +74,7 @@ def split_kernel(
         tl.store(arrivals + tile, 0)  # for the next launch
 
 
-def split_columns(numbers: Numbers, device: Device, x: torch.Tensor, out: torch.Tensor, across: Columns) -> Launch:
+def split_columns(numbers: Knobs, device: Device, x: torch.Tensor, out: torch.Tensor, across: Columns) -> Launch:
     """Return the launch of ``split`` over strips of columns."""
     tile = columns.column_tile(numbers, across)
     if across.outer * across.n * across.inner * across.itemsize >= WIDE_TILE_BYTES:
@@ -92,7 +92,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
-    numbers = of(Numbers, device.index)
+    numbers = of(Knobs, device.index)
     if rows.columns is not None:
         return split_columns(numbers, device, x, out, rows.columns)
     tile = block_tile(numbers, rows, x.dtype, 1)
@@ -115,4 +115,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     constants = (wide_type(x.dtype), identity(x.dtype), edges, fold, vector, span <= tile.block)
     sizes = (tile.rows, tile.block, merge)
     warps = device.warps(tile.threads)
-    return bound("triton/min/split", split_kernel, groups * parts, args + constants + sizes, warps)
+    return bind_grid("triton/min/split", split_kernel, groups * parts, args + constants + sizes, warps)

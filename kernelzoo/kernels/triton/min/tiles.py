@@ -24,7 +24,7 @@ MANY_PARTS = 1024
 
 
 @numbers
-class Numbers:
+class Knobs:
     # Three or four such programs per SM have 40 kB or more in flight, as an SM needs to use its part of the bandwidth.
     tile_bytes: int = knob(
         16384, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
@@ -45,7 +45,7 @@ class Tile(NamedTuple):
     threads: int
 
 
-def whole_row_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, device: Device, edges: int) -> Tile | None:
+def whole_row_tile(numbers: Knobs, rows: Rows, dtype: torch.dtype, device: Device, edges: int) -> Tile | None:
     """Return a tile of one complete row, or None if rows are many, short or too long."""
     if rows.x_n != 1 or rows.across or not dtype.is_floating_point:
         return None
@@ -58,7 +58,7 @@ def whole_row_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, device: Dev
     return Tile(1, columns, bytes // 64) if few and numbers.tile_bytes // 2 < bytes <= ONCE_BYTES else None
 
 
-def block_tile(numbers: Numbers, rows: Rows, dtype: torch.dtype, most_rows: int = TILE_ELEMENTS) -> Tile:
+def block_tile(numbers: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int = TILE_ELEMENTS) -> Tile:
     """Return a tile for kernels that loop over blocks: of rows, or of one memory line of columns."""
     if rows.across:
         side = LINE_BYTES // dtype.itemsize

@@ -4,7 +4,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared import exchange
-from kernelzoo.kernels.shared.device_functions import shares_of
+from kernelzoo.kernels.shared.device_functions import split_gradient
 from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 
@@ -72,15 +72,15 @@ def columns_kernel(
             words = counts + (mine * tiles + tile) * (COLUMNS * parts) + lane
             if PHASE != WRITE:
                 next = (1 - 2 * mine) * tiles * (COLUMNS * parts)
-                exchange.leave_word(words, part * COLUMNS, next, count, PHASE, there)
+                exchange.publish_word(words, part * COLUMNS, next, count, PHASE, there)
             if PHASE != LEAVE:
                 count = tl.zeros([1, COLUMNS], tl.int64)
                 for group in range(0, parts, PARTS):
                     peer = group + tl.arange(0, PARTS)[:, None]
-                    found = exchange.found_words(words + peer * COLUMNS, (peer < parts) & there, parts, PHASE, FOUR)
+                    found = exchange.wait_for_words(words + peer * COLUMNS, (peer < parts) & there, parts, PHASE, FOUR)
                     count += tl.sum(tl.where((peer < parts) & there, found, 0), 0, keep_dims=True)
         if PHASE != LEAVE:
-            each, rest = shares_of(slope, count, DTYPE)
+            each, rest = split_gradient(slope, count, DTYPE)
             down = depth * (out_step if FAR else out_step.to(tl.int32))
             if HOLDS:
                 tl.store(out + out_start + down, tl.where(held, each, rest), there & (depth < left))

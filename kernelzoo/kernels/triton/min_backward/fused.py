@@ -3,8 +3,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.shared.device_functions import shares_of
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.shared.device_functions import split_gradient
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.gradients import fused_launch
 from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
 from kernelzoo.kernels.triton.softmax import tiles
@@ -50,12 +50,12 @@ def fused_kernel(
         edge, known = edge_columns(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
         known = known & in_rows
         edges_equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
-        here = aligned(x_start, EDGES) + cols
+        here = align(x_start, EDGES) + cols
         equal = tl.load(x + here, mask, other=float("nan"), eviction_policy=READ).to(WIDE) == least
         count = tl.sum(equal.to(tl.int32), AXIS, keep_dims=True)
         count += tl.sum(edges_equal.to(tl.int32), AXIS, keep_dims=True)
-        each, rest = shares_of(slope, count, DTYPE)
-        here = aligned(out_start, EDGES) + cols
+        each, rest = split_gradient(slope, count, DTYPE)
+        here = align(out_start, EDGES) + cols
         tl.store(out + here, tl.where(equal, each, rest), mask)
         tl.store(out + (out_start + edge), tl.where(edges_equal, each, rest), known)
     else:
@@ -63,12 +63,12 @@ def fused_kernel(
         here = cols.to(tl.int64)
         tile = tl.load(x + (x_start + here * x_n), mask, other=float("nan"), eviction_policy=READ)
         equal = tile.to(WIDE) == least
-        each, rest = shares_of(slope, tl.sum(equal.to(tl.int32), AXIS, keep_dims=True), DTYPE)
+        each, rest = split_gradient(slope, tl.sum(equal.to(tl.int32), AXIS, keep_dims=True), DTYPE)
         tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)
 
 
 def choose_warps(device: Device, rows: Rows, edges: int) -> int:
-    warps = tiles.row_warps(of(tiles.Numbers, device.index), device, rows, edges)
+    warps = tiles.row_warps(of(tiles.Knobs, device.index), device, rows, edges)
     if rows.planned > FEW_ROWS_PER_SM * device.multiprocessors:
         return warps
     threads = min(device.threads * device.multiprocessors // max(1, rows.planned), rows.n // 8)

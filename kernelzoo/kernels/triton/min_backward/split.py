@@ -6,10 +6,10 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared import exchange, halves
-from kernelzoo.kernels.shared.device_functions import shares_of
+from kernelzoo.kernels.shared.device_functions import split_gradient
 from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton import shares
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_start
 from kernelzoo.kernels.triton.gradients import split_launch
 from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
 from kernelzoo.kernels.triton.shares import load_share
@@ -81,8 +81,8 @@ def split_kernel(
         inside, edge, known = shares.part_edges(x_body, n, part, EDGES, THREADS)
         edges = tl.load(x + x_body + edge, known, other=float("nan")) if EDGES else edge
         out_edges = out + out_body + edge
-        x_body = aligned(x_body, EDGES)
-        out_body = aligned(out_body, EDGES)
+        x_body = align(x_body, EDGES)
+        out_body = align(out_body, EDGES)
         inside = tl.minimum(inside, end)
         length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = counts + (mine * rows + row) * parts
@@ -101,11 +101,11 @@ def split_kernel(
             if EDGES:
                 thread_counts += (edges.to(WIDE) == least).to(tl.int32)
             count = tl.sum(thread_counts.to(tl.int64), 0)
-            exchange.leave_word(words, part, (1 - 2 * mine) * rows * parts, count, PHASE)
+            exchange.publish_word(words, part, (1 - 2 * mine) * rows * parts, count, PHASE)
         if PHASE != LEAVE:
             slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1)).to(WIDE)
-            count = tl.sum(exchange.found_word(words + lanes, there, PHASE), 0)
-            each, rest = shares_of(slope, count, DTYPE)
+            count = tl.sum(exchange.wait_for_word(words + lanes, there, PHASE), 0)
+            each, rest = split_gradient(slope, count, DTYPE)
             if PACKED:
                 held = halves.delay_until(held, count, parts < 0)
             here = out + out_body + kept * out_n

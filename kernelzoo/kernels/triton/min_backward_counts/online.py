@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -25,7 +25,7 @@ def count_kernel(
     inside, longest, edge, known = row_parts(x_start, n, in_rows, EDGES)
     if EDGES:
         edges = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
-    x_start = aligned(x_start, EDGES)
+    x_start = align(x_start, EDGES)
     counts = tl.zeros([ROWS, BLOCK], tl.int32)
     for start in range(0, longest, BLOCK):
         here = start + cols

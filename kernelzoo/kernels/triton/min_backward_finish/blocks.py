@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import quotient
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -35,8 +35,8 @@ def finish_kernel(
         known = known & (first == 0)
         equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
         tl.store(out + (out_start + edge), tl.where(equal, each, rest), known)
-    x_start = aligned(x_start, EDGES)
-    out_start = aligned(out_start, EDGES)
+    x_start = align(x_start, EDGES)
+    out_start = align(out_start, EDGES)
     mask = in_rows & (here < inside)
     equal = tl.load(x + (x_start + here * x_n), mask, other=float("nan")).to(WIDE) == least
     tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
-from kernelzoo.kernels.shared.jit import bound, row_arguments
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, float8_bits, row_start
 from kernelzoo.launch import Launch
@@ -50,4 +50,4 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     tile = register_tile(x, rows)
     constants = (TOP, LEAST, tile.rows, tile.block, tile.block >= rows.n)
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, *constants)
-    return bound("triton/quantize_rows/rows", quantize_kernel, tile.programs, args, tile.warps, tensors=3)
+    return bind_grid("triton/quantize_rows/rows", quantize_kernel, tile.programs, args, tile.warps, tensors=3)

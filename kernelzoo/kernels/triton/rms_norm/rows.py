@@ -2,9 +2,9 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
-from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, row_start, whole
+from kernelzoo.kernels.triton.device_functions import accumulate, add_up, await_last_launch, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -27,7 +27,7 @@ def rms_norm_kernel(
         here = start + cols
         tile = tl.load(x + (x_start + here * x_n), (row < rows) & (here < n), other=0).to(WIDE)
         squares, lost = accumulate(squares, lost, tile * tile, WHOLE)
-    scale = 1 / tl.sqrt(tl.sum(whole(squares, lost), 1, keep_dims=True) / n + EPS)
+    scale = 1 / tl.sqrt(tl.sum(add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
@@ -44,4 +44,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -
     tile = register_tile(x, rows)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, weight, out, *row_arguments(rows), weight.stride(0), *constants)
-    return bound("triton/rms_norm/rows", rms_norm_kernel, tile.programs, args, tile.warps, tensors=3)
+    return bind_grid("triton/rms_norm/rows", rms_norm_kernel, tile.programs, args, tile.warps, tensors=3)

@@ -2,9 +2,9 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
-from kernelzoo.kernels.triton.device_functions import accumulate, await_last_launch, rounded_product, row_start, whole
+from kernelzoo.kernels.triton.device_functions import accumulate, add_up, await_last_launch, rounded_product, row_start
 from kernelzoo.kernels.triton.partials import add_sums, make_partials_launch, store_sums, zero_sums
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -38,8 +38,8 @@ def rows_kernel(
             pulled *= tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
             squares, squares_lost = accumulate(squares, squares_lost, tile * tile, WHOLE)
             products, products_lost = accumulate(products, products_lost, tile * pulled, WHOLE)
-        scale = 1 / tl.sqrt(tl.sum(whole(squares, squares_lost), 1, keep_dims=True) / n + EPS)
-        slope = tl.sum(whole(products, products_lost), 1, keep_dims=True) / n * scale * scale
+        scale = 1 / tl.sqrt(tl.sum(add_up(squares, squares_lost), 1, keep_dims=True) / n + EPS)
+        slope = tl.sum(add_up(products, products_lost), 1, keep_dims=True) / n * scale * scale
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
@@ -64,5 +64,5 @@ def rows(
     partials = x.new_empty((tile.programs, rows.n), dtype=wide_dtype(x.dtype))
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
-    first = bound(id, rows_kernel, tile.programs, args, tile.warps, tensors=5)
+    first = bind_grid(id, rows_kernel, tile.programs, args, tile.warps, tensors=5)
     return sequence(first, make_partials_launch(id, partials, dweight))

@@ -17,14 +17,7 @@ LONE_ROW = 2**14
 
 
 @launch_table("triton", "softmax")
-class Knobs(
-    tiles.Numbers,
-    multi_row_lanes.Numbers,
-    multi_row_loop.Numbers,
-    persistent.Numbers,
-    online.Numbers,
-    parts.Numbers,
-):
+class Knobs(tiles.Knobs, multi_row_lanes.Knobs, multi_row_loop.Knobs, persistent.Knobs, online.Knobs, parts.Knobs):
     ahead_rows: int = knob(
         2, among=(1, 2, 4, 8), unit="rows per multiprocessor", why="from which on persistent takes longer ones"
     )

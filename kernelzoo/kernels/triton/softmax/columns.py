@@ -8,7 +8,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared import exchange, halves
 from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
-from kernelzoo.kernels.shared.jit import bound, column_arguments, device_of, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, column_arguments, device_of, wide_dtype, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.softmax.strips import Strips, plan_strips, strip_parts
 from kernelzoo.launch import Launch
@@ -104,10 +104,10 @@ def columns_kernel(
             words = pairs + (mine * tiles + tile) * (COLUMNS * parts) + lane
             if PHASE != WRITE:
                 next = (1 - 2 * mine) * tiles * (COLUMNS * parts)
-                exchange.leave_word(words, part * COLUMNS, next, exchange.pack_pair(top, total), PHASE, there)
+                exchange.publish_word(words, part * COLUMNS, next, exchange.pack_pair(top, total), PHASE, there)
             if PHASE != LEAVE:
                 known = (peer < parts) & there
-                found = exchange.found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR)
+                found = exchange.wait_for_words(words + peer * COLUMNS, known, parts, PHASE, FOUR)
                 tops, totals = exchange.unpack_pair(found)
                 # Every program merges all pairs of its columns in the same order, so all get the same bits.
                 tops = tl.where(known, tops, LOWEST)
@@ -162,7 +162,7 @@ def make_strip_launch(
     options: dict[str, Any] = {"maxnreg": strips.registers} if device.is_nvidia and strips.registers else {}
     if phase is EXCHANGE:
         options["launch_cooperative_grid"] = True
-    return bound(id, columns_kernel, groups * parts, args, device.warps(strips.threads), **options)
+    return bind_grid(id, columns_kernel, groups * parts, args, device.warps(strips.threads), **options)
 
 
 @register("triton", "softmax", "columns")

@@ -7,7 +7,7 @@ is the number of elements per vector, or 0 if no row has edges.
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.device_functions import TOGETHER, aligned, exponential, zero_if_empty
+from kernelzoo.kernels.shared.device_functions import TOGETHER, align, exponential, zero_if_empty
 from kernelzoo.kernels.triton.device_functions import edge_columns, rounded_product, whole_vectors
 
 READ: tl.constexpr = tl.constexpr("evict_last")
@@ -85,8 +85,8 @@ def ragged_row(x, x_start, out, out_start, n, cols, WIDE: tl.constexpr, EDGES: t
     """Write softmax of one row with edges. cols: the columns of its complete vectors."""
     before, inside = whole_vectors(x_start, n, EDGES)
     before, inside = before.to(tl.int32), inside.to(tl.int32)
-    x_body = x + aligned(x_start, EDGES) + cols
-    out_body = out + aligned(out_start, EDGES) + cols
+    x_body = x + align(x_start, EDGES) + cols
+    out_body = out + align(out_start, EDGES) + cols
     mask = cols < inside
     edge, known = edge_columns(tl.arange(0, 2 * EDGES), before, inside, n, EDGES)
     edges = tl.load(x + x_start + edge, known, other=float("-inf"))

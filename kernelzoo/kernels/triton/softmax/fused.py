@@ -5,10 +5,10 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax.device_functions import READ, ragged_row
-from kernelzoo.kernels.triton.softmax.tiles import Numbers, row_columns, row_options
+from kernelzoo.kernels.triton.softmax.tiles import Knobs, row_columns, row_options
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -47,6 +47,6 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "triton/softmax/fused", rows_of(x, out), device_of(x)
     edges = edges_of(rows)
     columns = row_columns(rows, edges, id)
-    warps, options = row_options(of(Numbers, device.index), device, rows, edges)
+    warps, options = row_options(of(Knobs, device.index), device, rows, edges)
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns)
-    return bound(id, fused_kernel, rows.total, args, warps, **options)
+    return bind_grid(id, fused_kernel, rows.total, args, warps, **options)

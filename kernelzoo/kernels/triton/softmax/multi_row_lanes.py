@@ -14,7 +14,7 @@ import triton.language as tl
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
 from kernelzoo.kernels.shared.halves import empty_words, pack_halves, unpack_halves
-from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax.device_functions import READ, compute_softmax
 from kernelzoo.launch import Launch
@@ -33,15 +33,12 @@ MOST = 128
 
 
 @numbers
-class Numbers:
+class Knobs:
     lane_words: int = knob(
         4, among=(2, 4, 8), unit="words", why="of two numbers of half precision that a lane has at the least"
     )
     lane_most: int = knob(
-        5,
-        among=(5, 8, 16),
-        unit="words",
-        why="to a lane of one row, above which it has twice as many lanes",
+        5, among=(5, 8, 16), unit="words", why="to a lane of one row, above which it has twice as many lanes"
     )
 
 
@@ -190,7 +187,7 @@ def count_row_lanes(n: int, least: int) -> int:
     return max(1, power_of_two(cdiv(n, least) + 1) // 2)
 
 
-def plan_row_units(rows: Rows, numbers: Numbers, warp_size: int) -> RowUnits | None:
+def plan_row_units(rows: Rows, numbers: Knobs, warp_size: int) -> RowUnits | None:
     """Return units of rows, or None if rows aren't half precision in one contiguous, 16-byte-aligned piece."""
     each = 1 + rows.n % 2
     if rows.dtype not in ("float16", "bfloat16") or not (rows.one_piece and rows.aligned) or rows.total < each:
@@ -213,11 +210,11 @@ def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "triton/softmax/multi_row_lanes", rows_of(x, out), device_of(x)
     if rows.across or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    units = plan_row_units(rows, of(Numbers, device.index), device.warp_size)
+    units = plan_row_units(rows, of(Knobs, device.index), device.warp_size)
     if units:
         sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
-        return bound(id, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
+        return bind_grid(id, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
     lanes = min(device.warp_size, count_row_lanes(rows.n, LEAST))
     side = WARPS * device.warp_size // lanes
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, lanes)
-    return bound(id, lanes_kernel, cdiv(rows.total, side), args, WARPS)
+    return bind_grid(id, lanes_kernel, cdiv(rows.total, side), args, WARPS)

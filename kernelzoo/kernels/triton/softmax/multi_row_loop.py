@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import softmax_row
@@ -14,7 +14,7 @@ from kernelzoo.tables import knob, numbers, of
 
 
 @numbers
-class Numbers:
+class Knobs:
     rows_per_program: int = knob(  # enough to spread the cost of starting a program, few enough for an even last wave
         4, among=(2, 4, 8), unit="rows", why="of multi_row's guarded loop over long rows"
     )
@@ -43,8 +43,8 @@ def multi_row_loop(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program takes several consecutive rows, one after the other, and keeps each on chip."""
     rows, device = rows_of(x, out), device_of(x)
     edges = edges_of(rows)
-    side = of(Numbers, device.index).rows_per_program
+    side = of(Knobs, device.index).rows_per_program
     columns = row_columns(rows, edges, "triton/softmax/multi_row_loop")
-    warps = row_warps(of(tiles.Numbers, device.index), device, rows, edges)
+    warps = row_warps(of(tiles.Knobs, device.index), device, rows, edges)
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns, side)
-    return bound("triton/softmax/multi_row_loop", row_loop_kernel, cdiv(rows.total, side), args, warps)
+    return bind_grid("triton/softmax/multi_row_loop", row_loop_kernel, cdiv(rows.total, side), args, warps)

@@ -3,10 +3,10 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.softmax.device_functions import READ, compute_softmax, softmax_with_edges
-from kernelzoo.kernels.triton.softmax.tiles import Numbers, reads_single_elements, row_tile, tile_warps
+from kernelzoo.kernels.triton.softmax.tiles import Knobs, reads_single_elements, row_tile, tile_warps
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.registry import register
@@ -36,10 +36,10 @@ def row_tile_kernel(
         edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
         known = known & in_rows
         edges = tl.load(x + (x_start + edge), known, other=float("-inf"))
-        here = aligned(x_start, EDGES) + cols
+        here = align(x_start, EDGES) + cols
         tile = tl.load(x + here, mask, other=float("-inf"), eviction_policy=READ)
         result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 1)
-        here = aligned(out_start, EDGES) + cols
+        here = align(out_start, EDGES) + cols
         tl.store(out + here, result.to(out.dtype.element_ty), mask)
         tl.store(out + (out_start + edge), edges.to(out.dtype.element_ty), known)
     else:
@@ -56,7 +56,7 @@ def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
     If memory is contiguous across rows (a reduction over dim 0), the tile also makes the loads contiguous.
     """
     rows, device = rows_of(x, out), device_of(x)
-    knobs = of(Numbers, device.index)
+    knobs = of(Knobs, device.index)
     edges = edges_of(rows)
     tile = row_tile(knobs, device, rows, edges)
     if tile is None:
@@ -65,4 +65,4 @@ def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
     side, columns = tile
     warps = tile_warps(knobs, device, rows, side * columns) if rows.across else 1
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, side, columns, reads_single_elements(rows))
-    return bound("triton/softmax/multi_row_tile", row_tile_kernel, cdiv(rows.total, side), args, warps)
+    return bind_grid("triton/softmax/multi_row_tile", row_tile_kernel, cdiv(rows.total, side), args, warps)

@@ -4,9 +4,9 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import online_state
 from kernelzoo.launch import Launch
@@ -16,7 +16,7 @@ from kernelzoo.tables import knob, numbers, of
 
 
 @numbers
-class Numbers:
+class Knobs:
     online_bytes: int = knob(  # 16 float32 elements to each of 256 threads, with a maximum and a sum for each
         16384, among=(8192, 16384, 32768), unit="bytes", why="of a block of the running state"
     )
@@ -37,8 +37,8 @@ def online_kernel(
     in_rows = (row < rows)[:, None]
     inside, longest, edge, known = row_parts(x_start, n, in_rows, EDGES)
     edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE) if EDGES else x_start
-    x_body = aligned(x_start, EDGES)
-    out_body = aligned(out_start, EDGES)
+    x_body = align(x_start, EDGES)
+    out_body = align(out_start, EDGES)
     row_top, row_total, edges = online_state(
         x, x_body, x_n, cols, in_rows, inside, longest, edges, LOWEST, WIDE, EDGES, ROWS, BLOCK
     )
@@ -59,11 +59,11 @@ def column_tile(device: Device, rows: Rows, least: int = 0) -> tuple[int, int, i
 
     least: the fewest elements per tile. To reach it, a tile can have up to 16 short rows.
     """
-    elements = of(Numbers, device.index).online_bytes // rows.wide_bytes
+    elements = of(Knobs, device.index).online_bytes // rows.wide_bytes
     side = LINE_BYTES // rows.itemsize if rows.across else 1
     block = elements // side if rows.across else min(elements, power_of_two(rows.n))
     side = max(side, min(16, least // block))
-    return side, block, tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, side * block)
+    return side, block, tiles.tile_warps(of(tiles.Knobs, device.index), device, rows, side * block)
 
 
 @register("triton", "softmax", "online")
@@ -78,4 +78,4 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), lowest, edges_of(rows), side, block)
     if rows.itemsize == 8 and not rows.across:
         warps *= 2  # exponentials of float64 are slow, so more threads are faster
-    return bound("triton/softmax/online", online_kernel, cdiv(rows.total, side), args, warps)
+    return bind_grid("triton/softmax/online", online_kernel, cdiv(rows.total, side), args, warps)

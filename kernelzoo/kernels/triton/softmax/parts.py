@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.shared.exchange import EXCHANGE, phases_on
-from kernelzoo.kernels.shared.jit import bound, device_of
+from kernelzoo.kernels.shared.exchange import EXCHANGE, launch_phases
+from kernelzoo.kernels.shared.jit import bind_grid, device_of
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, cdiv
@@ -16,7 +16,7 @@ from kernelzoo.tables import knob, numbers, of
 
 
 @numbers
-class Numbers:
+class Knobs:
     wide_elements: int = knob(
         32768,
         among=(16384, 32768, 65536),
@@ -61,7 +61,7 @@ def split_tilings(rows: Rows, words: bool, device: Device) -> tuple[SplitTiling,
 
 
 def split_parts(
-    knobs: Numbers,
+    knobs: Knobs,
     rows: int,
     n: int,
     itemsize: int,
@@ -141,7 +141,7 @@ def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 
     if inputs > 1:  # half as much of each input, in as many registers as softmax's one input
         tilings = tuple(t._replace(held=t.held // 2, block=min(2, t.block // 2)) for t in tilings)
     problem = rows.planned, inside, rows.itemsize, tilings, device.multiprocessors
-    tiling, most = split_parts(of(Numbers, device.index), *problem, 1 + inputs)
+    tiling, most = split_parts(of(Knobs, device.index), *problem, 1 + inputs)
     resident, held = tiling.programs * device.multiprocessors, tiling.held * tiling.threads * vector
     # In a gradient, up to a quarter more programs are worth it if their parts then fit in registers.
     if gradient and (least := cdiv(inside, held)) <= min(1.25 * most, tiling.threads, resident):
@@ -162,6 +162,6 @@ def launch_in_parts(
         waits: dict[str, Any] = {}
         if phase is EXCHANGE:
             waits = {"maxnreg": plan.registers, "launch_cooperative_grid": True}
-        return bound(id, kernel, plan.programs, (*args, phase, *plan.sizes), plan.warps, tensors=tensors, **waits)
+        return bind_grid(id, kernel, plan.programs, (*args, phase, *plan.sizes), plan.warps, tensors=tensors, **waits)
 
-    return sequence(*(part(phase) for phase in phases_on(device_of(x))))
+    return sequence(*(part(phase) for phase in launch_phases(device_of(x))))

@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import softmax_row
@@ -17,7 +17,7 @@ REDUCTION_BYTES = 4096
 
 
 @numbers
-class Numbers:
+class Knobs:
     stages: int = knob(
         0,
         among=(0, 2, 3, 4),
@@ -50,13 +50,13 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, device = rows_of(x, out), device_of(x)
     edges = edges_of(rows)
     columns = row_columns(rows, edges, "triton/softmax/persistent")
-    warps = tiles.tile_warps(of(tiles.Numbers, device.index), device, rows, columns)
+    warps = tiles.tile_warps(of(tiles.Knobs, device.index), device, rows, columns)
     # One row is in registers, the prefetched ones are in shared memory. So long rows have fewer stages.
-    stages = of(Numbers, device.index).stages or (4 if device.shared_per_block > 200 * 1024 else 2)
+    stages = of(Knobs, device.index).stages or (4 if device.shared_per_block > 200 * 1024 else 2)
     stages = min(stages, 1 + (device.shared_per_block - REDUCTION_BYTES) // (columns * rows.itemsize))
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns, stages)
 
     def programs(resident: int) -> int:
         return min(rows.total, device.multiprocessors * resident)
 
-    return bound("triton/softmax/persistent", persistent_kernel, programs, args, warps, stages)
+    return bind_grid("triton/softmax/persistent", persistent_kernel, programs, args, warps, stages)

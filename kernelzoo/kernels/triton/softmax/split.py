@@ -10,12 +10,12 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared import exchange, halves
-from kernelzoo.kernels.shared.device_functions import exactly, exponential
+from kernelzoo.kernels.shared.device_functions import exponential, split_exactly
 from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
-from kernelzoo.kernels.shared.jit import device_of, edges_of, packed, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import can_pack, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton import shares
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
-from kernelzoo.kernels.triton.softmax.parts import Numbers, RowPlan, launch_in_parts, row_plan
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_start
+from kernelzoo.kernels.triton.softmax.parts import Knobs, RowPlan, launch_in_parts, row_plan
 from kernelzoo.kernels.triton.softmax.split_columns import split_columns
 from kernelzoo.launch import Launch
 from kernelzoo.layout import MANY, Rows, rows_of
@@ -46,8 +46,8 @@ def sum_word_exponentials(
         low, high = halves.unpack_halves(words, DTYPE)
         below = top[:, None, None]
         if EXACT:
-            low, fine_low = exactly(exponential(low - below))
-            high, fine_high = exactly(exponential(high - below))
+            low, fine_low = split_exactly(exponential(low - below))
+            high, fine_high = split_exactly(exponential(high - below))
             result = tl.sum(tl.sum(low + high, 2), 1).to(tl.float64)
             result += tl.sum(tl.sum(fine_low + fine_high, 2), 1).to(tl.float64)
         else:
@@ -147,7 +147,7 @@ def part_state(
     if EXACT:
         top, held = reduce_word_maxima(tl.maximum(edges.to(WIDE), top), held, never, DTYPE, PAIRS)
         part_top = tl.max(top, 0)
-        coarse, fine = exactly(exponential(edges.to(WIDE) - part_top))
+        coarse, fine = split_exactly(exponential(edges.to(WIDE) - part_top))
         terms = sum_word_exponentials(held, part_top + tl.zeros_like(top), DTYPE, True, THREADS, HELD, VECTOR // 2)
         part_total = tl.sum(terms + coarse.to(tl.float64) + fine.to(tl.float64), 0).to(WIDE)
     else:
@@ -219,8 +219,8 @@ def split_kernel(
         inside, edge, known = shares.part_edges(x_body, own, 0 if EXACT else part, EDGES, THREADS)
         edges = tl.load(x + x_body + edge, known, other=float("-inf")) if EDGES else edge
         out_edges = out + out_body + edge
-        x_body = aligned(x_body, EDGES)
-        out_body = aligned(out_body, EDGES)
+        x_body = align(x_body, EDGES)
+        out_body = align(out_body, EDGES)
         inside = tl.minimum(inside, end)
         words = pairs + (mine * rows + row) * (WORDS * parts)
         next = (1 - 2 * mine) * rows * (WORDS * parts)
@@ -234,15 +234,15 @@ def split_kernel(
                 WIDE, LOWEST, EDGES, PACKED, PAIRS, EXACT, VECTOR, THREADS, HELD, BLOCK,
             )  # fmt: skip
             if WORDS == 2:
-                exchange.leave_word(words, part, next, part_top.to(tl.int64, bitcast=True), PHASE)
-                exchange.leave_word(words + parts, part, next, exchange.pack_number(part_total), PHASE)
+                exchange.publish_word(words, part, next, part_top.to(tl.int64, bitcast=True), PHASE)
+                exchange.publish_word(words + parts, part, next, exchange.pack_number(part_total), PHASE)
             else:
-                exchange.leave_word(words, part, next, exchange.pack_pair(part_top, part_total), PHASE)
+                exchange.publish_word(words, part, next, exchange.pack_pair(part_top, part_total), PHASE)
         if PHASE != LEAVE:
-            found = exchange.found_word(words + lanes, there, PHASE)
+            found = exchange.wait_for_word(words + lanes, there, PHASE)
             if WORDS == 2:
                 tops = found.to(tl.float64, bitcast=True)
-                totals = exchange.found_word(words + parts + lanes, there, PHASE).to(tl.float64, bitcast=True)
+                totals = exchange.wait_for_word(words + parts + lanes, there, PHASE).to(tl.float64, bitcast=True)
             else:
                 tops, totals = exchange.unpack_pair(found)
             # Every program merges all pairs of its rows in the same order, so all get the same bits.
@@ -272,8 +272,8 @@ def split_plan(
     edges, wide = edges_of(rows), wide_dtype(x.dtype)
     inside = rows.n // edges * edges if edges else rows.n
     # If there are few halves, they are kept as numbers, so that exponentials are computed once.
-    most = of(Numbers, device.index).wide_elements * device.multiprocessors
-    words = exact or (packed(rows) and rows.planned * inside > most)
+    most = of(Knobs, device.index).wide_elements * device.multiprocessors
+    words = exact or (can_pack(rows) and rows.planned * inside > most)
     plan = row_plan(rows, 0 if exact else edges, words, device)
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
@@ -287,7 +287,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows = "triton/softmax/split", rows_of(x, out)
     if rows.columns is not None:
         return split_columns(x, out, rows.columns)
-    exact = rows.single and packed(rows.by_vectors)
+    exact = rows.single and can_pack(rows.by_vectors)
     plan, args = split_plan(x, out, replace(rows.by_vectors, planned=MANY) if exact else rows, id, exact)
     if exact and plan.place[2]:  # it has blocks, but EXACT needs all data in registers
         exact = False

@@ -5,11 +5,11 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.exchange import LEAVE, WRITE, phases_on
-from kernelzoo.kernels.shared.jit import bound, device_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.exchange import LEAVE, WRITE, launch_phases
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, rounded_product, row_start, whole
+from kernelzoo.kernels.triton.device_functions import add_exactly, add_up, await_last_launch, rounded_product, row_start
 from kernelzoo.kernels.triton.softmax.columns import make_strip_launch
 from kernelzoo.kernels.triton.softmax.strips import Strips, plan_strips, strip_parts
 from kernelzoo.launch import Launch, sequence
@@ -58,7 +58,7 @@ def split_across_kernel(
                 total, lost = add_exactly(total * scale, lost * scale, terms)
                 top = new_top
             tl.store(tops + part, top, in_rows)
-            tl.store(totals + part, whole(total, lost), in_rows)
+            tl.store(totals + part, add_up(total, lost), in_rows)
         else:
             there = in_rows & (lanes < parts)
             row_tops = tl.load(tops + lanes, there, other=LOWEST, volatile=True)
@@ -86,7 +86,7 @@ def strips_in_parts(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips
     device = device_of(x)
     place = (2, columns.strips(strips.columns), strip_parts(columns, strips, device), strips.columns)
     shared = x.new_full(place, -1, dtype=torch.int64), x.new_zeros(1, dtype=torch.int64)
-    return sequence(*(make_strip_launch(ID, x, out, columns, strips, p, *shared) for p in phases_on(device)))
+    return sequence(*(make_strip_launch(ID, x, out, columns, strips, p, *shared) for p in launch_phases(device)))
 
 
 def tiles_in_parts(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:
@@ -103,6 +103,6 @@ def tiles_in_parts(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:
 
     def part(phase: object) -> Launch:
         args = (*place, *kinds, phase, *sizes)
-        return bound(ID, split_across_kernel, plan.blocks, args, device.warps(THREADS))
+        return bind_grid(ID, split_across_kernel, plan.blocks, args, device.warps(THREADS))
 
     return sequence(part(LEAVE), part(WRITE))

@@ -13,9 +13,9 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.exchange import EXCHANGE, awaited, leave_word, own_words, pack_pair, unpack_pair
-from kernelzoo.kernels.shared.jit import bound, device_of
-from kernelzoo.kernels.triton.device_functions import INTERPRETED, aligned, await_last_launch, row_start
+from kernelzoo.kernels.shared.exchange import EXCHANGE, awaited, own_words, pack_pair, publish_word, unpack_pair
+from kernelzoo.kernels.shared.jit import bind_grid, device_of
+from kernelzoo.kernels.triton.device_functions import INTERPRETED, align, await_last_launch, row_start
 from kernelzoo.kernels.triton.shares import part_edges, program_part
 from kernelzoo.kernels.triton.softmax.split import part_state, split_plan, write_part
 from kernelzoo.launch import Launch
@@ -101,8 +101,8 @@ def ranks_kernel(
         inside, edge, known = part_edges(x_body, n, part, EDGES, THREADS)
         edges = tl.load(x + x_body + edge, known, other=float("-inf")) if EDGES else edge
         out_edges = out + out_body + edge
-        x_body = aligned(x_body, EDGES)
-        out_body = aligned(out_body, EDGES)
+        x_body = align(x_body, EDGES)
+        out_body = align(out_body, EDGES)
         inside = tl.minimum(inside, end)
         top, held, part_top, part_total = part_state(
             x, x_body, x_n, inside, begin, kept, blocks, edges, never,
@@ -110,7 +110,7 @@ def ranks_kernel(
         )  # fmt: skip
         patience = tl.where(tl.load(failed) == 0, limit, 0) + tl.zeros([LANES], tl.int64)
         own = pairs + (mine * rows + row) * parts
-        leave_word(own, part, (1 - 2 * mine) * rows * parts, pack_pair(part_top, part_total), EXCHANGE)
+        publish_word(own, part, (1 - 2 * mine) * rows * parts, pack_pair(part_top, part_total), EXCHANGE)
         tops, totals = unpack_pair(awaited(own + lanes, there))
         tops = tl.where(there, tops, LOWEST)
         shard_top = tl.max(tops, 0)
@@ -164,4 +164,4 @@ def split_ranks(
     plan, args = split_plan(x, out, rows_of(x, out), ID)
     options = {"maxnreg": plan.registers, "launch_cooperative_grid": True}
     between = (words, peers, state[:1], state[1:], late, limit, rank, ranks, power_of_two(ranks))
-    return bound(ID, ranks_kernel, plan.programs, (*args, *between, *plan.sizes), plan.warps, **options)
+    return bind_grid(ID, ranks_kernel, plan.programs, (*args, *between, *plan.sizes), plan.warps, **options)

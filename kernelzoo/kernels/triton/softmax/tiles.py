@@ -15,7 +15,7 @@ SINGLE_LEAST, SINGLE_LONGEST = {2: 2, 4: 5, 8: 5}, 64
 
 
 @numbers
-class Numbers:
+class Knobs:
     thread_bytes: int = knob(
         64,
         among=(32, 64, 128),
@@ -67,7 +67,7 @@ def row_columns(rows: Rows, edges: int, id: str) -> int:
     return tile_columns(rows.n, edges)
 
 
-def row_warps(knobs: Numbers, device: Device, rows: Rows, edges: int) -> int:
+def row_warps(knobs: Knobs, device: Device, rows: Rows, edges: int) -> int:
     """Return the number of warps for one row. It depends on the row's length, not on that of its padded tile."""
     n = rows.n
     if rows.itemsize == 2 and n <= knobs.packed_limit:
@@ -79,7 +79,7 @@ def row_warps(knobs: Numbers, device: Device, rows: Rows, edges: int) -> int:
     return device.warps(power_of_two(threads + 1) // 2)
 
 
-def row_options(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[int, dict[str, int]]:
+def row_options(knobs: Knobs, device: Device, rows: Rows, edges: int) -> tuple[int, dict[str, int]]:
     """Return the number of warps for one row, and the compiler's register limit."""
     if rows.dtype == "float64" and edges and tile_columns(rows.n, edges) == 8192 and device.arch in ("sm_80", "sm_90"):
         # With edges, such a row would take 44 registers of 1024 threads, one program per multiprocessor. With 512
@@ -88,12 +88,12 @@ def row_options(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple
     return row_warps(knobs, device, rows, edges), {}
 
 
-def tile_warps(knobs: Numbers, device: Device, rows: Rows, elements: int) -> int:
+def tile_warps(knobs: Knobs, device: Device, rows: Rows, elements: int) -> int:
     """Return the number of warps for a tile of so many elements."""
     return device.warps(elements * rows.wide_bytes // knobs.thread_bytes)
 
 
-def row_tile(knobs: Numbers, device: Device, rows: Rows, edges: int) -> tuple[int, int] | None:
+def row_tile(knobs: Knobs, device: Device, rows: Rows, edges: int) -> tuple[int, int] | None:
     """Return (ROWS, COLS) of a tile of complete rows, or None if no tile has room for several rows."""
     columns = tile_columns(rows.n, edges)
     element_bytes = rows.wide_bytes

@@ -5,7 +5,7 @@ import triton.language as tl
 
 from kernelzoo.kernels.shared import exchange
 from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
-from kernelzoo.kernels.triton.device_functions import add_exactly, await_last_launch, whole
+from kernelzoo.kernels.triton.device_functions import add_exactly, add_up, await_last_launch
 
 
 @triton.jit
@@ -68,19 +68,19 @@ def columns_kernel(
                     one = column_block(grad, grad_start + first * grad_step, grad_step, depth, mask, FAR).to(WIDE)
                     one *= column_block(y, y_start + first * y_step, y_step, depth, mask, FAR).to(WIDE)
                     running, lost = add_exactly(running, lost, one)
-                total = tl.sum(whole(running, lost), 0, keep_dims=True)
+                total = tl.sum(add_up(running, lost), 0, keep_dims=True)
         if PARTS > 1:
             words = sums + (mine * tiles + tile) * (COLUMNS * parts) + lane
             if PHASE != WRITE:
                 next = (1 - 2 * mine) * tiles * (COLUMNS * parts)
-                exchange.leave_word(words, part * COLUMNS, next, exchange.pack_number(total), PHASE, there)
+                exchange.publish_word(words, part * COLUMNS, next, exchange.pack_number(total), PHASE, there)
             if PHASE != LEAVE:
                 # Every program adds up all sums of its columns in the same order, so all get the same bits.
                 total = tl.zeros([1, COLUMNS], WIDE)
                 for group in range(0, parts, PARTS):
                     peer = group + tl.arange(0, PARTS)[:, None]
                     known = (peer < parts) & there
-                    found = exchange.found_words(words + peer * COLUMNS, known, parts, PHASE, FOUR)
+                    found = exchange.wait_for_words(words + peer * COLUMNS, known, parts, PHASE, FOUR)
                     total += tl.sum(tl.where(known, exchange.unpack_number(found, WIDE), 0.0), 0, keep_dims=True)
         if PHASE != LEAVE:
             if HOLDS:

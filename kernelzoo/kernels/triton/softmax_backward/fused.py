@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, edge_columns, row_start, whole_vectors
 from kernelzoo.kernels.triton.gradients import fused_launch
 from kernelzoo.kernels.triton.softmax.device_functions import READ
 from kernelzoo.kernels.triton.softmax_backward.columns_kernel import columns_kernel
@@ -52,12 +52,12 @@ def fused_kernel(
         known = known & in_rows
         grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(WIDE)
         y_edges = tl.load(y + (y_start + edge), known, other=0).to(WIDE)
-        here = aligned(grad_start, EDGES) + cols
+        here = align(grad_start, EDGES) + cols
         grad_tile = tl.load(grad + here, mask, other=0, eviction_policy=READ).to(WIDE)
-        here = aligned(y_start, EDGES) + cols
+        here = align(y_start, EDGES) + cols
         y_tile = tl.load(y + here, mask, other=0, eviction_policy=READ).to(WIDE)
         total = tl.sum(grad_tile * y_tile, AXIS, keep_dims=True) + tl.sum(grad_edges * y_edges, AXIS, keep_dims=True)
-        here = aligned(out_start, EDGES) + cols
+        here = align(out_start, EDGES) + cols
         tl.store(out + here, (y_tile * (grad_tile - total)).to(DTYPE), mask)
         tl.store(out + (out_start + edge), (y_edges * (grad_edges - total)).to(DTYPE), known)
     else:

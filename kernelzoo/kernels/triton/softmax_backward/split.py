@@ -8,7 +8,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared import exchange, halves
 from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.triton import shares
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_start
 from kernelzoo.kernels.triton.gradients import split_launch
 from kernelzoo.kernels.triton.shares import load_share
 from kernelzoo.kernels.triton.softmax_backward.columns_kernel import columns_kernel
@@ -81,9 +81,9 @@ def split_kernel(
             grad_edges = tl.load(grad + grad_body + edge, known, other=0)
             y_edges = tl.load(y + y_body + edge, known, other=0)
             out_edges = out + out_body + edge
-        grad_body = aligned(grad_body, EDGES)
-        y_body = aligned(y_body, EDGES)
-        out_body = aligned(out_body, EDGES)
+        grad_body = align(grad_body, EDGES)
+        y_body = align(y_body, EDGES)
+        out_body = align(out_body, EDGES)
         inside = tl.minimum(inside, end)
         length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = sums + (mine * rows + row) * parts
@@ -102,9 +102,9 @@ def split_kernel(
             if EDGES:
                 thread_sums += grad_edges.to(WIDE) * y_edges.to(WIDE)
             word = exchange.pack_number(tl.sum(thread_sums, 0))
-            exchange.leave_word(words, part, (1 - 2 * mine) * rows * parts, word, PHASE)
+            exchange.publish_word(words, part, (1 - 2 * mine) * rows * parts, word, PHASE)
         if PHASE != LEAVE:
-            found = exchange.found_word(words + lanes, there, PHASE)
+            found = exchange.wait_for_word(words + lanes, there, PHASE)
             # Every program adds up all sums of its rows in the same order, so all get the same bits.
             total = tl.sum(tl.where(there, exchange.unpack_number(found, WIDE), 0.0), 0)
             if PACKED:

@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -33,9 +33,9 @@ def finish_kernel(
         grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(WIDE)
         y_edges = tl.load(y + (y_start + edge), known, other=0).to(WIDE)
         tl.store(out + (out_start + edge), (y_edges * (grad_edges - sums)).to(DTYPE), known)
-    grad_start = aligned(grad_start, EDGES)
-    y_start = aligned(y_start, EDGES)
-    out_start = aligned(out_start, EDGES)
+    grad_start = align(grad_start, EDGES)
+    y_start = align(y_start, EDGES)
+    out_start = align(out_start, EDGES)
     mask = in_rows & (here < inside)
     grad_tile = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
     y_tile = tl.load(y + (y_start + here * y_n), mask, other=0).to(WIDE)

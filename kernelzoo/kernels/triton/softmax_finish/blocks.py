@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential, quotient
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -40,8 +40,8 @@ def finish_kernel(
         known = known & (first == 0)
         edges = tl.load(x + (x_start + edge), known, other=0.0).to(WIDE)
         tl.store(out + (out_start + edge), softmax_element(edges, top, sums).to(DTYPE), known)
-    x_start = aligned(x_start, EDGES)
-    out_start = aligned(out_start, EDGES)
+    x_start = align(x_start, EDGES)
+    out_start = align(out_start, EDGES)
     mask = in_rows & (here < inside)
     tile = tl.load(x + (x_start + here * x_n), mask, other=0.0).to(WIDE)
     tl.store(out + (out_start + here * out_n), softmax_element(tile, top, sums).to(DTYPE), mask)

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.jit import bound, device_of, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, rounded_product, row_start
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two, rows_with
@@ -63,4 +63,4 @@ def rows(maximum: torch.Tensor, total: torch.Tensor, largest: torch.Tensor, sum:
     constants = wide_type(maximum.dtype), side, parts
     args = (maximum, total, largest, sum, where.total, where.n, where.inner, *strides, *outs, *constants)
     warps = device_of(maximum).warps(128)
-    return bound("triton/softmax_merge/rows", merge_kernel, cdiv(where.total, side), args, warps, tensors=4)
+    return bind_grid("triton/softmax_merge/rows", merge_kernel, cdiv(where.total, side), args, warps, tensors=4)

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import wide_dtype
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.kernels.triton.softmax.device_functions import online_state
 from kernelzoo.launch import Launch
@@ -24,7 +24,7 @@ def pairs_kernel(
     in_rows = row < rows
     inside, longest, edge, known = row_parts(x_start, n, in_rows, EDGES)
     edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE) if EDGES else x_start
-    x_start = aligned(x_start, EDGES)
+    x_start = align(x_start, EDGES)
     top, sums, _ = online_state(
         x, x_start, x_n, cols, in_rows, inside, longest, edges, LOWEST, WIDE, EDGES, ROWS, BLOCK
     )

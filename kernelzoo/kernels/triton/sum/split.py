@@ -2,8 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bound, row_arguments, wide_dtype, wide_type
-from kernelzoo.kernels.shared.pack_tiles import Plan, plan_of
+from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.pack_tiles import PackPlan, plan_parts
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.long_rows import load_parts, program_part, row_to_merge
 from kernelzoo.kernels.triton.packs import row_sum
@@ -33,12 +33,12 @@ def sum_of_parts_kernel(x, out, sums, parts, inner, out_outer, out_inner, PARTS:
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), total.to(out.dtype.element_ty))
 
 
-def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: Plan) -> tuple[torch.Tensor, Launch]:
+def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: PackPlan) -> tuple[torch.Tensor, Launch]:
     """Return (a workspace for the sums of parts, the launch that fills it)."""
     dtype = torch.promote_types(x.dtype, out.dtype)
     sums = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(dtype))
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, wide_type(dtype), *plan.tile.constants)
-    return sums, bound(id, parts_kernel, plan.programs, args, plan.tile.warps)
+    return sums, bind_grid(id, parts_kernel, plan.programs, args, plan.tile.warps)
 
 
 @register("triton", "sum", "split")
@@ -46,7 +46,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program sums part of a row as ``rows`` does. A second launch adds up the parts' sums in a tree."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    plan = plan_of(x, rows)
+    plan = plan_parts(x, rows)
     sums, first = leave_sums("triton/sum/split", x, out, rows, plan)
     args = (x, out, sums, plan.parts, rows.inner, rows.out_outer, rows.out_inner, plan.lanes)
-    return sequence(first, bound("triton/sum/split", sum_of_parts_kernel, rows.total, args, 1))
+    return sequence(first, bind_grid("triton/sum/split", sum_of_parts_kernel, rows.total, args, 1))

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import TOGETHER
-from kernelzoo.kernels.triton.device_functions import aligned, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -27,8 +27,8 @@ def dot_kernel(
     if EDGES:
         edges = tl.load(x + (x_start + edge), known, other=0).to(WIDE)
         edges *= tl.load(y + (y_start + edge), known, other=0).to(WIDE)
-    x_start = aligned(x_start, EDGES)
-    y_start = aligned(y_start, EDGES)
+    x_start = align(x_start, EDGES)
+    y_start = align(y_start, EDGES)
     result = tl.zeros([ROWS, 1], WIDE)
     sums = tl.zeros([ROWS, BLOCK], WIDE)
     for start in range(0, longest, BLOCK):
