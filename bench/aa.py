@@ -156,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GuardError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILED
-    print(f"\n{findings.terminal([options.output], terminal.width())}")
+    print(f"\n{findings.terminal_text([options.output], terminal.width())}")
     return 0 if all(map(passed, document["rows"])) else 1
 
 

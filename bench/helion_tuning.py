@@ -31,7 +31,7 @@ import torch
 
 from kernelzoo import measure, packages, registry
 from kernelzoo.files import write_whole
-from kernelzoo.measure.calls import clock_for
+from kernelzoo.measure.calls import choose_clock
 
 SHAPES = ((4096, 4096), (2048, 32000))
 DTYPE = "bfloat16"
@@ -120,7 +120,7 @@ def row(id: str, shape: tuple[int, ...]) -> dict[str, Any]:
     launches += [problem.launch(implementation, *sets[number]) for number in range(1, count)]
     for launch in launches:
         launch()
-    turn = clock_for(device, "device", "min").arrange(launches)
+    turn = choose_clock(device, "device", "min").arrange(launches)
     median = statistics.median(turn(1) for _ in range(SAMPLES)) / count
     return {"first_launch_s": round(seconds, 2), "median_us": round(median * 1e6, 3)}
 

@@ -62,7 +62,7 @@ LOADS = {
     "definition": definitions.load_definition,
     "solution": read,
     "problem": definitions.load_problem,
-    "folder": definitions.load_folder,
+    "folder": definitions.load_task_folder,
 }
 """What loads each kind of file. A problem is a Python file of KernelBench, a folder one of gpu-mode."""
 
@@ -70,7 +70,7 @@ LOADS = {
 def files(folder: Path, kind: str) -> Iterator[Path]:
     """The files of a kind below a folder, each definition's name once."""
     if kind == "folder":
-        yield from (path.parent for path in sorted(folder.rglob("task.yml")) if definitions.is_folder(path.parent))
+        yield from (path.parent for path in sorted(folder.rglob("task.yml")) if definitions.is_task_folder(path.parent))
         return
     if kind == "problem":
         yield from (path for path in sorted(folder.rglob("*.py")) if definitions.is_problem(path))
@@ -125,7 +125,7 @@ def recorded(paths: list[Path]) -> str:
     latest = list({(one["definition"], one["file"]): one for one in found}.values())
     devices = dict.fromkeys(str(document["machine_info"].get("device")) for document in documents)
     kinds = Counter((one["verdict"], one["kind"]) for one in latest if one["verdict"] != "right")
-    lines = [f"On {', '.join(devices)}: {verdicts.count_text(latest)}.", ""]
+    lines = [f"On {', '.join(devices)}: {verdicts.tally_text(latest)}.", ""]
     lines += ["| verdict | kind | solutions |", "|:--|:--|--:|"]
     lines += [f"| {verdict} | {kind} | {number} |" for (verdict, kind), number in kinds.most_common()]
     for verdict in ("wrong", "undecidable", "refused"):

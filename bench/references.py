@@ -166,7 +166,7 @@ def judge(to: Connection, kind: str, path: Path, device: str, seconds: float, mo
         return
     ops = loaded if isinstance(loaded, tuple) else (loaded,)
     named = [each for op in ops for each in implementations("reference", op.name)]
-    work = [(each, check) for each in named for check in verifying.checks(each, at, whole=True) if not check.beyond]
+    work = [(each, check) for each in named for check in verifying.checks_of(each, at, whole=True) if not check.beyond]
     count, words = Counter[str](), dict.fromkeys((FAILS, UNDECIDABLE, ROOM), "")
     for place, (implementation, check) in enumerate(work):
         if time.monotonic() > end:

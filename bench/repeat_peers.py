@@ -32,7 +32,7 @@ from kernelzoo.errors import KernelZooError
 from kernelzoo.files import write_whole
 from kernelzoo.launch import Launch, postpone_deliveries
 from kernelzoo.measure import profiler
-from kernelzoo.measure.calls import clock_for
+from kernelzoo.measure.calls import choose_clock
 
 ALLOWED = 0.05
 LARGE = (16384, 16384)
@@ -173,7 +173,7 @@ def ours(launches: Sequence[Launch], device: torch.device) -> float:
     """Seconds of a launch by the clock of ``kernelzoo bench``."""
     for launch in launches:
         launch()
-    turn = clock_for(device, "device", "min").arrange(launches)
+    turn = choose_clock(device, "device", "min").arrange(launches)
     return statistics.median(turn(1) for _ in range(SAMPLES)) / len(launches)
 
 

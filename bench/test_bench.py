@@ -11,9 +11,9 @@ import torch
 
 from kernelzoo import measure, registry
 from kernelzoo.measure import Measurement, Problem, record
-from kernelzoo.measure.plugin import Replay
+from kernelzoo.measure.plugin import ReplayTimer
 
-REPLAY = Replay()
+REPLAY = ReplayTimer()
 
 
 @pytest.mark.benchmark(timer=REPLAY)

@@ -19,9 +19,9 @@ SCRATCH = "KERNELZOO_SCRATCH"
 _scratch_folders: list[tempfile.TemporaryDirectory[str]] = []
 
 
-def child_env(*, here: bool = False) -> dict[str, str]:
-    """Return this process's environment for a child. If ``here``, this package's folder is first on PYTHONPATH."""
-    places = [str(Path(__file__).parents[1])] if here else []
+def child_env(*, package_first: bool = False) -> dict[str, str]:
+    """Return the environment for a child process. ``package_first``: put this package first on its PYTHONPATH."""
+    places = [str(Path(__file__).parents[1])] if package_first else []
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places + _python_path())}
 
 
@@ -31,7 +31,7 @@ def make_scratch_folder() -> Path:
     return Path(_scratch_folders[-1].name)
 
 
-def children_of(process: int) -> set[int]:
+def child_processes_of(process: int) -> set[int]:
     """Return the ids of the running children of all threads of a process."""
     found = set[int]()
     with contextlib.suppress(OSError):
@@ -42,11 +42,11 @@ def children_of(process: int) -> set[int]:
     return found
 
 
-def end_group(leader: int) -> None:
+def kill_process_group(leader: int) -> None:
     """Kill a process, its group, and all their descendants, including stopped ones and those in other groups."""
     found, left = set[int](), [leader]
     while left:
-        found |= (new := children_of(left.pop()) - found)
+        found |= (new := child_processes_of(left.pop()) - found)
         left += new
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
@@ -55,7 +55,7 @@ def end_group(leader: int) -> None:
             os.kill(process, signal.SIGKILL)
 
 
-def leave_working_directory() -> None:
+def drop_working_directory_from_path() -> None:
     """Remove the working directory from ``sys.path`` if an empty entry of PYTHONPATH put it there."""
     here, given = os.getcwd(), os.environ.get("PYTHONPATH")
     if given and "" in given.split(os.pathsep) and here not in map(os.path.abspath, _python_path()):

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 KIB, MIB = 1024, 1024**2
 
 
-def no_room(what: str, asked: int) -> NoRoomError:
+def no_room_error(what: str, bytes_needed: int) -> NoRoomError:
     """Return the error for a request of more bytes than are free on the host."""
-    asked_for = f"{what} asks for {asked / 1e9:.1f} GB of memory"
-    return NoRoomError(f"{asked_for}, and {free_memory() / 1e9:.1f} GB are free on the host")
+    asked_for = f"{what} asks for {bytes_needed / 1e9:.1f} GB of memory"
+    return NoRoomError(f"{asked_for}, and {free_host_bytes() / 1e9:.1f} GB are free on the host")
 
 
-def free_memory() -> int:
+def free_host_bytes() -> int:
     """Return the bytes of host memory that are free."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -189,7 +189,7 @@ _assumed: ContextVar[Device | None] = ContextVar("assumed", default=None)
 
 @contextmanager
 def bind_for_device(device: Device) -> Iterator[None]:
-    """A context in which this thread binds for that device."""
+    """A context in which this thread's binds plan launches for the given device, physical or simulated."""
     token = _assumed.set(device)
     try:
         yield
@@ -198,12 +198,12 @@ def bind_for_device(device: Device) -> Iterator[None]:
 
 
 def of(x: torch.Tensor) -> Device:
-    """Return the device for a kernel on x: the simulated one if one is assumed, else x's GPU."""
+    """Return the device for a kernel on x: that of ``bind_for_device`` if its context is active, else x's GPU."""
     return _assumed.get() or describe_gpu(x.get_device())
 
 
 def current() -> Device:
-    """Return the simulated device if one is assumed, else this thread's current GPU."""
+    """Return the device of ``bind_for_device`` if its context is active, else this thread's current GPU."""
     import torch
 
     return _assumed.get() or describe_gpu(torch.cuda.current_device())
@@ -211,7 +211,7 @@ def current() -> Device:
 
 @cache
 def describe_gpu(index: int) -> Device:
-    """Return the GPU of that index. What torch does not report is taken from a listed device of its architecture."""
+    """Return the GPU of that index. What torch does not report is taken from a listed GPU of the same architecture."""
     import torch
 
     p: Any = torch.cuda.get_device_properties(index)
@@ -233,7 +233,7 @@ def describe_gpu(index: int) -> Device:
     )
 
 
-def is_usable(x: torch.Tensor, types: Sequence[str]) -> bool:
+def is_on_usable_device(x: torch.Tensor, types: Sequence[str]) -> bool:
     """Whether a tensor is on a device of these types, and its GPU did not become unusable in a fork."""
     return x.device.type in types and (not x.is_cuda or _cuda_user in (0, os.getpid()))
 
@@ -299,11 +299,11 @@ def wrap_with_device(launch: Callable[[], None], x: torch.Tensor) -> Callable[[]
     if torch.cuda.device_count() == 1:
         return launch
 
-    def there() -> None:
+    def launch_on_device() -> None:
         with on_device_of(x):
             launch()
 
-    return there
+    return launch_on_device
 
 
 def check_device(device: torch.device, id: str, reason: str) -> None:
@@ -342,5 +342,5 @@ def batch_invariant(id: str) -> Iterator[None]:
 
 
 def is_batch_invariant() -> bool:
-    """Whether :func:`batch_invariant` is active. A variant that calls this promises to comply."""
+    """Whether :func:`batch_invariant` is active. A variant that calls this function promises such bits."""
     return (asked := _invariant.get()) is not None and next(asked) >= 0

@@ -58,12 +58,12 @@ def read_json(path: Path) -> Any:
         document = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} is not JSON: {error}") from error
-    if wrong := _out_of_bounds(document):
+    if wrong := _why_invalid_document(document):
         raise FileError(f"{path}: {wrong}")
     return document
 
 
-def _out_of_bounds(document: Any) -> str:
+def _why_invalid_document(document: Any) -> str:
     """Return why a document can't be results, or "". Python's JSON allows NaN, infinities and too deep nesting."""
     left: list[tuple[Any, tuple[str | int, ...]]] = [(document, ())]
     while left:
@@ -103,7 +103,7 @@ def printable(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in _COLOURS.sub("", text)).split())
 
 
-def check_folder(path: Path) -> None:
+def check_parent_folder(path: Path) -> None:
     """Raise FileError unless there is a folder in which to write that path."""
     if not (folder := path.absolute().parent).is_dir():
         if folder.exists():

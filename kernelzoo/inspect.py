@@ -149,7 +149,7 @@ def inspect(
     axes = tuple((sizes or {}).items())
     request = Request(backend, op, variant, tuple(shape), operations.full_dtype(dtype), dim, arch, axes)
     if not modules:  # modules may register other ids
-        check(request)
+        check_request(request)
         if not files(id.removesuffix(registry.BATCH_INVARIANT)):
             raise InspectionError(
                 f"{id} is registered in this process alone, and another one compiles it: name the file that registers "
@@ -181,13 +181,13 @@ def ask_child(requests: list[Request], modules: Sequence[str | Path] = ()) -> li
     """
     ((backend, _),) = {(request.backend, request.arch) for request in requests}  # a process caches compiled kernels
     told = _submit(requests[0].id, modules, requests, backend)
-    return [_error(one) if "error" in one else tuple(map(_kernel, one["kernels"])) for one in told["answers"]]
+    return [_as_error(one) if "error" in one else tuple(map(_as_kernel, one["kernels"])) for one in told["answers"]]
 
 
 def _submit(what: str, modules: Sequence[str | Path], requests: Sequence[Request], backend: str = "") -> dict[str, Any]:
     known = [importlib.import_module(packages()[name]) for name in {*BUILT_IN, backend} & {*packages()}]
     environment = {
-        **children.child_env(here=True),
+        **children.child_env(package_first=True),
         **{key: value for package in known for key, value in getattr(package, "COMPILES_WITH", {}).items()},
         "CUDA_VISIBLE_DEVICES": "",
         "HIP_VISIBLE_DEVICES": "",
@@ -211,11 +211,11 @@ def _submit(what: str, modules: Sequence[str | Path], requests: Sequence[Request
         raise error
     told: dict[str, Any] = json.loads(done.stdout)
     if "error" in told:
-        raise _error(told)
+        raise _as_error(told)
     return told
 
 
-def _error(answer: dict[str, Any]) -> KernelZooError:
+def _as_error(answer: dict[str, Any]) -> KernelZooError:
     kind: type[KernelZooError] = getattr(errors, answer["error"], InspectionError)
     error = kind.__new__(kind)
     Exception.__init__(error, answer["message"])
@@ -225,7 +225,7 @@ def _error(answer: dict[str, Any]) -> KernelZooError:
     return error
 
 
-def _kernel(fields: dict[str, Any]) -> Kernel:
+def _as_kernel(fields: dict[str, Any]) -> Kernel:
     found = fields.pop("occupancy")
     held = Occupancy(found["blocks"], found["fraction"], tuple(found["limited_by"])) if found is not None else None
     plain: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in fields.items()}
@@ -245,7 +245,7 @@ def simulate_device(backend: str, device: Device) -> Iterator[None]:
         yield
 
 
-def check(request: Request) -> None:
+def check_request(request: Request) -> None:
     """Raise UnknownNameError, InputTypeError or ShapeError for a request that the operation does not take."""
     operation = registry.implementation(request.id).operation
     if request.dtype not in operation.dtypes:
@@ -267,7 +267,7 @@ def run_recorded(request: Request, place: str, context: AbstractContextManager[N
         ran = f"{request.backend}/{request.op}/{form}"
         registered = partial(registry._registered[request.backend, request.op, form], **scalars)
         try:
-            return registry.launch_of(ran, registered, *tensors)
+            return registry.call_bind(ran, registered, *tensors)
         except GridTooLargeError:
             if not operation.by_rows:
                 raise
@@ -299,8 +299,8 @@ def _describe_step(step: Any, count: int, ran: str, request: Request) -> Kernel:
     if sass is None:
         functions, missing = cubin.disassembly(made.binary)
         sass = functions.get(made.symbol)
-    source, place = made.source, _place(made.file, made.line)
-    constants = {name: _plain(value) for name, value in made.constants.items()}
+    source, place = made.source, _file_and_line(made.file, made.line)
+    constants = {name: _json_constant(value) for name, value in made.constants.items()}
     if made.registers is None:  # a host kernel
         arch, host = made.host
         return Kernel(
@@ -358,14 +358,14 @@ def _distinct_steps(steps: list[Any]) -> Iterator[tuple[Any, int]]:
     return ((step, alike.count(step)) for step in different)
 
 
-def _plain(value: Any) -> int | float | str | bool:
+def _json_constant(value: Any) -> int | float | str | bool:
     """Return a constant for JSON: a finite number as it is, a type by its name, infinity as ``"inf"``."""
     if hasattr(value, "item"):
         value = value.item()
     return value if isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)) else str(value)
 
 
-def _place(file: str | Path, line: int) -> str:
+def _file_and_line(file: str | Path, line: int) -> str:
     """Return ``path:line`` of a source. A path within this package begins at the package's parent folder."""
     path, here = Path(file), Path(__file__).parents[1]
     return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"

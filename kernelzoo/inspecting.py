@@ -17,7 +17,7 @@ from typing import Any
 from kernelzoo import definitions, operations, registry
 from kernelzoo.device import ARCHITECTURES, Device, bind_for_device
 from kernelzoo.errors import InspectionError, KernelZooError
-from kernelzoo.inspect import Kernel, Request, check, run_recorded, simulate_device
+from kernelzoo.inspect import Kernel, Request, check_request, run_recorded, simulate_device
 from kernelzoo.operations.known import signature_fields
 from kernelzoo.packages import BUILT_IN, files, packages
 
@@ -55,7 +55,7 @@ def _load_all(modules: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _answer(request: Request) -> dict[str, Any]:
     try:
-        return {"kernels": [asdict(kernel) for kernel in kernels(request)]}
+        return {"kernels": [asdict(kernel) for kernel in compiled_kernels(request)]}
     except KernelZooError as error:
         return _error_fields(error)
     except Exception as error:  # a compiler may raise anything
@@ -78,7 +78,7 @@ def _error_fields(error: KernelZooError) -> dict[str, Any]:
     }
 
 
-def kernels(request: Request) -> tuple[Kernel, ...]:
+def compiled_kernels(request: Request) -> tuple[Kernel, ...]:
     """Return the kernels of a launch, compiled here and not run. Raises as :func:`kernelzoo.inspect.inspect` does."""
     if not _has_inspection(request):
         return run_recorded(request, "cuda", _following_launch(request))
@@ -90,7 +90,7 @@ def kernels(request: Request) -> tuple[Kernel, ...]:
 
 
 def _has_inspection(request: Request) -> bool:
-    """Whether its backend's package has a module ``inspection`` and its source. Otherwise its launch is followed."""
+    """Whether the backend's package has a module ``inspection`` and the kernel's source. If not, follow a launch."""
     package = packages().get(request.backend)
     if package is None or importlib.util.find_spec(f"{package}.inspection") is None:
         return False
@@ -116,7 +116,7 @@ def _following_launch(request: Request) -> Iterator[None]:
     """A context within ``_recording_launches`` that follows a launch, and explains its errors."""
     if package := packages().get(request.backend):
         registry.import_kernels(request.backend, package)
-    check(request)
+    check_request(request)
     try:
         with bind_for_device(request.device):
             yield

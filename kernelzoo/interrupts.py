@@ -21,11 +21,11 @@ def delay_interrupt() -> Iterator[None]:
         return
     came: list[FrameType | None] = []
 
-    def put_off(number: int, frame: FrameType | None) -> None:
+    def record_interrupt(number: int, frame: FrameType | None) -> None:
         came.append(frame)
         signal.signal(signal.SIGINT, usual)
 
-    signal.signal(signal.SIGINT, put_off)
+    signal.signal(signal.SIGINT, record_interrupt)
     try:
         yield
     finally:

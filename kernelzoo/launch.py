@@ -131,7 +131,7 @@ def add_storage_checks(launch: Launch, tensors: Sequence[torch.Tensor], outputs:
 class WorkspaceLaunch(RebindableLaunch):
     """A launch that can run on other addresses, with a workspace that its bind's stream prepares.
 
-    A backend caches it for calls on that stream only, because these do not overlap.
+    A backend caches the launch for calls on that stream only, because calls on one stream do not overlap.
     """
 
     __slots__ = ("_launch", "workspace")
@@ -224,11 +224,11 @@ class PerStreamLaunches:
 
 
 def void(_: object) -> None:
-    """Ignore a value, so that a lambda of an expression is a launch."""
+    """Return None for any value, so that a lambda around an expression can be a launch."""
 
 
 def sequence(*launches: Launch | None) -> Launch:
-    """Return one launch that runs these in order, without None: a WorkspaceLaunch if all are, on common tensors."""
+    """Return one launch that runs others in order, skipping None: a WorkspaceLaunch if all are, on common tensors."""
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]
@@ -309,7 +309,7 @@ def keeping_alive(launch: Launch, *tensors: torch.Tensor) -> Launch:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A kernel compiled for the device of its bind, with its language's facts."""
+    """A compiled kernel: its source, its machine code, and the registers and memory that it needs."""
 
     name: str
     """The name in the source, with template arguments if any."""

@@ -201,7 +201,7 @@ class Rows(Layout):
 
     @property
     def as_planned(self) -> Rows:
-        """These rows with ``planned`` as their number, for choosing variants and tiles."""
+        """The same rows, but ``planned`` of them, for choosing variants and tiles."""
         return self if self.planned == self.total else replace(self, outer=self.planned, inner=1)
 
     @property
@@ -246,15 +246,15 @@ class Rows(Layout):
         vector, alone = self.whole_vector, self.planned == 1 and self.contiguous
         return (self.one_piece or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
 
-    def common(self, *others: Strides) -> int:
+    def common_factor(self, *others: Strides) -> int:
         """Return the largest power of two, up to 16, that divides n and all rows' offsets; 1 if ``single``."""
         written = (self.out_outer, self.out_inner) if self.out_n else ()
         read = (stride for other in others for stride in (other.outer, other.inner))
         return math.gcd(1 if self.single else 16, self.n, self.x_outer, self.x_inner, *written, *read)
 
     @property
-    def apart(self) -> int:
-        """The alignment difference of x's and out's rows, or 0. Its gcd with a vector is the vector width to use."""
+    def phase_difference(self) -> int:
+        """How far x's and out's rows differ in alignment. The number's gcd with a vector is the vector width to use."""
         if not self.out_n:
             return int(self.single)
         return (self.x_phase - self.out_phase) | (self.x_outer - self.out_outer) | (self.x_inner - self.out_inner)
@@ -312,10 +312,10 @@ def _swaps_axes(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
     """Return the rows of x (outer, n, inner) and out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
     dtypes, phases = (x.dtype, out.dtype), (phase(x), phase(out))
-    return _rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
+    return _make_rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
 
 
-def is_whole(n: int, itemsize: int) -> bool:
+def fills_whole_vectors(n: int, itemsize: int) -> bool:
     """Whether n elements of ``itemsize`` bytes fill whole 16-byte vectors."""
     return n * itemsize % VECTOR_BYTES == 0
 
@@ -326,7 +326,7 @@ def phase(tensor: torch.Tensor) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _rows(
+def _make_rows(
     dtypes: tuple[torch.dtype, ...], shape: Sizes, x_strides: Sizes, out_strides: Sizes, phases: Sizes, invariant: bool
 ) -> Rows:
     if _swaps_axes(shape[0], shape[2], x_strides[0], x_strides[2]):
@@ -343,6 +343,6 @@ def _rows(
     strides = x_outer, x_n, x_inner, out_outer, out_n, out_inner
     planned = max(2, PLANNED_ELEMENTS // max(1, n)) if invariant else outer * inner
     dtype, out_dtype = map(dtype_name, dtypes)
-    single = invariant and not is_whole(n, dtypes[0].itemsize)
+    single = invariant and not fills_whole_vectors(n, dtypes[0].itemsize)
     x_phase, out_phase = (1, 0) if single else phases
     return Rows(dtype, out_dtype, outer, n, inner, *strides, x_phase, out_phase, planned, single)

@@ -41,7 +41,7 @@ LANGUAGES = {
 BUILT_IN = {name: f"kernelzoo.kernels.{name}" for name in sorted(LANGUAGES)}
 
 
-class Found(NamedTuple):
+class Variant(NamedTuple):
     """An implementation or chooser in a source file."""
 
     backend: str
@@ -75,7 +75,7 @@ def packages() -> dict[str, str]:
     return {**{name: package for name, package, _ in entry_point_backends()}, **BUILT_IN}
 
 
-def _declared(field: str) -> list[str]:
+def _metadata_values(field: str) -> list[str]:
     """Return the values of a field in this distribution's metadata; none if it is not installed."""
     import importlib.metadata
 
@@ -86,7 +86,7 @@ def _declared(field: str) -> list[str]:
 
 def how_to_install(backend: str) -> str:
     """Return the command that installs a backend's language, from the distribution's extras."""
-    extras = _declared("Provides-Extra")
+    extras = _metadata_values("Provides-Extra")
     named = [extra for extra in extras if extra == backend or extra.startswith(f"{backend}-")]
     commands = " or ".join(f"pip install 'kernelzoo[{extra}]'" for extra in reversed(named))
     return f"install it with: {commands}" if commands else "see the README for how to install it"
@@ -94,7 +94,7 @@ def how_to_install(backend: str) -> str:
 
 def requirement(package: str, backend: str) -> str:
     """Return the distribution's requirement of a package for a backend, such as ``triton>=3.6``; else only its name."""
-    for text in _declared("Requires-Dist"):
+    for text in _metadata_values("Requires-Dist"):
         words, _, marker = text.partition(";")
         if re.match(rf"{package}(?![\w.-])", words) and re.search(rf"extra == .{backend}(?![a-z])", marker):
             return words.strip()
@@ -139,7 +139,7 @@ def summary_of(doc: str | None) -> str:
     return " ".join((doc or "").strip().partition("\n\n")[0].split())
 
 
-def scan(backend: str) -> tuple[Found, ...]:
+def scan(backend: str) -> tuple[Variant, ...]:
     """Return the implementations that a backend's package registers, read from source without running it.
 
     Unreadable code becomes one entry, for its operation. An unreadable package becomes one for the first operation.
@@ -149,11 +149,11 @@ def scan(backend: str) -> tuple[Found, ...]:
 
 
 @cache
-def _scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Found, ...]:
-    found = list[Found]()
+def _scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Variant, ...]:
+    found = list[Variant]()
 
     def unreadable(error: _UnreadableError, op: str = operations[0], path: Path = Path()) -> None:
-        found.append(Found(backend, op, "unreadable", f"can't be listed: {error}", False, path, unreadable=True))
+        found.append(Variant(backend, op, "unreadable", f"can't be listed: {error}", False, path, unreadable=True))
 
     try:
         folders = _folders(package)
@@ -165,7 +165,7 @@ def _scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Foun
         places += [(name, file) for at in folders for file in (at / f"{name}.py", *sorted((at / name).glob("*.py")))]
     for op, path in places:
         try:
-            among = _decorated(path, operations, ours=BUILT_IN.get(backend) == package)
+            among = _registered_functions(path, operations, ours=BUILT_IN.get(backend) == package)
             found += (one for one in among if one.backend == backend)
         except _UnreadableError as error:
             unreadable(error, op, path)
@@ -215,7 +215,7 @@ def _folders(package: str) -> list[Path]:
 
 
 def _parsed(path: Path) -> ast.Module:
-    """Parse a module's source. Raises _UnreadableError too if importing it would end at once."""
+    """Parse a module's source. Raises _UnreadableError also if the module raises as soon as it is imported."""
     try:
         tree = ast.parse(importlib.util.decode_source(path.read_bytes()))  # in its declared encoding
     except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
@@ -247,7 +247,7 @@ def _parsed_forms(path: Path) -> ast.Module:
         return _parsed(path)
 
 
-def _decorated(path: Path, operations: Sequence[str], *, ours: bool = False) -> Iterator[Found]:
+def _registered_functions(path: Path, operations: Sequence[str], *, ours: bool = False) -> Iterator[Variant]:
     parse = _parsed_forms if ours else _parsed
     for node in parse(path).body if path.is_file() else ():
         if isinstance(node, ast.FunctionDef):
@@ -264,7 +264,7 @@ def _decorated(path: Path, operations: Sequence[str], *, ours: bool = False) -> 
                     if not known:
                         words = f"{ast.unparse(call):.100} has other names than literals of an operation and a variant"
                         raise _unreadable(path, call.lineno, words)
-                    yield Found(backend, op, variant, summary_of(ast.get_docstring(node)), name == "chooser", path)
+                    yield Variant(backend, op, variant, summary_of(ast.get_docstring(node)), name == "chooser", path)
 
 
 MEND = "update or reinstall that package"

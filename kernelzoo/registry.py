@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from kernelzoo import operations
-from kernelzoo.device import is_usable, on_device_of, wrap_with_device
+from kernelzoo.device import is_on_usable_device, on_device_of, wrap_with_device
 from kernelzoo.errors import (
     BackendUnavailableError,
     DeviceError,
@@ -23,7 +23,7 @@ from kernelzoo.errors import (
     UnknownNameError,
 )
 from kernelzoo.launch import Bind, Launch, add_storage_checks
-from kernelzoo.operations.arguments import launch_of as launch_of
+from kernelzoo.operations.arguments import call_bind as call_bind
 from kernelzoo.operations.canonical import split_in_two
 from kernelzoo.operations.tensors import check_untraced
 from kernelzoo.packages import import_kernels as import_kernels
@@ -84,7 +84,7 @@ class Implementation:
         Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't take
         the problem, LaunchError if it returns no launch.
         """
-        launch = launch_of(self.id, language(self.backend).binds[self.op, self.registered], *tensors, **scalars)
+        launch = call_bind(self.id, language(self.backend).binds[self.op, self.registered], *tensors, **scalars)
         return add_storage_checks(launch, tensors, len(self.operation.outputs))
 
     def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
@@ -149,7 +149,7 @@ class Language:
                 f"backend {self.name!r} takes tensors on {' or '.join(self.devices)} here, got one on {x.device}; "
                 f"move it with x.to({self.devices[0]!r}), or use another backend: {', '.join(backends())}"
             )
-        if not is_usable(x, self.devices):
+        if not is_on_usable_device(x, self.devices):
             reason = "this process was forked from one that had used CUDA, which a fork can't go on with"
             remedy = "start it with multiprocessing's method 'spawn' or 'forkserver', or fork before the first use"
             raise BackendUnavailableError(self.name, reason, remedy)
@@ -202,7 +202,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
         def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
             try:
                 form = choose_variant(backend, op, variant, *tensors, **scalars)
-                return launch_of(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
+                return call_bind(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
             except GridTooLargeError:
                 x, operation = tensors[0], operations.OPERATIONS[op]
                 if not operation.by_rows or x.size(0) * x.size(2) < 2**20:  # the number of rows is not the reason
@@ -227,7 +227,7 @@ def choose_variant(backend: str, op: str, variant: str, *tensors: torch.Tensor, 
 
 
 def _check_id(backend: str, op: str, variant: str) -> None:
-    known_op(op)
+    check_operation_name(op)
     for part in (backend, variant):
         if not (isinstance(part, str) and part.isidentifier()):
             raise RegistrationError(f"a backend or variant is a Python identifier, got {part!r}")
@@ -277,7 +277,7 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     if backend is not None and backend not in backends():
         raise UnknownNameError("backend", backend, backends())
     if op is not None:
-        known_op(op)
+        check_operation_name(op)
     found = dict[str, Implementation]()
     for name in packages():
         rows = scan(name) if backend in (None, name) else ()
@@ -303,7 +303,7 @@ def implementation(id: str) -> Implementation:
     raise UnknownNameError("implementation", id, [i.id for i in implementations()])
 
 
-def preferred(op: str, device: str) -> tuple[str, ...]:
+def preferred_backends(op: str, device: str) -> tuple[str, ...]:
     """Return the backends to try for an operation on a device, the best first: built-in ones, then others."""
     others = {i.backend for i in implementations(op=op)} - {*packages(), BASELINE}
     return (*PREFERENCE.get(device, (BASELINE,)), *sorted(others))
@@ -331,7 +331,7 @@ _choosers: dict[tuple[str, str, str], Choose] = {}
 _loaded: dict[str, Language] = {}
 
 
-def known_op(op: str) -> None:
+def check_operation_name(op: str) -> None:
     """Raise UnknownNameError unless there is such an operation."""
     if op not in operations.OPERATIONS:
         raise UnknownNameError("operation", op, operations.OPERATIONS)

@@ -24,7 +24,7 @@ class Form:
 
     @property
     def lines(self) -> int:
-        """Lines of code of its files."""
+        """The number of lines of code in the variant's files."""
         return sum(map(lines_of, self.files))
 
     @property
@@ -44,10 +44,10 @@ def forms(op: str, languages: Iterable[str] = ()) -> dict[str, Form | None]:
     'triton/softmax/fused'
     """
     chosen = list(languages) or list(LANGUAGES)
-    return {backend: _plain(backend, op) for backend in chosen}
+    return {backend: _simplest_variant(backend, op) for backend in chosen}
 
 
-def _plain(backend: str, op: str) -> Form | None:
+def _simplest_variant(backend: str, op: str) -> Form | None:
     made = [Form(i.id, i.summary, packages.files(i.id)) for i in registry.implementations(backend, op) if not i.chooses]
     named = {form.id.split("/")[2]: form for form in made}
     for name in PLAIN:

@@ -72,7 +72,7 @@ def knob(shipped: int, *, among: Sequence[int], unit: str, why: str) -> Any:
     return field(default=shipped, metadata={"knob": (tuple(among), unit, why)})
 
 
-def numbers(part: type[T]) -> type[T]:
+def form_knobs(part: type[T]) -> type[T]:
     """Declare the decorated class as one variant's knobs. The operation's table inherits it (see ``launch_table``)."""
     return dataclass(frozen=True, eq=False)(part)
 
@@ -80,7 +80,7 @@ def numbers(part: type[T]) -> type[T]:
 def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
     """Declare the decorated class, whose fields are knobs, as the launch table of a backend's operation.
 
-    It inherits the knobs that variants declare by ``numbers``. Raises TableError if two variants share a name.
+    It inherits the knobs that variants declare by ``form_knobs``. Raises TableError if two variants share a name.
     """
 
     def declare(table: type[T]) -> type[T]:
@@ -90,7 +90,7 @@ def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
             for other in parts:
                 shared = vars(part).get("__annotations__", {}).keys() & vars(other).get("__annotations__", {}).keys()
                 if part is not other and shared:
-                    raise TableError(f"knobs {', '.join(shared)} are declared by {part.__name__} and {other.__name__}")
+                    raise TableError(f"knobs {', '.join(shared)} are in both {part.__module__} and {other.__module__}")
             _whole[part] = made
         _declared[backend, op] = made
         return made
@@ -140,7 +140,7 @@ def changes(table: Any) -> dict[str, int]:
 
 _declared: dict[tuple[str, str], type[Any]] = {}
 _whole: dict[type[Any], type[Any]] = {}
-"""The launch table that inherits each class declared by ``numbers``."""
+"""The launch table that inherits each class declared by ``form_knobs``."""
 _made: dict[tuple[Any, ...], Any] = {}
 
 
@@ -240,21 +240,21 @@ def make_folder(where: Path) -> None:
 
 
 def store(
-    card: Card, backend: str, op: str, declared: str, values: Mapping[str, int], about: Json, evidence: Sequence[Json]
+    card: Card, backend: str, op: str, declared: str, values: Mapping[str, int], setup: Json, evidence: Sequence[Json]
 ) -> Path:
     """Store a table for a card, in the file with those of other operations. Return the file's path.
 
-    declared: the ``digest`` of the table. values: knobs that differ from shipped. about: what they were measured with.
+    declared: the ``digest`` of the table. values: knobs that differ from shipped. setup: what they were measured with.
     evidence: the measurements. Readers see the old or the new content, and concurrent writers keep each other's tables.
     Raises OSError where the folder can't be written, RuntimeError for a user without a home.
     """
     file = path(card, backend)
     make_folder(file.parent)
-    section = {"declared": declared, "values": dict(values), "about": about, "evidence": list(evidence)}
-    with _locked(file):
+    section = {"declared": declared, "values": dict(values), "about": setup, "evidence": list(evidence)}
+    with _writer_lock(file):
         sections = {}
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, TableError):  # damaged content is dropped
-            sections = _checked(file.read_bytes(), card, backend)
+            sections = _parse_tables(file.read_bytes(), card, backend)
         _write(file, card, backend, {**sections, op: section})
     return file
 
@@ -272,11 +272,11 @@ def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
     file = path(card, backend)
     if not file.exists():
         return None
-    with _locked(file):
+    with _writer_lock(file):
         left: Json = {}
         if ops:
             with contextlib.suppress(OSError, ValueError, TypeError, KeyError, TableError):
-                sections = _checked(file.read_bytes(), card, backend)
+                sections = _parse_tables(file.read_bytes(), card, backend)
                 left = {op: section for op, section in sections.items() if op not in ops}
                 if len(left) == len(sections):
                     return None
@@ -307,22 +307,22 @@ def _read_stored_table(table: type[T], here: Card, shipped: T) -> T:
     except (FileNotFoundError, RuntimeError):
         return shipped
     except OSError as error:
-        return _ignored(file, error.strerror or str(error), shipped)
+        return _warn_and_use_shipped(file, error.strerror or str(error), shipped)
     try:
-        sections = _checked(content, here, backend)
+        sections = _parse_tables(content, here, backend)
         if op not in sections:
             return shipped
         section = sections[op]
         if section["declared"] != digest(table):
-            return _ignored(file, f"its {op} table is of another version of kernelzoo", shipped)
+            return _warn_and_use_shipped(file, f"its {op} table is of another version of kernelzoo", shipped)
         return table_with_values(table, dict(section["values"]))
     except TableError as error:
-        return _ignored(file, str(error), shipped)
+        return _warn_and_use_shipped(file, str(error), shipped)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        return _ignored(file, f"it is damaged ({type(error).__name__}: {error})", shipped)
+        return _warn_and_use_shipped(file, f"it is damaged ({type(error).__name__}: {error})", shipped)
 
 
-def _checked(content: bytes, card: Card, backend: str) -> Json:
+def _parse_tables(content: bytes, card: Card, backend: str) -> Json:
     """Return the tables in a file, by operation. Raises TableError, or any error from malformed content."""
     document = json.loads(content)
     if document["format"] != FORMAT:
@@ -332,7 +332,7 @@ def _checked(content: bytes, card: Card, backend: str) -> Json:
     return dict(document["tables"])
 
 
-def _ignored(file: Path, reason: str, shipped: T) -> T:
+def _warn_and_use_shipped(file: Path, reason: str, shipped: T) -> T:
     if file not in _warned:
         _warned.add(file)
         words = f"the launch table in {file} is not used: {reason}; remove it, or measure anew with: kernelzoo tune"
@@ -340,7 +340,7 @@ def _ignored(file: Path, reason: str, shipped: T) -> T:
     return shipped
 
 
-def _locked(file: Path) -> AbstractContextManager[object]:
+def _writer_lock(file: Path) -> AbstractContextManager[object]:
     """A lock for one writer of the file, among processes and threads."""
     from filelock import FileLock  # a bind does not need it
 

@@ -28,7 +28,7 @@ def width() -> int:
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedTable:
     """The lines of a table that fits a width."""
 
     head: list[str]
@@ -44,7 +44,7 @@ def lay_out_table(
     width: int,
     right: Collection[int] = (),
     spare: Sequence[str] = (),
-) -> Fitted:
+) -> FittedTable:
     """Lay out a table in lines of at most ``width`` characters, without cutting any word.
 
     right: the right-aligned columns, whose cells do not wrap. spare: titles of columns to drop, the least needed first.
@@ -52,7 +52,7 @@ def lay_out_table(
     """
     rows = [[_KEPT.sub("\xa0", cell) for cell in row] for row in rows]
     columns = list(zip(titles, *rows, strict=True))
-    least = [_least(column, index in right) for index, column in enumerate(columns)]
+    least = [_least_width(column, index in right) for index, column in enumerate(columns)]
 
     def fits(left_out: Collection[int]) -> bool:
         return sum(size + GAP for i, size in enumerate(least) if i not in left_out) - GAP <= width
@@ -67,7 +67,7 @@ def lay_out_table(
             left_out = others
     kept = [i for i in range(len(titles)) if i not in left_out]
     if not fits(left_out):
-        return Fitted([], [_block(titles, row, width) for row in rows], [])
+        return FittedTable([], [_row_as_block(titles, row, width) for row in rows], [])
     sizes = {i: max(map(len, columns[i])) for i in kept}
     while sum(sizes.values()) + GAP * (len(kept) - 1) > width:
         widest = max((i for i in kept if sizes[i] > least[i]), key=lambda i: sizes[i])
@@ -75,7 +75,7 @@ def lay_out_table(
     head = [*_lines([titles[i] for i in kept], kept, sizes, right), "─" * (sum(sizes.values()) + GAP * (len(kept) - 1))]
     missing = "; ".join(titles[i] for i in left_out)
     notes = wrap_text(f"(a wider terminal also shows: {missing})", width) if missing else []
-    return Fitted(
+    return FittedTable(
         head if any(titles) else [], [_lines([row[i] for i in kept], kept, sizes, right) for row in rows], notes
     )
 
@@ -84,7 +84,7 @@ _KEPT = re.compile(r" (?=\S(?: \S)?$)")
 """The space before a mark at the end of a cell, which must not break."""
 
 
-def _least(column: Sequence[str], right: bool) -> int:
+def _least_width(column: Sequence[str], right: bool) -> int:
     """Return the least width of a column: its longest word or unwrapped cell. Prose stays readable."""
     title, *cells = column
     words = [word for text in (title, *([] if right else cells)) for word in text.split(" ")]
@@ -104,7 +104,7 @@ def _lines(cells: Sequence[str], columns: Sequence[int], sizes: dict[int, int], 
     return lines
 
 
-def _block(titles: Sequence[str], row: Sequence[str], width: int) -> list[str]:
+def _row_as_block(titles: Sequence[str], row: Sequence[str], width: int) -> list[str]:
     """Return a row as lines: its name, then each value next to its title."""
     size = max(map(len, titles))
     lines = [row[0].replace("\xa0", " ")]

@@ -49,12 +49,12 @@ def inductor_folder() -> str:
     return default_cache_dir()
 
 
-def carries_tangents() -> bool:
+def in_forward_mode() -> bool:
     """Whether forward-mode differentiation is active at some level. There is no public way."""
     return forward_ad._current_level >= 0
 
 
-def is_watched() -> bool:
+def needs_dispatcher() -> bool:
     """Whether torch must see operations on plain tensors, for a mode, a profiler or forward-mode differentiation."""
     return profiler._is_profiler_enabled or forward_ad._current_level >= 0 or count_modes() > 0
 
@@ -74,9 +74,9 @@ def is_ordinary(x: object) -> bool:
 
     The tensor is no subclass or wrapper, needs no gradient, tangent or cast, and ``torch.jit.trace`` is not active.
     """
-    if type(x) is not Tensor or x.requires_grad or unusual_keys(x):
+    if type(x) is not Tensor or x.requires_grad or unusual_dispatch_keys(x):
         return False
-    return not (is_jit_traced() or carries_tangents() or torch.is_autocast_enabled("cuda"))
+    return not (is_jit_traced() or in_forward_mode() or torch.is_autocast_enabled("cuda"))
 
 
 def is_traced_by_mode() -> bool:
@@ -93,7 +93,7 @@ _USUAL = {"CPU", "CUDA", "ADInplaceOrView", "AutogradCPU", "AutogradCUDA", "Auto
 _unusual: dict[int, frozenset[str]] = {}
 
 
-def unusual_keys(x: Tensor) -> frozenset[str]:
+def unusual_dispatch_keys(x: Tensor) -> frozenset[str]:
     """Return the dispatch keys that a dense tensor on the host or a GPU lacks. They show a wrapper or a lazy view."""
     keys = _keys(x)
     number = keys.raw_repr()
@@ -105,12 +105,12 @@ def unusual_keys(x: Tensor) -> frozenset[str]:
 
 def is_transformed(x: Tensor) -> bool:
     """Whether a tensor belongs to ``torch.vmap``, ``torch.func.grad`` or the like."""
-    return not unusual_keys(x).isdisjoint(("FuncTorchBatched", "FuncTorchGradWrapper"))
+    return not unusual_dispatch_keys(x).isdisjoint(("FuncTorchBatched", "FuncTorchGradWrapper"))
 
 
-def is_hidden(x: Tensor) -> bool:
+def is_hidden_wrapper(x: Tensor) -> bool:
     """Whether torch wraps a tensor that looks plain to Python, to functionalize it or to batch gradients."""
-    return type(x) is Tensor and not unusual_keys(x).isdisjoint(("Functionalize", "Batched"))
+    return type(x) is Tensor and not unusual_dispatch_keys(x).isdisjoint(("Functionalize", "Batched"))
 
 
 # --- A repeated call --------------------------------------------------------------------------------------------------

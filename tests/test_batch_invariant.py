@@ -141,7 +141,7 @@ def plan(i: registry.Implementation, rows: int, n: int, dtype: str, invariant: b
     """A launch's kernels, threads and numbers, and no grid."""
     with recorded() as steps:
         args = Request(i.backend, i.op, i.variant, (rows, n), dtype, -1, "sm_90").arguments("meta")
-        bind = partial(registry.launch_of, i.id, registry._registered[i.backend, i.op, i.variant])
+        bind = partial(registry.call_bind, i.id, registry._registered[i.backend, i.op, i.variant])
         launch = partial(i.operation.launch_invariant, i.id) if invariant else i.operation.launch
         launch(bind, args, i.operation.allocate(args))
     assert all(isinstance(step, Step) for step in steps)

@@ -11,7 +11,7 @@ from hypothesis.errors import Unsatisfiable
 
 import kernelzoo
 from kernelzoo.check import fuzz
-from kernelzoo.check.case import Draw
+from kernelzoo.check.case import Sampler
 from kernelzoo.check.fuzz import placing, running
 from kernelzoo.testing import Case, Conformance, check, tensors
 
@@ -147,7 +147,7 @@ class TestConformance(Conformance):
                 dim = tuple(data.draw(st.sets(st.integers(0, rank - 1))))
                 keepdim = data.draw(st.booleans())
 
-            def make(draw: Draw) -> tuple[torch.Tensor, ...]:
+            def make(draw: Sampler) -> tuple[torch.Tensor, ...]:
                 return tuple(placed(x, draw.device) for x in inputs)
 
             case = Case(implementation.op, "drawn", make, dim, keepdim)
@@ -179,7 +179,7 @@ class TestConformance(Conformance):
         equal = beside(**dict.fromkeys(names, "constant"))
         values, width = "constant" if equal else "plateau", 8 if device == "cpu" and not backend.emulator else 32
         case = contiguous("float32", (n, width), 0, values=values, seed=seed, companions=equal)
-        inputs = [x.to(device) for _, x in placing.inputs(op, case, torch.Generator())]
+        inputs = [x.to(device) for _, x in placing.place_inputs(op, case, torch.Generator())]
         result = getattr(backend, op.name)(*inputs, dim=0, variant=implementation.variant)
         op.expect(op.arguments(inputs, 0)).check(result if isinstance(result, tuple) else (result,))
 

@@ -29,17 +29,17 @@ def example() -> Iterator[ModuleType]:
         yield module
 
 
-def verified(id: str, *cases: str) -> verifying.Found:
+def verified(id: str, *cases: str) -> verifying.CheckResults:
     """What ``kernelzoo verify`` finds, in all cases that are not large or in those named."""
     implementation, device = kernelzoo.implementation(id), torch.device("cpu")
-    among = [c for c in verifying.checks(implementation, device, whole=True) if not cases or c.name in cases]
+    among = [c for c in verifying.checks_of(implementation, device, whole=True) if not cases or c.name in cases]
     assert len(among) == len(cases) or not cases, "no such case"
     return verifying.verify(implementation, among, device, whole=False, progress=lambda name, known: None)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifying.running, "largest", lambda implementation: LARGEST)
+    monkeypatch.setattr(verifying.running, "max_elements", lambda implementation: LARGEST)
 
 
 def test_plain_torch_passes_all_cases() -> None:

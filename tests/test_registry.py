@@ -212,7 +212,7 @@ def test_forms_of_ours_are_found_without_parsing_all(tmp_path: Path) -> None:
         files.append(tmp_path / f"form_{number}.py")
         files[-1].write_text(other)
     known = tuple(operations.BUILT_IN)
-    listed = {path: list(packages._decorated(path, known, ours=True)) for path in files}
-    assert listed == {path: list(packages._decorated(path, known)) for path in files}
+    listed = {path: list(packages._registered_functions(path, known, ours=True)) for path in files}
+    assert listed == {path: list(packages._registered_functions(path, known)) for path in files}
     assert sum(map(len, listed.values())) > 150 and min(len(listed[path]) for path in files[-6:]) == 1
     assert listed[files[-6]][0].summary == "By rows."

@@ -16,7 +16,7 @@ from torch.nn import functional
 
 import kernelzoo
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
-from kernelzoo.kernels.torch.compiled import compiled_call
+from kernelzoo.kernels.torch.compiled import compile_launch
 from kernelzoo.launch import void
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.registry import Launch, register
@@ -39,14 +39,14 @@ def _amin_into(x: torch.Tensor, out: torch.Tensor) -> None:
 def inductor_softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.softmax under torch.compile with max-autotune and static shapes."""
     id = "inductor/softmax/max_autotune"
-    return compiled_call(id, _softmax_into, rows(id, x, out), MODE)
+    return compile_launch(id, _softmax_into, rows(id, x, out), MODE)
 
 
 @kernelzoo.register("inductor", "min", "max_autotune")
 def inductor_min(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.amin under torch.compile with max-autotune and static shapes."""
     id = "inductor/min/max_autotune"
-    return compiled_call(id, _amin_into, rows(id, x, out), MODE)
+    return compile_launch(id, _amin_into, rows(id, x, out), MODE)
 
 
 def sum(x: Any) -> Any:
@@ -97,7 +97,7 @@ def compiled(function: Callable[..., Any], variant: str) -> None:
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         taken = rows(id, *tensors)
         given = *taken[:-count], *scalars.values()
-        return returned(compiled_call(id, function, given, MODES[variant]), *taken[-count:])
+        return returned(compile_launch(id, function, given, MODES[variant]), *taken[-count:])
 
     bind.__doc__ = f"{op} as torch.compile makes it in its mode {MODES[variant] or 'default'}, with static shapes."
     register("inductor", op, variant)(bind)

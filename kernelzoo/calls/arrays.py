@@ -18,7 +18,7 @@ from torch.utils.dlpack import from_dlpack
 from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.errors import DeviceError, InputTypeError, OutputError
 from kernelzoo.operations import Operation, dtype_name
-from kernelzoo.operations.arguments import normalize_dim, plain_dim
+from kernelzoo.operations.arguments import is_cacheable_dim, normalize_dim
 from kernelzoo.operations.tensors import check_storage
 from kernelzoo.torch_private import current_device, current_stream
 
@@ -55,7 +55,7 @@ class Library:
         return {1: "cpu", 2: "cuda", 10: "cuda", 13: "cuda"}.get(int(kind), f"DLPack's device {int(kind)}")
 
     def stream(self, x: Any) -> int | None:
-        """Return the handle of the stream to run on. None: torch's current one, where DLPack makes the array ready."""
+        """Return the handle of the launch's stream; None for torch's current one, on which DLPack makes x ready."""
         return None
 
     def writable(self, x: Any) -> bool:
@@ -64,7 +64,7 @@ class Library:
 
 
 class NumPy(Library):
-    """NumPy arrays, on the host. Their bfloat16 and float8 dtypes come from ml_dtypes. Torch does not know these."""
+    """NumPy arrays, on the host. The bfloat16 and float8 dtypes of ml_dtypes are unknown to torch."""
 
     def tensor(self, x: Any) -> torch.Tensor:
         if x.dtype.name == "bfloat16":
@@ -72,7 +72,7 @@ class NumPy(Library):
         if not x.flags.writeable:  # torch would warn of it
             import numpy
 
-            x = numpy.asarray(_Writable(x, "__array_interface__"))
+            x = numpy.asarray(_WritableInterface(x, "__array_interface__"))
         return torch.from_numpy(x)
 
     def copy_if_unsupported(self, x: Any) -> torch.Tensor | None:
@@ -85,7 +85,7 @@ class NumPy(Library):
         if tensor.dtype == torch.bfloat16:
             return tensor.view(torch.int16).numpy().view(like.dtype)
         if tensor.dtype == torch.float8_e4m3fn:
-            return tensor.view(torch.uint8).numpy().view(_float8())
+            return tensor.view(torch.uint8).numpy().view(_float8_dtype())
         return tensor.numpy()
 
     def device(self, x: Any) -> str:
@@ -119,16 +119,16 @@ class CuPy(Library):
         return int(self.current(x.data.device_id).ptr)
 
 
-class Interface(Library):
+class CudaArrayInterface(Library):
     """Arrays with ``__cuda_array_interface__`` and no DLPack, such as Numba's device arrays."""
 
     def tensor(self, x: Any) -> torch.Tensor:
-        return torch.as_tensor(_Writable(x))
+        return torch.as_tensor(_WritableInterface(x))
 
     def copy_if_unsupported(self, x: Any) -> torch.Tensor | None:
         if not _has_negative_stride(x):
             return None
-        forward = _Writable(x)
+        forward = _WritableInterface(x)
         interface = forward.__cuda_array_interface__  # type: ignore[attr-defined]  # set by name
         steps = interface["strides"]
         first = sum((size - 1) * step for size, step in zip(interface["shape"], steps, strict=True) if step < 0)
@@ -149,7 +149,7 @@ class Interface(Library):
         return not x.__cuda_array_interface__["data"][1]
 
 
-class Numba(Interface):
+class Numba(CudaArrayInterface):
     """Numba's device arrays, on the stream to which an array is bound, else on Numba's default stream."""
 
     def array(self, tensor: torch.Tensor, like: Any) -> Any:
@@ -161,8 +161,8 @@ class Numba(Interface):
         return super().stream(x) or 0
 
 
-class _Writable:
-    """An array's interface, marked as writable because torch requires that. No kernel writes into an input."""
+class _WritableInterface:
+    """An array's interface, marked as writable because torch reads only writable arrays. No kernel writes into it."""
 
     def __init__(self, x: Any, name: str = "__cuda_array_interface__") -> None:
         self._x = x  # keeps the memory alive
@@ -170,7 +170,7 @@ class _Writable:
         setattr(self, name, {**interface, "data": (interface["data"][0], False)})
 
 
-def _float8() -> Any:
+def _float8_dtype() -> Any:
     """Return NumPy's float8_e4m3fn dtype. Raises InputTypeError if ml_dtypes, which defines it, is not installed."""
     try:
         import ml_dtypes
@@ -217,15 +217,15 @@ def _library_of(x: Any, name: str) -> Library:
     if hasattr(kind, "__dlpack__"):
         return Library()
     if hasattr(kind, "__cuda_array_interface__"):
-        return Numba() if module == "numba" else Interface()
+        return Numba() if module == "numba" else CudaArrayInterface()
     remedy = "torch.tensor(x)" if isinstance(x, list | tuple | int | float) else "a tensor or an array made of it"
     raise InputTypeError(
-        f"{name} must be a torch.Tensor or an array with __dlpack__ or __cuda_array_interface__, got {_kind(x)}; "
+        f"{name} must be a torch.Tensor or an array with __dlpack__ or __cuda_array_interface__, got {_type_name(x)}; "
         f"pass {remedy}"
     )
 
 
-def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
+def _as_tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
     """Return an array as a tensor, and whether the tensor is a copy."""
     try:
         copy = library.copy_if_unsupported(x)
@@ -233,8 +233,8 @@ def _tensor(x: Any, name: str, library: Library) -> tuple[torch.Tensor, bool]:
     except Exception as error:  # another library may raise anything
         said = str(error).partition("\n")[0]
         raise InputTypeError(
-            f"{name} is a {_kind(x)} that torch can't read: {type(error).__name__}: {said}; convert it to a dtype that "
-            "the operation takes"
+            f"{name} is a {_type_name(x)} that torch can't read: {type(error).__name__}: {said}; convert it to a dtype "
+            "that the operation takes"
         ) from error
 
 
@@ -250,7 +250,7 @@ def _on_stream(stream: int | None, x: Any) -> Iterator[None]:
             "call within another stream"
         )
     dlpack = hasattr(x, "__dlpack_device__")
-    device = int(x.__dlpack_device__()[1]) if dlpack else torch.as_tensor(_Writable(x)).get_device()
+    device = int(x.__dlpack_device__()[1]) if dlpack else torch.as_tensor(_WritableInterface(x)).get_device()
     default = stream in (0, 1)  # both name the default stream
     there = torch.cuda.default_stream(device) if default else torch.cuda.ExternalStream(stream, device)  # type: ignore[no-untyped-call]
     with torch.cuda.stream(there):
@@ -270,7 +270,7 @@ def device_type(x: Any) -> str:
     try:
         return library.device(x)
     except Exception as error:
-        raise InputTypeError(f"x is a {_kind(x)} without memory: {str(error).partition(chr(10))[0]}") from error
+        raise InputTypeError(f"x is a {_type_name(x)} without memory: {str(error).partition(chr(10))[0]}") from error
 
 
 def convert_dtype(x: Any, dtype: Any) -> Any:
@@ -284,11 +284,11 @@ def convert_dtype(x: Any, dtype: Any) -> Any:
         return x.astype(dtype_name(dtype) if isinstance(dtype, torch.dtype) else dtype)
     library_of(x, "x")
     if not hasattr(x, "astype"):
-        raise InputTypeError(f"dtype= converts no {_kind(x)}; convert it before the call")
+        raise InputTypeError(f"dtype= converts no {_type_name(x)}; convert it before the call")
     try:
         return x.astype(dtype_name(dtype) if isinstance(dtype, torch.dtype) else dtype)
     except TypeError as error:
-        raise InputTypeError(f"dtype={dtype!r} is none of {_kind(x)}: {error}") from error
+        raise InputTypeError(f"dtype={dtype!r} is none of {_type_name(x)}: {error}") from error
 
 
 def run(call: Call, inputs: Tensors, out: Any) -> Any:
@@ -298,14 +298,14 @@ def run(call: Call, inputs: Tensors, out: Any) -> Any:
     """
     backend, op, dim, keepdim, scalars, variant = call
     first = inputs[0]
-    dim = dim if plain_dim(dim) else normalize_dim(dim, op.several_axes)
+    dim = dim if is_cacheable_dim(dim) else normalize_dim(dim, op.several_axes)
     library: Any = _libraries.get(type(first))
     key: tuple[object, ...] | None = None
     if (
         isinstance(library, CuPy)
         and out is None
         and not backend._table_chosen()
-        and plain_dim(dim)
+        and is_cacheable_dim(dim)
         and type(variant) is str
     ):
         key = (op, variant, dim, keepdim, *scalars.items())
@@ -333,14 +333,14 @@ def run(call: Call, inputs: Tensors, out: Any) -> Any:
             if isinstance(x, torch.Tensor) or type(library_of(x, name)) is not type(library):
                 raise _mixed_libraries_error(names, inputs)
     with _on_stream(library.stream(first), first):
-        read = [_tensor(x, name, library) for x, name in zip(inputs, names, strict=True)]
+        read = [_as_tensor(x, name, library) for x, name in zip(inputs, names, strict=True)]
         tensors = tuple(tensor for tensor, _ in read)
         if (kind := tensors[0].device.type) not in backend.devices:
             raise DeviceError(
                 f"backend {backend.name!r} takes arrays on {' or '.join(backend.devices)} here, got one on {kind}; "
                 f"call kernelzoo.{op.name}, which takes a backend for {kind}, or move the array"
             )
-        into = None if out is None else _outs(op, out, library, first)
+        into = None if out is None else _output_tensors(op, out, library, first)
         backend._check(*tensors)
         launch, made = backend._launch(call._replace(dim=dim), tensors, into)
         if out is not None:
@@ -352,16 +352,16 @@ def run(call: Call, inputs: Tensors, out: Any) -> Any:
     return arrays[0] if len(arrays) == 1 else arrays
 
 
-def _outs(op: Operation, out: Any, library: Library, first: Any) -> Any:
+def _output_tensors(op: Operation, out: Any, library: Library, first: Any) -> Any:
     """Return the caller's output arrays as tensors. Raises OutputError."""
     several = isinstance(out, list | tuple) and len(op.outputs) > 1
     tensors = []
     for name, array in zip(op.outputs, out if several else (out,), strict=False):
         if isinstance(array, torch.Tensor) or type(array) is not type(first):
-            raise OutputError(f"{name} must be a {_kind(first)}, as the input is; got a {_kind(array)}")
+            raise OutputError(f"{name} must be a {_type_name(first)}, as the input is; got a {_type_name(array)}")
         if not library.writable(array):
             raise OutputError(f"{name} is read-only; call it without out=")
-        tensor, copy = _tensor(array, name, library)
+        tensor, copy = _as_tensor(array, name, library)
         if copy:
             raise OutputError(
                 f"{name} has a negative stride, the other byte order or unaligned elements, which no kernel writes; "
@@ -371,10 +371,10 @@ def _outs(op: Operation, out: Any, library: Library, first: Any) -> Any:
     return tuple(tensors) if several else tensors[0]
 
 
-def _kind(x: Any) -> str:
+def _type_name(x: Any) -> str:
     return "torch.Tensor" if isinstance(x, torch.Tensor) else f"{type(x).__module__}.{type(x).__qualname__}"
 
 
 def _mixed_libraries_error(names: Sequence[str], inputs: Sequence[Any]) -> InputTypeError:
-    given = ", ".join(f"{name} is a {_kind(x)}" for name, x in zip(names, inputs, strict=True))
+    given = ", ".join(f"{name} is a {_type_name(x)}" for name, x in zip(names, inputs, strict=True))
     return InputTypeError(f"all inputs must be tensors, or arrays of one library: {given}; convert some of them")

@@ -16,9 +16,9 @@ from kernelzoo.calls.call import Call
 from kernelzoo.errors import GradientError, UnknownNameError
 from kernelzoo.operations import OPERATIONS, Arguments, Dims, Operation, axes_of
 from kernelzoo.operations.declared import ROW
-from kernelzoo.operations.rows import Rows
+from kernelzoo.operations.rows import CanonicalInputs
 from kernelzoo.operations.tensors import check_storage
-from kernelzoo.torch_private import is_watched, unusual_keys
+from kernelzoo.torch_private import needs_dispatcher, unusual_dispatch_keys
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -34,7 +34,7 @@ def unpack_single(results: Sequence[Any]) -> Any:
 # --- The gradient -----------------------------------------------------------------------------------------------------
 
 
-class Rule(NamedTuple):
+class GradientRule(NamedTuple):
     """The gradient rule of an operation: the operation that computes the gradient, and the tensors to save for it."""
 
     op: Operation | None
@@ -46,16 +46,16 @@ class Rule(NamedTuple):
 
 
 @functools.cache
-def gradient_rule(op: Operation) -> Rule:
+def gradient_rule(op: Operation) -> GradientRule:
     names = list(op.inputs)
     if op.gradient == "reference":
-        return Rule(None, tuple(range(len(names))), tuple(names))
+        return GradientRule(None, tuple(range(len(names))), tuple(names))
     rule = OPERATIONS[op.gradient]
     saved = tuple(i for i, name in enumerate(names) if name in rule.inputs and name != "grad")
-    return Rule(rule, saved, (*(names[i] for i in saved), *("y",) * ("y" in rule.inputs)))
+    return GradientRule(rule, saved, (*(names[i] for i in saved), *("y",) * ("y" in rule.inputs)))
 
 
-def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor | None, ...]:
+def input_gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor | None, ...]:
     """Return the gradient of each input, or None, from the saved tensors and the outputs' gradients ``grads``."""
     rule, _, names = gradient_rule(call.op)
     for name, x in zip((*names, "grad"), (*saved, grads[0]), strict=True):
@@ -75,7 +75,7 @@ def gradients(call: Call, saved: Tensors, grads: Tensors) -> tuple[torch.Tensor 
 def _run_gradient_operation(call: Call, rule: Operation, inputs: Tensors, dim: Dims) -> Tensors:
     try:
         scalars = {name: call.scalars.get(name, scalar.default) for name, scalar in rule.scalars.items()}
-        return as_tuple(call.backend._run(rule, inputs, dim, False, scalars, call.chooser(rule), None))
+        return as_tuple(call.backend._run(rule, inputs, dim, False, scalars, call.gradient_variant(rule), None))
     except UnknownNameError as error:
         raise GradientError(
             f"{call.backend.name} has no {rule.name}, which is the gradient of {call.op.name}; register one, or call "
@@ -100,11 +100,11 @@ def _gradient_over_axes(call: Call, rule: Operation, tensors: dict[str, torch.Te
 
 
 def _torch_vjp(call: Call, inputs: Tensors, grads: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
-    """Return the gradient of each input, for which torch differentiates the reference; None for an integer input."""
+    """Let torch differentiate the reference; returns the gradient of each input, or None for an integer input."""
     places = [i for i, x in enumerate(inputs) if x.is_floating_point()]
     function = _float_results_function(call, inputs, places)
     given = tuple(g for g in grads if g is not None and g.is_floating_point())
-    if torch.is_grad_enabled() or is_watched() or any(map(unusual_keys, (*inputs, *given))):
+    if torch.is_grad_enabled() or needs_dispatcher() or any(map(unusual_dispatch_keys, (*inputs, *given))):
         pulled = torch.func.vjp(function, *(inputs[i] for i in places))[1](given)
     else:  # takes a fourth of the time
         with torch.enable_grad():
@@ -117,12 +117,12 @@ def _torch_vjp(call: Call, inputs: Tensors, grads: Sequence[torch.Tensor | None]
 def _float_results_function(call: Call, inputs: Tensors, places: Sequence[int]) -> Callable[..., Tensors]:
     """Return the reference as a function of the inputs with indices ``places``, for its floating-point results."""
 
-    def function(*given: torch.Tensor) -> Tensors:
-        whole = dict(zip(places, given, strict=True))
+    def float_results(*float_inputs: torch.Tensor) -> Tensors:
+        whole = dict(zip(places, float_inputs, strict=True))
         results = as_tuple(run_reference(call, *(whole.get(i, x) for i, x in enumerate(inputs))))
         return tuple(result for result in results if result.is_floating_point())
 
-    return function
+    return float_results
 
 
 def run_reference(call: Call, *inputs: torch.Tensor) -> Any:
@@ -130,14 +130,14 @@ def run_reference(call: Call, *inputs: torch.Tensor) -> Any:
     op = call.op
     dims = axes_of(call.dim, inputs[0].ndim) if op.by_rows else ()
     args = Arguments(inputs, dims, call.keepdim, op.scalars_of(call.scalars))
-    rows, dtypes = Rows(op, args), op.out_dtypes(args)
+    rows, dtypes = CanonicalInputs(op, args), op.out_dtypes(args)
     wide = [x.float() if x.is_floating_point() and x.itemsize < 4 else x for x in rows.inputs]
     results = as_tuple(op.call_reference(wide, args))
     return unpack_single([rows.restore_shape(i, result).to(dtypes[i]) for i, result in enumerate(results)])
 
 
 def output_tangents(call: Call, inputs: Tensors, input_tangents: Sequence[torch.Tensor | None]) -> Any:
-    """Return the outputs' tangents from those of the inputs, by differentiating the reference twice."""
+    """Return the outputs' tangents from the inputs' tangents, by differentiating the reference twice."""
     moved = {i: t for i, t in enumerate(input_tangents) if t is not None}
     function = _float_results_function(call, inputs, list(moved))
     results, pull, *_ = torch.func.vjp(function, *(inputs[i] for i in moved))
@@ -170,9 +170,9 @@ def run_batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Te
     return unpack_single(results), unpack_single([0] * len(results))
 
 
-def _batch_item(x: torch.Tensor, at: int, i: int) -> torch.Tensor:
-    """Return element ``i`` of a batch. For an empty batch return zeros, so that the results have the right shapes."""
-    return x.select(at, i) if x.size(at) else x.sum(at, dtype=x.dtype)
+def _batch_item(x: torch.Tensor, batch_axis: int, i: int) -> torch.Tensor:
+    """Return element ``i`` of a batch, or zeros if the batch is empty, so that results have the right shapes."""
+    return x.select(batch_axis, i) if x.size(batch_axis) else x.sum(batch_axis, dtype=x.dtype)
 
 
 def _with_batch_first(x: torch.Tensor, at: int | None, size: int) -> torch.Tensor:
@@ -202,7 +202,7 @@ class Differentiable(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        return None, *gradients(ctx.call, ctx.saved_tensors, grads)
+        return None, *input_gradients(ctx.call, ctx.saved_tensors, grads)
 
 
 def call_differentiable(call: Call, *inputs: torch.Tensor) -> Any:
@@ -213,7 +213,7 @@ def call_differentiable(call: Call, *inputs: torch.Tensor) -> Any:
 
 @functools.cache
 def fast_apply(kind: type[torch.autograd.Function], op: Operation) -> Callable[..., Any]:
-    """Return ``apply`` of a class named after the operation. It skips torch's slow check for ``torch.func``."""
+    """Return ``apply`` of a class that is named after the operation, without torch's slow check for ``torch.func``."""
     found: Callable[..., Any] = super(torch.autograd.Function, function_class(kind, op)).apply
     return found
 
@@ -231,19 +231,19 @@ def camel_case_name(op: Operation) -> str:
 class CachedDifferentiable:
     """A cached launch for one input that requires a gradient. Only addresses may differ from call to call."""
 
-    def __init__(self, call: Call, at: Callable[[int, int], bool | None], result: tuple[Any, ...]) -> None:
+    def __init__(self, call: Call, launch_at: Callable[[int, int], bool | None], result: tuple[Any, ...]) -> None:
         rule = gradient_rule(call.op)
-        self.call, self.at, self.result, self.allocate = call, at, result, call.backend._allocate
+        self.call, self.at, self.result, self.allocate = call, launch_at, result, call.backend._allocate
         self.saves_input, self.saves_output = bool(rule.saved), "y" in rule.names
-        self.rule, self.gradient, self.variant = rule.op, call.backend._run, call.chooser(rule.op)
+        self.rule, self.gradient, self.variant = rule.op, call.backend._run, call.gradient_variant(rule.op)
         plain = rule.op is not None and not (call.op.reduces and (call.keepdim or not isinstance(call.dim, int)))
         self.plain = plain and bool(call.backend.variants(rule.op.name if rule.op is not None else ""))
         names = [*rule.names, "grad"]
         self.order = [names.index(name) for name in rule.op.inputs] if self.plain and rule.op is not None else []
         """For each input of the gradient's operation: its index in (*saved tensors, gradient of the output)."""
 
-    def function(self) -> Callable[[torch.Tensor], Any]:
-        """Return the call as a function. It adds no Python frame before torch's own."""
+    def as_function(self) -> Callable[[torch.Tensor], Any]:
+        """Return a function that makes the call, without a Python frame above torch's own."""
         return functools.partial(fast_apply(DirectDifferentiable, self.call.op), self)
 
 
@@ -268,7 +268,7 @@ class DirectDifferentiable(torch.autograd.Function):
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
         ready, saved = ctx.ready, ctx.saved_tensors
         if not ready.plain:
-            return None, *gradients(ready.call, saved, grads)
+            return None, *input_gradients(ready.call, saved, grads)
         given = *saved, *grads
         inputs = tuple([given[i] for i in ready.order])
         return None, ready.gradient(ready.rule, inputs, ready.call.dim, False, {}, ready.variant, None)
@@ -281,7 +281,7 @@ def save_for_gradient(ctx: Any, call: Call, inputs: Tensors, results: Any) -> No
     ctx.save_for_backward(*[inputs[i] for i in saved], *as_tuple(results)[: len(names) - len(saved)])
 
 
-class Transformed(Differentiable):
+class TorchFuncCall(Differentiable):
     """A call under ``torch.func`` transforms or in forward mode."""
 
     @staticmethod
@@ -296,8 +296,8 @@ class Transformed(Differentiable):
         ctx.count = len(tensors)
 
     @staticmethod
-    def jvp(ctx: Any, _: None, *given: torch.Tensor | None) -> Any:
-        return output_tangents(ctx.call, ctx.saved_tensors[: ctx.count], given)
+    def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> Any:
+        return output_tangents(ctx.call, ctx.saved_tensors[: ctx.count], tangents)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, call: Call, *inputs: torch.Tensor) -> Any:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo import operations, registry, tables
 from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.calls.methods import LazyMethod, function_of, lookup, mark_constant, method_of, pickle_args, unscripted
-from kernelzoo.device import is_usable, on_device_of
+from kernelzoo.device import is_on_usable_device, on_device_of
 from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationError, UnknownNameError
 from kernelzoo.interrupts import delay_interrupt
 from kernelzoo.launch import Bind, Launch
 from kernelzoo.operations import Dims, Operation
-from kernelzoo.operations.arguments import launch_of, normalize_dim, plain_dim
+from kernelzoo.operations.arguments import call_bind, is_cacheable_dim, normalize_dim
 from kernelzoo.operations.tensors import why_storage_unusable
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class Backend(Operations):
 
         from kernelzoo.calls import arrays
         from kernelzoo.calls.launch_cache import LaunchCache
-        from kernelzoo.torch_private import allocator, carries_tangents, is_ordinary, is_watched
+        from kernelzoo.torch_private import allocator, in_forward_mode, is_ordinary, needs_dispatcher
 
-        self._is_watched, self._is_ordinary, self._carries_tangents = is_watched, is_ordinary, carries_tangents
+        self._is_watched, self._is_ordinary, self._carries_tangents = needs_dispatcher, is_ordinary, in_forward_mode
         self._is_overridden, self._tensor = torch.overrides.has_torch_function, torch.Tensor
         self._cache, self._run_on_arrays = LaunchCache(self.on_host), arrays.run
         self._find, self._expected = self._cache.find, self._cache.expected
@@ -84,7 +84,7 @@ class Backend(Operations):
 
     def variants(self, op: str) -> tuple[str, ...]:
         """Return the names of an operation's variants, sorted. Raises UnknownNameError."""
-        registry.known_op(op)
+        registry.check_operation_name(op)
         return tuple(sorted(variant for known, variant in list(self._binds) if known == op))
 
     def _run(
@@ -107,11 +107,11 @@ class Backend(Operations):
         cacheable = not (watched or self.emulator or self._table_chosen() or (seen and self._carries_tangents()))
         if cacheable:
             cached = self._expected.get(op)
-            addresses = [] if cached is None else cached.takes(inputs + given, dim, keepdim, scalars, variant)
+            addresses = [] if cached is None else cached.addresses_for(inputs + given, dim, keepdim, scalars, variant)
             if not addresses:
                 cached, addresses = self._find(Call(self, op, dim, keepdim, scalars, variant), inputs, given)
             elif cached is not None and cached.following is not cached:
-                self._cache.expect(op, cached)
+                self._cache.record_used_launch(op, cached)
             if cached is not None and addresses:
                 for place, check in cached.checks:
                     check(inputs[place])
@@ -130,7 +130,7 @@ class Backend(Operations):
         self, call: Call, inputs: Tensors, out: Any, given: Tensors, seen: bool, watched: bool, cacheable: bool
     ) -> Any:
         """Bind and launch a call that is not cached."""
-        if not plain_dim(call.dim) and plain_dim(plain := normalize_dim(call.dim, call.op.several_axes)):
+        if not is_cacheable_dim(call.dim) and is_cacheable_dim(plain := normalize_dim(call.dim, call.op.several_axes)):
             return call._replace(dim=plain)(*inputs, out=out, seen=seen)
         if not watched and not all(isinstance(x, self._tensor) for x in inputs):
             return self._run_on_arrays(call, inputs, out)
@@ -152,7 +152,7 @@ class Backend(Operations):
         from kernelzoo.calls import torch_library  # its import takes a tenth of a second, and few calls need it
 
         _, op, dim, keepdim, scalars, variant = call
-        dim = dim if plain_dim(dim) else normalize_dim(dim, op.several_axes)
+        dim = dim if is_cacheable_dim(dim) else normalize_dim(dim, op.several_axes)
         return torch_library.dispatch(Call(self, op, dim, keepdim, dict(scalars), variant), inputs, out)
 
     def _launch(self, call: Call, inputs: Tensors, out: Any) -> tuple[Launch | None, Tensors]:
@@ -162,14 +162,14 @@ class Backend(Operations):
         if bind is None:
             variant, bind, invariant = self._find_variant(op, variant)
         args = op.arguments(inputs, call.dim, call.keepdim, call.scalars)
-        if not is_usable(args.x, self.devices):
+        if not is_on_usable_device(args.x, self.devices):
             self._check(args.x)  # raises
         outs = op.allocate(args) if out is None else op.outputs_of(out, args)
         launch = None
         if any(tensor.numel() for tensor in outs):
             with on_device_of(args.x):
                 made = partial(op.launch_invariant, invariant) if invariant else op.launch
-                launch = made(partial(launch_of, f"{self.name}/{op.name}/{variant}", bind), args, outs)
+                launch = made(partial(call_bind, f"{self.name}/{op.name}/{variant}", bind), args, outs)
                 launch()
         if out is not None:
             self._wrote(outs)
@@ -177,7 +177,7 @@ class Backend(Operations):
 
     def _find_variant(self, op: Operation, variant: str) -> tuple[str, Bind, str]:
         """Return a variant's name, bind, and id ("" unless the call is batch-invariant). Raises UnknownNameError.
-        For ``auto``, it is the only variant, if there is just one."""
+        If the operation has a single variant, ``auto`` means that variant."""
         known = self.variants(op.name)
         name = variant.removesuffix(registry.BATCH_INVARIANT) if isinstance(variant, str) else variant
         found = known[0] if name == "auto" and len(known) == 1 else name
@@ -204,7 +204,7 @@ def get(name: str) -> Backend:
 
 
 def _store_backend(table: dict[Any, Backend], key: Any, backend: Backend) -> Backend:
-    """Return a backend, and store it in a table. Skips that while torch.compile traces, which assumes the old table."""
+    """Store a backend in a table, and return it. While torch.compile traces, the table must not change."""
     import torch
 
     if not torch.compiler.is_dynamo_compiling():
@@ -236,15 +236,15 @@ def best(op: str, x: torch.Tensor) -> Backend:
         if not device:  # torch.fx is tracing
             return torch_library.SymbolicTraceBackend(function)  # type: ignore[return-value]
     backend = _best.get((op, device))
-    return _store_backend(_best, (op, device), get(_best_name(op, device))) if backend is None else backend
+    return _store_backend(_best, (op, device), get(_best_backend_name(op, device))) if backend is None else backend
 
 
 @mark_constant
-def _best_name(op: str, device: str) -> str:
+def _best_backend_name(op: str, device: str) -> str:
     if device == "cuda" and device not in get(registry.BASELINE).devices:  # a fake tensor
         device = "meta"
     refusals = []
-    for name in registry.preferred(op, device):
+    for name in registry.preferred_backends(op, device):
         try:
             backend = get(name)
         except BackendUnavailableError as error:
@@ -283,7 +283,7 @@ _loaded = SimpleNamespace()
 _best: dict[tuple[str, str], Backend] = {}
 
 
-def _forget(name: str) -> None:
+def _clear_launch_cache(name: str) -> None:
     """Empty the launch cache of a backend, after one of its implementations was replaced."""
     _best.clear()
     backend = _backends.get(name)
@@ -291,7 +291,7 @@ def _forget(name: str) -> None:
         backend._cache.forget()
 
 
-registry.on_change.append(_forget)
+registry.on_change.append(_clear_launch_cache)
 lookup.append(lambda name: _backends.get(name) or (_load(name) and getattr(_loaded, name)))  # torch.compile may trace
 for _name in operations.BUILT_IN:
     setattr(Backend, _name, LazyMethod(_name))

@@ -27,8 +27,8 @@ class Call(NamedTuple):
         """Make the call as a user does; returns a tensor or a tuple. ``seen``: whether torch has dispatched it."""
         return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
 
-    def chooser(self, rule: Operation | None) -> str:
-        """Return the variant of the gradient's operation ``rule``: ``auto``, batch-invariant if this call is.
-        If ``rule`` is None or sums over rows, it is always plain ``auto``."""
+    def gradient_variant(self, rule: Operation | None) -> str:
+        """Return the variant that runs the gradient's operation ``rule``: ``auto``, batch-invariant if this call is.
+        If ``rule`` is None or sums over rows, the variant is plain ``auto``."""
         invariant = rule is not None and rule.separable and self.variant.endswith(BATCH_INVARIANT)
         return "auto" + BATCH_INVARIANT * invariant

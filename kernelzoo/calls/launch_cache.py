@@ -1,4 +1,4 @@
-"""A cache of a backend's launches, so that a repeated call binds nothing. A key leaves out only addresses."""
+"""A cache of a backend's launches, so that a repeated call binds nothing. Its keys leave out only addresses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernelzoo.calls.call import Call, Tensors
 from kernelzoo.launch import ContiguousFallback, Launch, PerStreamLaunches, RebindableLaunch, WorkspaceLaunch
 from kernelzoo.layout import span
 from kernelzoo.operations import Dims, Operation
-from kernelzoo.operations.arguments import plain_dim
+from kernelzoo.operations.arguments import is_cacheable_dim
 from kernelzoo.torch_private import current_device, is_jit_traced, make_tensor_guard
 
 Key: TypeAlias = "tuple[object, ...]"
@@ -51,7 +51,7 @@ class CachedLaunch:
     results: tuple[Result, ...]
     """The outputs to allocate; empty if the caller passes them."""
     places: list[bool | None]
-    """What ``compare_memory`` returned for the call's tensors; empty unless the caller passes outputs."""
+    """What ``compare_addresses`` returned for the call's tensors; empty unless the caller passes outputs."""
     differentiable: Callable[..., Any] | None
     """The function to call if gradients are enabled; None if no input requires one."""
     checks: Sequence[tuple[int, Callable[[Tensor], None]]] = ()
@@ -59,7 +59,7 @@ class CachedLaunch:
     following: CachedLaunch | None = None
     """The launch that came after this one the last time."""
 
-    def takes(
+    def addresses_for(
         self, tensors: Sequence[Any], dim: Dims, keepdim: bool, scalars: Mapping[str, Any], variant: str
     ) -> list[int]:
         """Return the addresses of a call's tensors if this launch fits the call; else an empty list."""
@@ -83,7 +83,7 @@ class CachedLaunch:
             if address + self.spans[i] > storage.data_ptr() + len(storage):
                 return []
             found.append(address)
-        if self.places and compare_memory(found, self.spans) != self.places:
+        if self.places and compare_addresses(found, self.spans) != self.places:
             return []
         return found if self.device is None or self.device == current_device() else []
 
@@ -120,19 +120,19 @@ class LaunchCache:
         tensors = inputs + outs
         if not cached.guard(*tensors):  # it was made in another of torch's modes
             cached.guard = make_tensor_guard(*tensors)
-        self.expect(call.op, cached)
+        self.record_used_launch(call.op, cached)
         return cached, cached.addresses(tensors)
 
-    def expect(self, op: Operation, cached: CachedLaunch) -> None:
+    def record_used_launch(self, op: Operation, cached: CachedLaunch) -> None:
         """Record the launch that a call used, and the launch that the next call is likely to use."""
         self._previous.setdefault(op, cached).following = cached
         self._previous[op] = cached
         self.expected[op] = cached.following or cached
 
     def key(self, call: Call, inputs: Tensors, outs: Tensors) -> Key | None:
-        """Return all that a launch depends on except addresses; None if the call must be bound anew."""
+        """Return a key of all that a launch depends on except addresses; None if the call can't be cached."""
         _, op, dim, keepdim, scalars, variant = call
-        if not plain_dim(dim) or type(variant) is not str or type(keepdim) is not bool or is_jit_traced():
+        if not is_cacheable_dim(dim) or type(variant) is not str or type(keepdim) is not bool or is_jit_traced():
             return None
         casts = bool(op.autocast) and torch.is_autocast_enabled("cuda")
         found: list[object] = [op, variant, dim, keepdim, *scalars.items()]
@@ -160,8 +160,8 @@ class LaunchCache:
             return
         tensors = inputs + given
         addresses, spans = [x.data_ptr() for x in tensors], [span(x) for x in tensors]
-        places = compare_memory(addresses, spans) if given else []
-        run = None if None in places else self._rebindable(launch, self._launches.get(key))
+        places = compare_addresses(addresses, spans) if given else []
+        run = None if None in places else self._runner_for(launch, self._launches.get(key))
         if run is None:
             return
         call = call._replace(scalars=dict(call.scalars)) if call.scalars else call  # the caller may change them
@@ -175,19 +175,19 @@ class LaunchCache:
             run,
             results,
             places,
-            _differentiable(call, run, results) if not given and any(x.requires_grad for x in inputs) else None,
+            _with_gradients(call, run, results) if not given and any(x.requires_grad for x in inputs) else None,
             op.value_checks(op.arguments(inputs, *call[2:5])) if (op := call.op).checks_values else (),
         )
         self._launches[key] = cached
-        self.expect(call.op, cached)
+        self.record_used_launch(call.op, cached)
 
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
         """Cache the launch of a call on arrays. ``x``: the first array as a tensor."""
-        if isinstance(launch, RebindableLaunch) and (run := self._rebindable(launch, self.arrays.get(key))) is not None:
+        if isinstance(launch, RebindableLaunch) and (run := self._runner_for(launch, self.arrays.get(key))) is not None:
             self.arrays[key] = CachedArrays(run, x.get_device(), results)
 
-    def _rebindable(self, launch: RebindableLaunch, before: CachedLaunch | CachedArrays | None) -> Run | None:
-        """Return a function that launches on addresses; None if its workspace is large. ``before``: the old entry."""
+    def _runner_for(self, launch: RebindableLaunch, old: CachedLaunch | CachedArrays | None) -> Run | None:
+        """Return a function that launches on addresses; None if its workspace is large. ``old``: the previous entry."""
         own = sum(tensor.nbytes for tensor in launch.workspace)
         if own > MAX_WORKSPACE_BYTES:
             return None
@@ -197,7 +197,7 @@ class LaunchCache:
         if self._on_host or not isinstance(launch, WorkspaceLaunch):  # calls on the host do not overlap
             return launch.at
         # One launch for each stream that this call was bound on, with a workspace of its own.
-        run = None if before is None else before.run
+        run = None if old is None else old.run
         found = run if isinstance(run, PerStreamLaunches) else PerStreamLaunches(launch.tensors[0].get_device())
         found.keep(launch)
         return found
@@ -209,15 +209,15 @@ class LaunchCache:
             table.clear()
 
 
-def _differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, ...]) -> Callable[..., Any]:
+def _with_gradients(call: Call, run: Callable[..., Any], results: tuple[Result, ...]) -> Callable[..., Any]:
     """Return the function to call if gradients are enabled and an input requires one."""
     from kernelzoo.calls.autograd import CachedDifferentiable, call_differentiable
 
     straight = call.op.gradient and len(call.op.inputs) == 1 == len(results) and not call.scalars
-    return CachedDifferentiable(call, run, results[0]).function() if straight else partial(call_differentiable, call)
+    return CachedDifferentiable(call, run, results[0]).as_function() if straight else partial(call_differentiable, call)
 
 
-def compare_memory(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
+def compare_addresses(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
     """Compare each tensor with each earlier one: True at the same address, False if disjoint, None if they overlap."""
     found: list[bool | None] = []
     for i, at in enumerate(addresses):

@@ -37,7 +37,7 @@ lookup: list[Callable[[str], Any]] = []
 """One function that returns a backend by name. ``calls.backend`` puts it here, since it imports this module."""
 
 
-def is_plain(op: Operation) -> bool:
+def takes_only_x_and_dim(op: Operation) -> bool:
     """Whether a call takes just a tensor ``x`` and a dim. Such calls have a fast path."""
     return op.by_rows and list(op.inputs) == ["x"] and not op.scalars and len(op.outputs) == 1
 
@@ -57,13 +57,13 @@ def signature_of(op: Operation) -> inspect.Signature:
 
 
 def mark_constant(function: FunctionT) -> FunctionT:
-    """Do what ``torch.compiler.assume_constant_result`` does, without importing the compiler (a second)."""
+    """Do what ``torch.compiler.assume_constant_result`` does, without the compiler's import, which takes a second."""
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
 
 
 def unscripted(function: FunctionT) -> FunctionT:
-    """Make torch.jit.script refuse a function, and say what to call instead."""
+    """Make torch.jit.script raise an error for a function, which says what to call instead."""
     function.__script_unsupported = (  # type: ignore[attr-defined]
         f"kernelzoo's {function.__qualname__} can't be scripted; call torch.ops.kernelzoo there, which import "
         'kernelzoo.nn defines, as in torch.ops.kernelzoo.softmax(x, dim, "torch", "auto"), or use torch.compile'
@@ -89,7 +89,7 @@ def _merge_keepdim(keepdim: Any, keepdims: Any) -> Any:
     return keepdims
 
 
-def _invariant_variant(variant: str) -> str:
+def _batch_invariant_variant(variant: str) -> str:
     return f"{variant}{BATCH_INVARIANT}"
 
 
@@ -103,10 +103,10 @@ def _convert_input(op: Operation, x: Any, dtype: Any) -> Any:
 
 def method_of(op: Operation) -> Callable[..., Any]:
     """Make the backend's method that calls an operation."""
-    made: Callable[..., Any]
-    if is_plain(op) and not op.reduces:
+    call_operation: Callable[..., Any]
+    if takes_only_x_and_dim(op) and not op.reduces:
 
-        def made(
+        def call_operation(
             self: Any,
             x: Any,
             dim: Dims = -1,
@@ -118,12 +118,12 @@ def method_of(op: Operation) -> Callable[..., Any]:
             out: Any = None,
         ) -> Any:
             x = x if dtype is _NOT_PASSED else _convert_input(op, x, dtype)
-            variant = _invariant_variant(variant) if batch_invariant else variant
+            variant = _batch_invariant_variant(variant) if batch_invariant else variant
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
-    elif is_plain(op) and not op.converts:
+    elif takes_only_x_and_dim(op) and not op.converts:
 
-        def made(
+        def call_operation(
             self: Any,
             x: Any,
             dim: Dims = -1,
@@ -135,7 +135,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
-            variant = _invariant_variant(variant) if batch_invariant else variant
+            variant = _batch_invariant_variant(variant) if batch_invariant else variant
             if keepdims is not None or keepdim is _NOT_PASSED:
                 keepdim = keepdims is not None and _merge_keepdim(keepdim, keepdims)
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), keepdim, _NO_SCALARS, variant, out)
@@ -150,13 +150,13 @@ def method_of(op: Operation) -> Callable[..., Any]:
             defaults["keepdim"] = _NOT_PASSED
         known = dict.fromkeys(parameters)
 
-        def made(self: Any, *given: Any, **named: Any) -> Any:
-            said = {**defaults, **dict(zip(placed, given, strict=False)), **named}
-            wrong = len(given) > len(placed) or len(said) != len(known)
+        def call_operation(self: Any, *args: Any, **named: Any) -> Any:
+            said = {**defaults, **dict(zip(placed, args, strict=False)), **named}
+            wrong = len(args) > len(placed) or len(said) != len(known)
             for name in named:
-                wrong = wrong or name not in known or name in placed[: len(given)]
+                wrong = wrong or name not in known or name in placed[: len(args)]
             if wrong:
-                signature.bind(*given, **named)  # it raises the right error, and is slower than a call
+                signature.bind(*args, **named)  # it raises the right error, and is slower than a call
             dim, axis = said.get("dim", -1), said.get("axis", _DIM)
             inputs = [said[name] for name in names]
             if said.get("dtype") is not None:
@@ -170,15 +170,15 @@ def method_of(op: Operation) -> Callable[..., Any]:
                     name: value if type(value := said[name]) is float is kind else convert_scalar(name, value, kind)
                     for name, kind in scalars
                 },
-                _invariant_variant(said["variant"]) if said["batch_invariant"] else said["variant"],
+                _batch_invariant_variant(said["variant"]) if said["batch_invariant"] else said["variant"],
                 said["out"],
             )
 
-    return _set_signature(made, op, method=True)
+    return _set_signature(call_operation, op, method=True)
 
 
 class LazyMethod:
-    """A placeholder until the first access imports its operation. ``__getattr__`` would slow down every attribute."""
+    """A method whose first access imports its operation. ``__getattr__`` would slow down every attribute."""
 
     def __init__(self, op: str) -> None:
         self.op = op
@@ -191,23 +191,23 @@ class LazyMethod:
 def function_of(op: Operation, best: Callable[[str, Any], Any]) -> Callable[..., Any]:
     """Make the package's function for an operation, which calls the best backend."""
     name = op.name
-    made: Callable[..., Any]
-    if is_plain(op) and not op.reduces:
+    call_operation: Callable[..., Any]
+    if takes_only_x_and_dim(op) and not op.reduces:
 
-        def made(x: Any, dim: Dims = -1, **named: Any) -> Any:
+        def call_operation(x: Any, dim: Dims = -1, **named: Any) -> Any:
             return getattr(best(name, x), name)(x, dim, **named)
 
     else:
         first = next(iter(op.inputs))
 
-        def made(*given: Any, **named: Any) -> Any:
-            return getattr(best(name, given[0] if given else named.get(first)), name)(*given, **named)
+        def call_operation(*args: Any, **named: Any) -> Any:
+            return getattr(best(name, args[0] if args else named.get(first)), name)(*args, **named)
 
-    _set_signature(made, op, method=False)
-    return made if name in BUILT_IN else Declared(made, op)
+    _set_signature(call_operation, op, method=False)
+    return call_operation if name in BUILT_IN else UserOperationFunction(call_operation, op)
 
 
-class Declared:
+class UserOperationFunction:
     """The public function of an operation from a user's module. Unpickling imports that module first."""
 
     def __init__(self, call: Callable[..., Any], op: Operation) -> None:
@@ -216,8 +216,8 @@ class Declared:
         self.__module__, self.__doc__ = call.__module__, call.__doc__
         self.__signature__ = inspect.signature(call)
 
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        return self._call(*given, **named)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self._call(*args, **named)
 
     def __repr__(self) -> str:
         return f"<function {self.__module__}.{self.__name__}>"
@@ -239,7 +239,7 @@ def pickle_args(backend: str, binds: Mapping[tuple[str, str], Any]) -> tuple[Cal
 
 
 def unpickled_backend(name: str, modules: Sequence[str]) -> Any:
-    """Import the modules that can be imported, and return the backend of that name."""
+    """Import those of the modules that can be imported, and return the backend called ``name``."""
     for module in modules:
         with suppress(ImportError):
             importlib.import_module(module)

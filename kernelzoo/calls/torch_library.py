@@ -18,13 +18,13 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from kernelzoo.calls import arrays
 from kernelzoo.calls.autograd import (
-    Transformed,
+    TorchFuncCall,
     as_tuple,
     call_differentiable,
     camel_case_name,
     check_has_gradient,
     function_class,
-    gradients,
+    input_gradients,
     run_batched,
     save_for_gradient,
     unpack_single,
@@ -36,7 +36,7 @@ from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of,
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.tensors import check_storage, has_tangent, is_traced, is_wrapper
 from kernelzoo.registry import BATCH_INVARIANT
-from kernelzoo.torch_private import carries_tangents, count_modes, is_hidden, is_profiled, is_transformed
+from kernelzoo.torch_private import count_modes, in_forward_mode, is_hidden_wrapper, is_profiled, is_transformed
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
@@ -70,7 +70,7 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     transformed = not tracing and any(is_transformed(x) or has_tangent(x) for x in tensors)
     seen = tracing or recorded or count_modes() > 0
     # A kernel reads memory directly, so torch would not see it.
-    seen = seen or any(is_hidden(x) or is_wrapper(x) or x.is_meta for x in tensors)
+    seen = seen or any(is_hidden_wrapper(x) or is_wrapper(x) or x.is_meta for x in tensors)
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     if differentiated and call.op.counts:
         return call(*(x.detach() for x in tensors), out=out)
@@ -82,9 +82,9 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
             f"{call.op.name} writes no out where torch follows the call, for a gradient or a tangent; "
             "call it without out=, or under torch.no_grad()"
         )
-    if transformed and (call.op.gradient or differentiated or carries_tangents()):
+    if transformed and (call.op.gradient or differentiated or in_forward_mode()):
         check_has_gradient(call.op)
-        return function_class(Transformed, call.op).apply(call, *tensors)
+        return function_class(TorchFuncCall, call.op).apply(call, *tensors)
     if tracing or transformed:
         return _copy_into_out(out, overload(call.op)(*_flatten_call(call, tensors)))
     if seen:
@@ -135,8 +135,8 @@ class SymbolicTraceBackend:
     def __getattr__(self, op: str) -> Any:
         function = self._function(op)
 
-        def recorded(*given: Any, **named: Any) -> Any:
-            return handle_torch_function(function, (*given, *named.values()), *given, **named)
+        def recorded(*args: Any, **named: Any) -> Any:
+            return handle_torch_function(function, (*args, *named.values()), *args, **named)
 
         return recorded
 
@@ -193,25 +193,25 @@ def _schema(op: Operation) -> str:
 
 def _flatten_call(call: Call, inputs: Sequence[torch.Tensor]) -> list[Any]:
     op = call.op
-    flat: list[Any] = list(inputs)
+    flat_args: list[Any] = list(inputs)
     if op.by_rows:
         several_axes = list(call.dim) if isinstance(call.dim, tuple) else [call.dim]
-        flat.append(several_axes if op.several_axes else call.dim)
-    flat += [call.keepdim] * op.reduces
-    flat += [call.scalars.get(name, scalar.default) for name, scalar in op.scalars.items()]
-    return [*flat, call.backend.name, call.variant]
+        flat_args.append(several_axes if op.several_axes else call.dim)
+    flat_args += [call.keepdim] * op.reduces
+    flat_args += [call.scalars.get(name, scalar.default) for name, scalar in op.scalars.items()]
+    return [*flat_args, call.backend.name, call.variant]
 
 
-def _call_of(op: Operation, flat: Sequence[Any]) -> tuple[Call, tuple[torch.Tensor, ...]]:
+def _unflatten_call(op: Operation, flat_args: Sequence[Any]) -> tuple[Call, tuple[torch.Tensor, ...]]:
     """Return the call and the inputs of a flat argument list; the inverse of :func:`_flatten_call`."""
     (get,), count = lookup, len(op.inputs)
-    dim, *rest = flat[count:]
+    dim, *rest = flat_args[count:]
     told = op, tuple(dim) if op.by_rows and op.several_axes else dim, *rest
     try:
         backend, dim, keepdim, scalars, variant = _split_flat(*told)
     except TypeError:  # a symbolic scalar has no hash
         backend, dim, keepdim, scalars, variant = _split_flat.__wrapped__(*told)
-    return Call(get(backend), op, dim, keepdim, scalars, variant), tuple(flat[:count])
+    return Call(get(backend), op, dim, keepdim, scalars, variant), tuple(flat_args[:count])
 
 
 @functools.lru_cache(1024, typed=True)
@@ -235,39 +235,39 @@ def _define(op: Operation) -> Any:
     if odd := [scalar for scalar in op.scalars if type(op.scalars[scalar].default) not in _TYPES]:
         raise InputTypeError(f"{name} can't be traced: its scalar {odd[0]} is no bool, int, float or str")
 
-    def compute(*flat: Any) -> Any:
-        call, inputs = _call_of(op, flat)
+    def run_call(*flat_args: Any) -> Any:
+        call, inputs = _unflatten_call(op, flat_args)
         with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
             return call(*inputs, seen=True)
 
-    def pretend(*flat: Any) -> Any:
-        call, inputs = _call_of(op, flat)
+    def allocate_fake_outputs(*flat_args: Any) -> Any:
+        call, inputs = _unflatten_call(op, flat_args)
         known = ("auto", *call.backend.variants(name))
         if call.variant.removesuffix(BATCH_INVARIANT) not in known:
             raise UnknownNameError(f"{call.backend.name} {name} variant", call.variant, known)
         with torch.no_grad():
             return unpack_single(op.allocate(op.arguments(inputs, call.dim, call.keepdim, call.scalars)))
 
-    def prepare(ctx: Any, inputs: Any, output: Any) -> None:
+    def save_context(ctx: Any, inputs: Any, output: Any) -> None:
         check_has_gradient(op)
-        call, tensors = _call_of(op, inputs)
+        call, tensors = _unflatten_call(op, inputs)
         type(ctx).__name__ = f"{camel_case_name(op)}Backward"  # names the node; torch makes one class per operation
         save_for_gradient(ctx, call, tensors, output)
 
-    def derive(ctx: Any, *grads: Any) -> Any:
-        found = gradients(ctx.call, ctx.saved_tensors, grads)
+    def compute_gradients(ctx: Any, *grads: Any) -> Any:
+        found = input_gradients(ctx.call, ctx.saved_tensors, grads)
         return (*found, *(None for _ in range(len(_flatten_call(ctx.call, ())))))
 
-    def batch(info: Any, in_dims: Any, *flat: Any) -> Any:
-        call, inputs = _call_of(op, flat)
+    def run_over_batch(info: Any, in_dims: Any, *flat_args: Any) -> Any:
+        call, inputs = _unflatten_call(op, flat_args)
         return run_batched(call, info.batch_size, in_dims[: len(inputs)], inputs)
 
     _library.define(_schema(op), tags=(torch.Tag.pt2_compliant_tag,))  # type: ignore[no-untyped-call]
     for device in ("CPU", "CUDA"):
-        _library.impl(name, compute, device)  # type: ignore[no-untyped-call]
-    torch.library.register_fake(qualified, pretend, lib=_library)
-    torch.library.register_autograd(qualified, derive, setup_context=prepare, lib=_library)
-    torch.library.register_vmap(qualified, batch, lib=_library)
+        _library.impl(name, run_call, device)  # type: ignore[no-untyped-call]
+    torch.library.register_fake(qualified, allocate_fake_outputs, lib=_library)
+    torch.library.register_autograd(qualified, compute_gradients, setup_context=save_context, lib=_library)
+    torch.library.register_vmap(qualified, run_over_batch, lib=_library)
     if op.autocast:
         torch.library.register_autocast(qualified, "cuda", getattr(torch, op.autocast), lib=_library)
     return getattr(torch.ops.kernelzoo, name).default
@@ -282,13 +282,13 @@ def overload(op: Operation) -> Any:
     """Return torch's operation for one of kernelzoo's, defined on first use."""
     found = _overloads.get(op.name)
     if found is None:
-        _defined(op.name)
+        _ensure_defined(op.name)
         found = getattr(torch.ops.kernelzoo, op.name).default
     return found
 
 
 @mark_constant
-def _defined(name: str) -> bool:
+def _ensure_defined(name: str) -> bool:
     """Define torch's operation. Returns True, because torch.compile accepts no operation as a constant."""
     with _lock:
         if name not in _overloads:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kernelzoo import operations, registry
-from kernelzoo.check.accuracy_values import Problem, draw, problems
+from kernelzoo.check.accuracy_values import Problem, draw_inputs, problems
 from kernelzoo.check.bits import bits
 from kernelzoo.device import on_device_of
 from kernelzoo.errors import BackendUnavailableError, OperationError, UnsupportedProblemError
@@ -40,7 +40,7 @@ def torch_id(op: str) -> str:
     return f"torch.{operation.in_torch}" if operation.rounds and operation.in_torch else ""
 
 
-def is_torchs(id: str) -> bool:
+def is_torch_id(id: str) -> bool:
     """Whether an id names a function of torch, not an implementation."""
     return "/" not in id
 
@@ -90,7 +90,7 @@ class Tally:
     unavailable: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return the totals as a row of the record. If the operation rounds nothing, errors in ulp are None."""
+        """Return the totals as a row of the accuracy record. Errors in ulp are None if the operation rounds nothing."""
         errors: dict[str, Any] = dict.fromkeys(_ERRORS)
         if operations.OPERATIONS[self.op].rounds and self.normal:
             errors |= {"worst_ulp": self.worst, **self.worst_at, "mean_ulp": self.total / self.normal}
@@ -122,7 +122,7 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Measure implementations of one operation and dtype on the same values; returns a :meth:`Tally.row` for each.
 
-    Each problem runs twice, each time on outputs filled with another pattern. ``progress`` gets the next id.
+    Each problem runs twice, each time on outputs with another fill pattern. ``progress`` gets each id before its runs.
     """
     operation = operations.OPERATIONS[op]
     if dtype not in dtypes(op):
@@ -132,23 +132,23 @@ def measure(
     for problem in problems(op, dtype, values, seed):
         progress("")
         try:
-            inputs = draw(problem, op, dtype, generator.manual_seed(problem.seed))
-            truth = Truth(operation, operation.arguments(inputs, problem.dim), problem)
+            inputs = draw_inputs(problem, op, dtype, generator.manual_seed(problem.seed))
+            right = RightResults(operation, operation.arguments(inputs, problem.dim), problem)
             for tally in tallies:
                 if not tally.unavailable:
                     progress(tally.id)
-                    _run(tally, truth)
+                    _run_twice(tally, right)
         except OperationError as error:  # it counts against no implementation
             return [Tally(id, op, dtype, unavailable=str(error)).row() for id in ids]
     return [tally.row() for tally in tallies]
 
 
-def _run(tally: Tally, truth: Truth) -> None:
+def _run_twice(tally: Tally, right: RightResults) -> None:
     """Run one problem through one implementation, twice, and count the errors."""
-    outs = truth.operation.allocate(truth.args)
+    outs = right.operation.allocate(right.args)
     started = time.perf_counter()
     try:
-        launch = _bind_launch(truth, tally.id, outs)
+        launch = _bind_launch(right, tally.id, outs)
         results = []
         for turn in range(2):
             for out in outs:
@@ -163,22 +163,22 @@ def _run(tally: Tally, truth: Truth) -> None:
         return
     tally.same_bits &= all(torch.equal(bits(first), bits(second)) for first, second in zip(*results, strict=True))
     tally.problems += 1
-    tally.values += sum(x.numel() for x in truth.args.inputs)
-    truth.count(tally, results[0])
+    tally.values += sum(x.numel() for x in right.args.inputs)
+    right.count_errors(tally, results[0])
     tally.seconds += time.perf_counter() - started
 
 
-def _bind_launch(truth: Truth, id: str, outs: Sequence[torch.Tensor]) -> Launch:
-    if is_torchs(id):
+def _bind_launch(right: RightResults, id: str, outs: Sequence[torch.Tensor]) -> Launch:
+    if is_torch_id(id):
         (out,) = outs
-        function = getattr(torch, truth.operation.in_torch)
-        return lambda: void(function(truth.args.x, truth.problem.dim, out=out))
-    with on_device_of(truth.args.x):
-        return registry.implementation(id).launch_checked(truth.args, outs)
+        function = getattr(torch, right.operation.in_torch)
+        return lambda: void(function(right.args.x, right.problem.dim, out=out))
+    with on_device_of(right.args.x):
+        return registry.implementation(id).launch_checked(right.args, outs)
 
 
-class Truth:
-    """The right results of one problem. A first output that rounds is given nearly exactly, any other by bounds."""
+class RightResults:
+    """The right results of one problem: nearly exact values of a first output that rounds, and bounds for any other."""
 
     def __init__(self, operation: operations.Operation, args: Arguments, problem: Problem) -> None:
         self.operation, self.args, self.problem = operation, args, problem
@@ -187,9 +187,9 @@ class Truth:
         alone = self._rounded is not None and len(operation.outputs) == 1
         self._bounds = () if alone else operation.expect(args).outputs[self._rounded is not None :]
 
-    def count(self, tally: Tally, results: Sequence[torch.Tensor]) -> None:
+    def count_errors(self, tally: Tally, results: Sequence[torch.Tensor]) -> None:
         if self._rounded is not None:
-            self._rounded.count(tally, results[0])
+            self._rounded.count_errors(tally, results[0])
         for bounds, result in zip(self._bounds, results[self._rounded is not None :], strict=True):
             tally.wrong += int((~bounds.right(result)).sum())
 
@@ -214,7 +214,7 @@ class UlpReference:
         if self._scale is not None:
             exponent = exponent.add_(self._scale)
         self._nan = self._high != self._high
-        self._bounded = self._exact().abs() > 0.99 * info.max
+        self._bounded = self._exact_values().abs() > 0.99 * info.max
         """Elements checked against bounds instead of ulp: near infinity, and where the operation has ``special``."""
         self._bounds: Bounds | None = None
         if "special" in operation.hooks or bool(self._bounded.any()):
@@ -225,10 +225,10 @@ class UlpReference:
         unit = exponent.clamp_(min=least).sub_(bits_of)
         self._unit = scale_by_exponent(torch.ones_like(unit), unit if self._scale is None else unit.sub_(self._scale))
 
-    def _exact(self) -> torch.Tensor:
+    def _exact_values(self) -> torch.Tensor:
         return self._high if self._scale is None else scale_by_exponent(self._high, self._scale)
 
-    def count(self, tally: Tally, result: torch.Tensor) -> None:
+    def count_errors(self, tally: Tally, result: torch.Tensor) -> None:
         turned = result.t() if self._turns[len(self._args.inputs)] else result
         rows = turned.double().view_as(self._high)
         if self._scale is not None:
@@ -239,7 +239,7 @@ class UlpReference:
         ulps = off.abs_().div_(self._unit)
         # A NaN must match a NaN. Any other NaN or infinity is infinitely far off.
         ulps = torch.where(self._nan, torch.where(rows != rows, 0.0, math.inf), ulps.nan_to_num_(math.inf, math.inf))
-        allowed = self._allowed()
+        allowed = self._allowed_ulps()
         tally.wrong += int(((ulps > allowed) & ~self._bounded).sum())
         if self._bounds is not None:
             tally.wrong += int((~self._bounds.right(turned).view_as(ulps) & self._bounded).sum())
@@ -264,9 +264,9 @@ class UlpReference:
         subnormal = ~self._is_normal & ~self._nan & ~self._bounded
         tally.worst_subnormal = max(tally.worst_subnormal, float(ulps.where(subnormal, 0.0).max()))
 
-    def _allowed(self) -> torch.Tensor:
+    def _allowed_ulps(self) -> torch.Tensor:
         """Return the allowed error of each element, in ulp."""
-        allowed = self._operation.allowance(self._args, self._exact())
+        allowed = self._operation.allowed_error(self._args, self._exact_values())
         if self._scale is not None:
             allowed = scale_by_exponent(allowed, -self._scale)
         return allowed.div_(self._unit).nan_to_num_(0.0, math.inf)

@@ -28,11 +28,11 @@ Family: TypeAlias = "Callable[[torch.Tensor, fuzz_values.Fill], torch.Tensor]"
 """A function that makes float64 rows from standard normal values (rows, length) and the ``Fill`` that drew them."""
 
 
-def _index(x: torch.Tensor) -> torch.Tensor:
+def _element_numbers(x: torch.Tensor) -> torch.Tensor:
     return torch.arange(x.size(1), dtype=torch.float64, device=x.device)
 
 
-def _one_above(x: torch.Tensor, above: torch.Tensor | float) -> torch.Tensor:
+def _raise_first_element(x: torch.Tensor, above: torch.Tensor | float) -> torch.Tensor:
     x = x.clone()
     x[:, :1] += above
     return x
@@ -45,21 +45,21 @@ FAMILIES: dict[str, Family] = {
     # lies between two numbers of half precision.
     "near-equal": lambda x, fill: x.mul(fill.info.eps).add_(1).mul_(x[:, :1] + 3),
     "equal": lambda x, fill: x[:, :1].expand(x.shape),
-    "equal below one": lambda x, fill: _one_above(x[:, :1].expand(x.shape), x[:, :1].abs() + 0.5),
-    "dominant": lambda x, fill: _one_above(x, 30.0),
+    "equal below one": lambda x, fill: _raise_first_element(x[:, :1].expand(x.shape), x[:, :1].abs() + 0.5),
+    "dominant": lambda x, fill: _raise_first_element(x, 30.0),
     "offset": lambda x, fill: x + 10000.0,
     "negative offset": lambda x, fill: x - 10000.0,
     # Values down to where an exponential underflows.
-    "subnormal": lambda x, fill: _one_above(
+    "subnormal": lambda x, fill: _raise_first_element(
         fill.uniform(double=True).mul_(math.log(fill.info.tiny * fill.info.eps) - 2), 2.0
     ),
-    "ladder up": lambda x, fill: _index(x).remainder(1000).mul_(0.01).expand(x.shape),
-    "ladder down": lambda x, fill: _index(x).remainder_(200).mul_(-0.125).expand(x.shape),
+    "ladder up": lambda x, fill: _element_numbers(x).remainder(1000).mul_(0.01).expand(x.shape),
+    "ladder down": lambda x, fill: _element_numbers(x).remainder_(200).mul_(-0.125).expand(x.shape),
     "masked": lambda x, fill: x.masked_fill(fill.uniform(double=True) < 0.5, -math.inf),
     # Large terms between small ones, which a running sum rounds in different directions.
-    "two scales": lambda x, fill: x * 0.1 - 12.0 * _index(x).remainder_(2),
+    "two scales": lambda x, fill: x * 0.1 - 12.0 * _element_numbers(x).remainder_(2),
     # Powers of two in order: the terms halve as far as the dtype goes.
-    "halving": lambda x, fill: _index(x).remainder_(40).mul_(-math.log(2)) + x * fill.info.eps,
+    "halving": lambda x, fill: _element_numbers(x).remainder_(40).mul_(-math.log(2)) + x * fill.info.eps,
 }
 """Families of values for the first input of an operation that rounds, by name."""
 
@@ -86,7 +86,7 @@ class Problem:
         return self.named or ((self.rows, self.length) if self.dim == -1 else (self.length, self.rows))
 
 
-def _families(op: operations.Operation, dtype: str) -> tuple[str, ...]:
+def _usable_families(op: operations.Operation, dtype: str) -> tuple[str, ...]:
     first, *others = op.inputs.values()
     if not op.by_rows or first.low is not None or first.high is not None:
         return (SAMPLE,)
@@ -96,12 +96,12 @@ def _families(op: operations.Operation, dtype: str) -> tuple[str, ...]:
 
 
 def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
-    """Yield problems with about ``values`` elements in total, the same number for each family and length."""
+    """Yield problems with about ``values`` input elements in total, divided evenly among families and lengths."""
     operation = operations.OPERATIONS[op]
     if not operation.by_rows:
-        yield from _by_axes(operation, values, seed)
+        yield from _named_axis_problems(operation, values, seed)
         return
-    names = _families(operation, dtype)
+    names = _usable_families(operation, dtype)
     kinds = [(length, -1) for length in LENGTHS] + [(length, 0) for length in ACROSS]
     share = values / len(names) / len(kinds)
     number = 0
@@ -117,8 +117,8 @@ def problems(op: str, dtype: str, values: int, seed: int) -> Iterator[Problem]:
                 rows -= part
 
 
-def _by_axes(operation: operations.Operation, values: int, seed: int) -> Iterator[Problem]:
-    """Yield a problem for each length of the first input's last axis. Its first axis is long, all others are short."""
+def _named_axis_problems(operation: operations.Operation, values: int, seed: int) -> Iterator[Problem]:
+    """Yield a problem for each length of the first input's last axis. The first axis is long, all others are short."""
     axes = operation.axes[0]
     lengths = [int(axes[-1])] if axes[-1].isdigit() else [length for length in LENGTHS if length <= 4097]
     for number, length in enumerate(lengths):
@@ -134,7 +134,7 @@ def _by_axes(operation: operations.Operation, values: int, seed: int) -> Iterato
         yield Problem(SAMPLE, length, -1, math.prod(shape) // length, seed + number * 1009, shape, further)
 
 
-def draw(problem: Problem, op: str, dtype: str, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+def draw_inputs(problem: Problem, op: str, dtype: str, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
     """Draw the inputs of a problem. The same seed of the generator gives the same inputs."""
     operation = operations.OPERATIONS[op]
     if problem.family == SAMPLE or len(operation.inputs) > 1:
@@ -156,7 +156,7 @@ def _draw_first(problem: Problem, op: operations.Operation, dtype: str, generato
         spread = flat if problem.dim == -1 else flat.t()
         for number, name in enumerate(fuzz_values.specials(dtype)):
             # One special value of each kind in about every sixteenth row.
-            spread[number::16, problem.seed % rows.size(1)] = fuzz_values.special(name, dtype)
+            spread[number::16, problem.seed % rows.size(1)] = fuzz_values.bits_of(name, dtype)
         return op.clamp_to_domain(0, x, problem.length)
     fill = fuzz_values.Fill((problem.rows, problem.length), kind, generator)
     drawn = FAMILIES[problem.family](fill.normal(double=True), fill).to(kind)

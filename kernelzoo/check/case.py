@@ -16,8 +16,8 @@ Inputs: TypeAlias = "tuple[torch.Tensor, ...]"
 
 
 @dataclass(frozen=True)
-class Draw:
-    """All that determines how the inputs of a case are drawn."""
+class Sampler:
+    """Draws the inputs of a case, with its operation, dtype, device, generator and scalars."""
 
     operation: operations.Operation
     dtype: str
@@ -30,7 +30,7 @@ class Draw:
     def sample(
         self, shape: tuple[int, ...], dim: operations.Dims = -1, sizes: Mapping[str, int] | None = None
     ) -> Inputs:
-        """Draw inputs by the operation's own sampling, on the generator's device."""
+        """Draw inputs with the operation's method ``sample``, on the generator's device."""
         drawn = self.operation.sample
         return drawn(shape, self.dtype, dim, generator=self.generator, sizes=sizes, scalars=self.scalars)
 
@@ -40,16 +40,16 @@ class Draw:
     def with_companions(self, x: torch.Tensor, dim: int = -1) -> Inputs:
         """Return all inputs on the case's device: ``x`` as the first, and companion inputs that match it."""
         others = replace(self, dtype=operations.dtype_name(x.dtype)).sample(tuple(x.shape), dim)[1:]
-        return self.operation.match_companions(self.to_device([x, *others]), dim, generator=self.generator)
+        return self.operation.match_other_inputs(self.to_device([x, *others]), dim, generator=self.generator)
 
 
-Make: TypeAlias = Callable[[Draw], Inputs]
+Make: TypeAlias = Callable[[Sampler], Inputs]
 """A function that makes the inputs of a case on its device."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One problem: how to make its inputs on a device from a seeded generator, and the call's arguments.
+    """One test problem: a function that makes its inputs from a seeded generator, and the arguments of the call.
 
     ``inputs`` raises NoRoomError if they do not fit into the machine's memory.
     """
@@ -77,7 +77,7 @@ class Case:
 
     def inputs(self, device: str) -> Inputs:
         generator = torch.Generator().manual_seed(zlib.crc32(self.name.encode()))
-        return self.make(Draw(operations.OPERATIONS[self.op], self.dtype, device, generator, dict(self.scalars)))
+        return self.make(Sampler(operations.OPERATIONS[self.op], self.dtype, device, generator, dict(self.scalars)))
 
     def __str__(self) -> str:
         return self.name
@@ -100,8 +100,8 @@ def shape_str(shape: tuple[int, ...]) -> str:
 def copy_rows_far_apart(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Copy rows into new memory, ``stride`` elements apart. Returns the memory, and the copy in it.
 
-    Wherever a wrapped 32-bit offset would point, the memory has wrong values. All other memory is never touched,
-    ``beyond`` elements at its end included. Raises NoRoomError.
+    Wherever a wrapped 32-bit offset would point, the memory has wrong values. The rest of the memory is never touched,
+    including ``beyond`` more elements at its end. Raises NoRoomError.
     """
     count, width = values.size(0), values[0].numel()
     below = 2**31  # room for offsets that wrap to negative
@@ -118,5 +118,5 @@ def copy_rows_far_apart(values: torch.Tensor, stride: int, beyond: int = 0) -> t
 
 
 def sampler_of(shape: tuple[int, ...], dim: int = -1, sizes: Mapping[str, int] | None = None) -> Make:
-    """Return a function that draws inputs of a shape by the operation's own sampling."""
+    """Return a function that draws inputs of this shape from a :class:`Sampler`."""
     return lambda draw: draw.to_device(draw.sample(shape, dim, sizes))

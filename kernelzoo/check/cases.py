@@ -11,7 +11,7 @@ from functools import partial
 from typing import TypeVar
 
 from kernelzoo import operations
-from kernelzoo.check.case import Case, Draw, Inputs, copy_rows_far_apart, sampler_of, shape_str
+from kernelzoo.check.case import Case, Inputs, Sampler, copy_rows_far_apart, sampler_of, shape_str
 from kernelzoo.check.cases_others import companion_cases, named_axis_cases
 from kernelzoo.check.special import FLOATS, special_rows
 from kernelzoo.lazy import torch
@@ -24,19 +24,19 @@ def cases(op: str) -> tuple[Case, ...]:
     """Return all cases of one operation, smallest first."""
     operation = operations.OPERATIONS[op]
     if operation.by_rows:
-        found = [*_shapes(op), *_layouts(op), *_special(op), *_far_apart(op), *companion_cases(operation)]
+        found = [*_shape_cases(op), *_view_cases(op), *_special_cases(op), *_far_cases(op), *companion_cases(operation)]
     else:
         found = list(named_axis_cases(operation))
     if operation.several_axes:
-        found += _reductions(op)
-    found = [*(case.with_drawn_scalars() for case in found), *_samples(op)]
+        found += _reduction_cases(op)
+    found = [*(case.with_drawn_scalars() for case in found), *_sample_cases(op)]
     return tuple(sorted(found, key=lambda case: case.elements))
 
 
-def _samples(op: str) -> Iterator[Case]:
+def _sample_cases(op: str) -> Iterator[Case]:
     """Yield cases with the inputs that the operation itself declares, and with default scalars."""
     for own in operations.OPERATIONS[op].samples():
-        yield Case(op, own.name, partial(_declared_inputs, own), elements=math.prod(own.shape))
+        yield Case(op, own.name, partial(_draw_declared_inputs, own), elements=math.prod(own.shape))
 
 
 # Odd and prime lengths, and each power of two and block size in use, with one element more and less.
@@ -64,7 +64,7 @@ def _all_or_first(dtype: str, values: tuple[_T, ...], count: int) -> tuple[_T, .
     return values if dtype in ("float32", "bfloat16") else values[:count]
 
 
-def _shapes(op: str) -> Iterator[Case]:
+def _shape_cases(op: str) -> Iterator[Case]:
     dtypes = operations.OPERATIONS[op].dtypes
     shapes = [(3, n) for n in _WIDTHS] + [(2, n) for n in _LONG] + [(1, n) for n in (*_LONGER, _LONGEST)] + list(_MANY)
     for shape in shapes:
@@ -81,12 +81,12 @@ def _shapes(op: str) -> Iterator[Case]:
                 yield Case(op, f"{dtype}-{shape_str(shape)}", sampler_of(shape), core=core, elements=math.prod(shape))
 
 
-def _floats(op: str) -> tuple[str, ...]:
+def _float_dtypes(op: str) -> tuple[str, ...]:
     return tuple(dtype for dtype in operations.FLOATS if dtype in operations.OPERATIONS[op].dtypes)
 
 
 def _main_dtypes(op: str) -> tuple[str, ...]:
-    """Return the dtypes in which all layouts are tried."""
+    """Return the dtypes for which every layout becomes a case: float32, bfloat16 and float64 if possible."""
     dtypes = operations.OPERATIONS[op].dtypes
     return tuple(dtype for dtype in ("float32", "bfloat16", "float64") if dtype in dtypes) or dtypes[:1]
 
@@ -94,7 +94,7 @@ def _main_dtypes(op: str) -> tuple[str, ...]:
 _CORE_LAYOUTS = ("dim0", "middle", "columns-stepped", "rows-expanded", "scalar")
 
 
-def _layouts(op: str) -> Iterator[Case]:
+def _view_cases(op: str) -> Iterator[Case]:
     """Yield cases of layouts: views of a larger tensor, long columns, a lazily negated view, no rows or columns."""
     views: tuple[tuple[str, tuple[int, ...], Callable[[torch.Tensor], torch.Tensor], int], ...] = (
         ("scalar", (), lambda x: x, -1),
@@ -131,22 +131,22 @@ def _layouts(op: str) -> Iterator[Case]:
     for dtype in _main_dtypes(op):
         for name, base, view, dim in views:
             core = dtype == _main_dtypes(op)[0] and name in _CORE_LAYOUTS
-            make = partial(_viewed, base, view, dim)
+            make = partial(_draw_view, base, view, dim)
             yield Case(op, f"{dtype}-{name}", make, dim, core=core, elements=math.prod(base))
-    for dtype in _floats(op):
+    for dtype in _float_dtypes(op):
         for shape, dim in _all_or_first(dtype, _COLUMNS, 3):
-            make = partial(_viewed, shape, lambda x: x, dim)
+            make = partial(_draw_view, shape, lambda x: x, dim)
             yield Case(op, f"{dtype}-columns-{shape_str(shape)}", make, dim, elements=math.prod(shape))
     dtypes = operations.OPERATIONS[op].dtypes
     if "float32" in dtypes:
-        yield Case(op, "float32-negated-lazily", _negated, elements=90)
+        yield Case(op, "float32-negated-lazily", _draw_negated_view, elements=90)
     if not operations.OPERATIONS[op].needs_element:
         for dtype, name, shape, dim in (("float32", "", (5, 0), -1), ("float16", "-dim0", (0, 5), 0)):
             if dtype in dtypes:
                 yield Case(op, f"{dtype}-empty-columns{name}", sampler_of(shape, dim), dim)
 
 
-def _viewed(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tensor], dim: int, draw: Draw) -> Inputs:
+def _draw_view(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tensor], dim: int, draw: Sampler) -> Inputs:
     # If the view can be written, draw its values in its own shape, so that each row has a decisive element.
     memory = draw.sample(base)[0]
     x = view(memory)
@@ -157,13 +157,13 @@ def _viewed(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tensor],
     return draw.with_companions(view(moved), dim)
 
 
-def _negated(draw: Draw) -> Inputs:
+def _draw_negated_view(draw: Sampler) -> Inputs:
     return draw.with_companions(
         torch.randn(6, 15, dtype=torch.complex64, generator=draw.generator).to(draw.device).conj().imag
     )
 
 
-def _reductions(op: str) -> Iterator[Case]:
+def _reduction_cases(op: str) -> Iterator[Case]:
     """Yield cases of reductions over several axes, with and without keepdim, and of more layouts of integer tensors."""
     shape = (3, 6, 5, 7)
     for dims in ((), (0,), (1, 2), (0, 3), (0, 2), (1, 3), (-1, -2, -3), (0, 1, 2, 3), (0, 1, 3)):
@@ -172,49 +172,49 @@ def _reductions(op: str) -> Iterator[Case]:
             yield Case(op, name, sampler_of(shape), dims, keepdim, elements=math.prod(shape))
     yield Case(op, "float32-scalar-over-all", sampler_of(()), (), elements=1)
     for dtype in (d for d in ("int8", "int64", "bool") if d in operations.OPERATIONS[op].dtypes):
-        make = partial(_viewed, (67, 45), lambda x: x, 0)
+        make = partial(_draw_view, (67, 45), lambda x: x, 0)
         yield Case(op, f"{dtype}-dim0", make, 0, core=True, elements=67 * 45)
-        make = partial(_viewed, (67, 45), lambda x: x[::2, 1::3], -1)
+        make = partial(_draw_view, (67, 45), lambda x: x[::2, 1::3], -1)
         yield Case(op, f"{dtype}-stepped", make, elements=67 * 45)
     for keepdim in (False, True) if "int32" in operations.OPERATIONS[op].dtypes else ():
         yield Case(op, f"int32-middle-keepdim-{keepdim}", sampler_of((4, 9, 6)), 1, keepdim, elements=216)
-        make = partial(_viewed, (5, 6, 7, 8), lambda x: x[:, 1:, ::2, 1:], -1)
+        make = partial(_draw_view, (5, 6, 7, 8), lambda x: x[:, 1:, ::2, 1:], -1)
         yield Case(op, f"float32-sliced-over-0-2-keepdim-{keepdim}", make, (0, 2), keepdim, elements=1680)
 
 
-def _special(op: str) -> Iterator[Case]:
+def _special_cases(op: str) -> Iterator[Case]:
     for width in (5, 300, 3000, 40000):
-        for dtype in _floats(op):
+        for dtype in _float_dtypes(op):
             if width <= 300 or dtype in ("float32", "bfloat16"):
-                make = partial(_special_rows, width)
+                make = partial(_draw_special_rows, width)
                 name = f"{dtype}-special-values-{width}"
                 yield Case(op, name, make, core=width == 300, elements=RULED * width)
-    for dtype in _floats(op):
+    for dtype in _float_dtypes(op):
         for shape in _all_or_first(dtype, _SPECIAL_COLUMNS, 2):
             name = "dim0" if shape[0] == 130 else f"columns-{shape_str(shape)}"
-            make = partial(_special_columns, shape)
+            make = partial(_draw_special_columns, shape)
             yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
         if dtype in ("float32", "bfloat16"):
-            yield Case(op, f"{dtype}-mostly-minus-inf", _mostly_minus_inf, core=True, elements=2 * 2556)
+            yield Case(op, f"{dtype}-mostly-minus-inf", _draw_mostly_minus_inf, core=True, elements=2 * 2556)
     operation = operations.OPERATIONS[op]
     first = next(iter(operation.inputs.values()))
     for dtype in operation.dtypes if first.low is None and first.high is None else ():
         if dtype in operations.INTEGERS:
-            yield Case(op, f"{dtype}-extremes", _extremes, core=True, elements=8 * 1025)
+            yield Case(op, f"{dtype}-extremes", _draw_extreme_rows, core=True, elements=8 * 1025)
 
 
-def _special_columns(shape: tuple[int, int], draw: Draw) -> Inputs:
+def _draw_special_columns(shape: tuple[int, int], draw: Sampler) -> Inputs:
     length, columns = shape
-    rows = _rows_with_specials(length, draw)
+    rows = _draw_rows_with_specials(length, draw)
     return draw.with_companions(rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous(), 0)
 
 
-def _special_rows(width: int, draw: Draw) -> Inputs:
+def _draw_special_rows(width: int, draw: Sampler) -> Inputs:
     """Draw one row for each special value, between plain rows whose results must not change."""
-    return draw.with_companions(_rows_with_specials(width, draw))
+    return draw.with_companions(_draw_rows_with_specials(width, draw))
 
 
-def _rows_with_specials(width: int, draw: Draw) -> torch.Tensor:
+def _draw_rows_with_specials(width: int, draw: Sampler) -> torch.Tensor:
     writes = special_rows(draw.dtype).values()
     x = draw.sample((len(writes) + 2, width))[0]
     for row, write in zip(x[1:], writes, strict=False):
@@ -222,33 +222,33 @@ def _rows_with_specials(width: int, draw: Draw) -> torch.Tensor:
     return draw.operation.clamp_to_domain(0, x, width)
 
 
-def _mostly_minus_inf(draw: Draw) -> Inputs:
-    """Draw rows of -inf, except far below zero at one end. However a row is split, some parts are all -inf."""
+def _draw_mostly_minus_inf(draw: Sampler) -> Inputs:
+    """Draw rows of -inf, with values far below zero at one end. However a row is split, some part has only -inf."""
     x = draw.sample((2, 2556))[0].sub_(1000)
     x[0, :-512], x[1, 512:] = -math.inf, -math.inf
     return draw.with_companions(draw.operation.clamp_to_domain(0, x, x.size(1)))
 
 
-def _declared_inputs(sample: operations.Sample, draw: Draw) -> Inputs:
-    made = draw.operation.guarded("samples", sample.make)
+def _draw_declared_inputs(own: operations.Sample, draw: Sampler) -> Inputs:
+    made = draw.operation.call_guarded("samples", own.make)
     if not isinstance(made, tuple) and draw.operation.sizes:
-        raise draw.operation.fault("samples", f"made one tensor for {sample.name}, must make a tuple of all inputs")
+        raise draw.operation.fault("samples", f"made one tensor for {own.name}, must make a tuple of all inputs")
     return draw.to_device(made) if isinstance(made, tuple) else draw.with_companions(made)
 
 
-def _extremes(draw: Draw) -> Inputs:
+def _draw_extreme_rows(draw: Sampler) -> Inputs:
     x = draw.sample((8, 1025))[0]
     for row, write in zip(x, special_rows(draw.dtype).values(), strict=False):
         write(row)
     return draw.with_companions(x)
 
 
-def _far_apart(op: str) -> Iterator[Case]:
+def _far_cases(op: str) -> Iterator[Case]:
     """Yield cases with few short rows that are far apart: x or ``out`` spans more than 2^31 elements.
 
     The host commits little memory, because most of it is never touched. A GPU needs 6 GB for int8 and 9 GB for float16.
     """
-    dtype = operations.OPERATIONS[op].narrowest
+    dtype = operations.OPERATIONS[op].narrowest_dtype
     # 2^30 fits in 32 bits, its multiples do not, and 2^31 does not. Some strides are multiples of 16 bytes, one is not.
     # The last row of int8 is past 2^32 elements.
     layouts = [("2^30", 5 if dtype == "int8" else 3, 2**30 + 1024, 64), ("2^30+1", 3, 2**30 + 1, 65)]
@@ -257,7 +257,7 @@ def _far_apart(op: str) -> Iterator[Case]:
     for apart, rows, stride, width in layouts:
         shape, elements = (rows, width), rows * width
         for what, dim, turned in (("rows", -1, False), ("elements", 0, False), ("columns", 0, True)):
-            make = partial(_far_input, shape, stride, dim, turned)
+            make = partial(_draw_far_input, shape, stride, dim, turned)
             yield Case(op, f"{dtype}-{what}-{apart}-apart", make, dim, elements=elements)
         outs = operations.OPERATIONS[op].outputs.values()
         if all(out.dtype in ("", *operations.OPERATIONS[op].inputs) and "outer" in out.names for out in outs):
@@ -266,7 +266,7 @@ def _far_apart(op: str) -> Iterator[Case]:
             )
 
 
-def _far_input(shape: tuple[int, int], stride: int, dim: int, turned: bool, draw: Draw) -> Inputs:
+def _draw_far_input(shape: tuple[int, int], stride: int, dim: int, turned: bool, draw: Sampler) -> Inputs:
     (values,) = draw.to_device(draw.sample(shape, -1 if turned else dim)[:1])
     x = _far_rows(stride, values)
     return draw.with_companions(x.t() if turned else x, dim)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from kernelzoo import operations
-from kernelzoo.check.case import Case, Draw, Inputs, sampler_of
+from kernelzoo.check.case import Case, Inputs, Sampler, sampler_of
 from kernelzoo.check.special import special_rows
 from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import NARROW
@@ -23,10 +23,10 @@ def companion_cases(operation: operations.Operation) -> Iterator[Case]:
                 continue
             own = operation.dtype_of(name, dtype)
             for rule in special_rows(own) if declared.low is None and declared.high is None else ():
-                make = partial(_special_sized, shape, None, (number, rule))
+                make = partial(_draw_special, shape, None, (number, rule))
                 yield Case(op, f"{dtype}-{name}-{rule.replace(' ', '-')}", make, elements=math.prod(shape))
             if declared.names:
-                make = partial(_stepped_other, number, shape)
+                make = partial(_draw_stepped_companion, number, shape)
                 yield Case(op, f"{dtype}-{name}-stepped", make, elements=math.prod(shape))
         for name, scalar in operation.scalars.items():
             for value in scalar.also:
@@ -34,7 +34,7 @@ def companion_cases(operation: operations.Operation) -> Iterator[Case]:
                 yield Case(op, f"{dtype}-{name}={value}", sampler_of(shape), elements=math.prod(shape), scalars=scalars)
 
 
-def _stepped_other(number: int, shape: tuple[int, ...], draw: Draw) -> Inputs:
+def _draw_stepped_companion(number: int, shape: tuple[int, ...], draw: Sampler) -> Inputs:
     inputs = list(draw.to_device(draw.sample(shape)))
     x = inputs[number]
     inputs[number] = torch.stack((x, x), -1)[..., 0]
@@ -76,8 +76,8 @@ def named_axis_cases(operation: operations.Operation) -> Iterator[Case]:
 
         def case(name: str, turn: int, special: _Special | None = None, *, dtype: str = dtype) -> Case:
             sizes = turns[turn % len(turns)] if turn < len(_SIZES) else larger[turn - len(_SIZES)]
-            shape = operation.first_shape(sizes)
-            make = partial(_special_sized, shape, sizes, special) if special else sampler_of(shape, sizes=sizes)
+            shape = operation.first_input_shape(sizes)
+            make = partial(_draw_special, shape, sizes, special) if special else sampler_of(shape, sizes=sizes)
             core = special is None and sizes in [turns[place % len(turns)] for place in _CORE]
             elements = max(map(math.prod, operation.shapes(shape, (), False, sizes))) if meant else math.prod(shape)
             beyond = meant and special is not None
@@ -107,20 +107,20 @@ def _sizes_text(sizes: dict[str, int]) -> str:
     return ",".join(f"{axis}={size}" for axis, size in sizes.items())
 
 
-def _special_sized(shape: tuple[int, ...], sizes: dict[str, int] | None, special: _Special, draw: Draw) -> Inputs:
+def _draw_special(shape: tuple[int, ...], sizes: dict[str, int] | None, special: _Special, draw: Sampler) -> Inputs:
     inputs = draw.sample(shape, sizes=sizes)
     number, rule = special
     if rule == TIES:
-        inputs[number].copy_(_sample_few(inputs[number], draw.generator))
+        inputs[number].copy_(_repeat_few_elements(inputs[number], draw.generator))
     else:
         special_rows(operations.dtype_name(inputs[number].dtype))[rule](inputs[number].view(-1))
     draw.operation.clamp_to_domain(number, inputs[number], 0 if sizes else shape[-1])
     if not number:
-        inputs = draw.operation.match_companions(inputs, generator=draw.generator)
+        inputs = draw.operation.match_other_inputs(inputs, generator=draw.generator)
     return draw.to_device(inputs)
 
 
-def _sample_few(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _repeat_few_elements(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Return a tensor of x's shape that repeats at most three of x's elements."""
     flat = x.reshape(-1)
     return flat[torch.randint(min(3, flat.numel()), x.shape, generator=generator)] if flat.numel() else x

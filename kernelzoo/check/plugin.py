@@ -15,7 +15,7 @@ from kernelzoo.check import running
 from kernelzoo.check.case import Case, NoRoomError, sampler_of
 from kernelzoo.check.cases import cases
 from kernelzoo.check.running import check, outputs
-from kernelzoo.check.staying import staying
+from kernelzoo.check.staying import forbid_exit_zero
 from kernelzoo.errors import (
     BackendUnavailableError,
     DeviceError,
@@ -71,8 +71,8 @@ class Conformance:
             metafunc.parametrize("implementation", chosen, ids=lambda i: i.id)
 
     @pytest.fixture(autouse=True)
-    def _staying(self) -> Iterator[None]:
-        with staying():
+    def _forbid_exit_zero(self) -> Iterator[None]:
+        with forbid_exit_zero():
             yield
 
     @pytest.fixture(autouse=True)
@@ -83,7 +83,7 @@ class Conformance:
             return
         backend = params["implementation"].backend
         try:
-            limit = running.largest(params["implementation"])
+            limit = running.max_elements(params["implementation"])
         except BackendUnavailableError as error:
             if backend in request.config.getoption("--kernelzoo-require", default="").split(","):
                 pytest.fail(f"a required backend is missing: {error}", pytrace=False)
@@ -106,7 +106,7 @@ class Conformance:
         device = self.device(implementation.backend)
         one_is_enough = backend.emulator and implementation.variant != "auto"
         refusals = []
-        for tried in _examples(implementation.operation):
+        for tried in _example_cases(implementation.operation):
             taken = 0
             for case in tried:
                 inputs = case.inputs(device)
@@ -132,7 +132,7 @@ class Conformance:
         if self.takes_core_only(implementation):
             pytest.skip("slow to bind; covered by the core cases")
         device, operation = self.device(implementation.backend), implementation.operation
-        case = _example(operation, (13, 6, 50), -1, _main(operation))
+        case = _example_case(operation, (13, 6, 50), -1, _preferred_dtype(operation))
         inputs = case.inputs(device)
         args = operation.arguments(inputs, case.dim)
         for name, strides in (("stepped", 2), ("transposed", 1)):
@@ -158,7 +158,7 @@ class Conformance:
         """Check that inputs on another device raise DeviceError, and inputs on meta with a real ``out`` OutputError."""
         backend, operation = get(implementation.backend), implementation.operation
         device = self.device(implementation.backend)
-        inputs = _example(operation, (2, 3), -1, _main(operation)).inputs(device)
+        inputs = _example_case(operation, (2, 3), -1, _preferred_dtype(operation)).inputs(device)
         call = partial(getattr(backend, implementation.op), variant=implementation.variant)
         others = {"cpu", *(["cuda"] if torch.cuda.is_available() else [])} - {*backend.devices}
         for other in others:
@@ -169,25 +169,25 @@ class Conformance:
             call(*(x.to("meta") for x in inputs), out=outs[0] if len(outs) == 1 else outs)
 
 
-def _main(operation: Operation) -> str:
+def _preferred_dtype(operation: Operation) -> str:
     """Return the dtype that most variants take."""
     return "float32" if "float32" in operation.dtypes else operation.dtypes[0]
 
 
-def _examples(operation: Operation) -> Iterator[list[Case]]:
+def _example_cases(operation: Operation) -> Iterator[list[Case]]:
     """Yield lists of cases: along the last axis, along the first, and in another dtype."""
-    main = _main(operation)
+    main = _preferred_dtype(operation)
     other = "float16" if "float16" in operation.dtypes else operation.dtypes[-1]
     shapes = ((100, 33), (64, 256), (16, 4096), (4, 65536)) if operation.by_rows else ((16, 64), (100, 33), (128, 256))
     for dim, dtype in dict.fromkeys(
         ((-1, main), (0, main), (-1, other)) if operation.by_rows else ((-1, main), (-1, other))
     ):
-        yield [_example(operation, shape, dim, dtype) for shape in shapes]
+        yield [_example_case(operation, shape, dim, dtype) for shape in shapes]
 
 
-def _example(operation: Operation, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
+def _example_case(operation: Operation, shape: tuple[int, ...], dim: int, dtype: str) -> Case:
     """Return a plain case. Named axes take the sizes in ``shape`` in turn."""
     if operation.by_rows:
         return Case(operation.name, dtype, sampler_of(shape, dim), dim)
     sizes = operation.clamp_sizes(dict(zip(operation.free_axes, itertools.cycle(shape), strict=False)))
-    return Case(operation.name, dtype, sampler_of(operation.first_shape(sizes), dim, sizes), dim)
+    return Case(operation.name, dtype, sampler_of(operation.first_input_shape(sizes), dim, sizes), dim)

@@ -32,7 +32,7 @@ def slow_to_bind(id: str) -> bool:
     return False
 
 
-def largest(implementation: Implementation) -> int:
+def max_elements(implementation: Implementation) -> int:
     """Return the largest number of elements to try in an input: small in an emulator, large on a GPU."""
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
@@ -41,7 +41,7 @@ def largest(implementation: Implementation) -> int:
 
 
 def compiled_elements(backend: str) -> int:
-    """Return the most elements for an emulator of compiled code, as the backend's package says; 0 for any other."""
+    """Return the most elements for emulators of compiled code, as the backend's package says; 0 for other backends."""
     package = packages().get(backend)
     return getattr(importlib.import_module(package), "compiled_elements", 0) if package is not None else 0
 
@@ -52,10 +52,10 @@ def check(implementation: Implementation, case: Case, device: str) -> None:
     Raises UnsupportedProblemError if the variant refuses the problem, and NoRoomError if memory is too small for it.
     Raises OperationError if a function of the operation fails, and UndecidableError if its bounds can't decide.
     """
-    check_on(implementation, case, case.inputs(device))
+    check_on_inputs(implementation, case, case.inputs(device))
 
 
-def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None:
+def check_on_inputs(implementation: Implementation, case: Case, inputs: Inputs) -> None:
     """Run one case on its inputs, as :func:`check` does."""
     before = [bits(x).clone() for x in inputs]
     operation = implementation.operation
@@ -84,23 +84,23 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
     launch = implementation.launch_checked(args, outs)
     right = [bits(out) for out in first]
     if case.place:  # another layout of out may change the order of writes, and so the rounding
-        _poison(outs, first)
-        _run(launch)
+        _poison_outputs(outs, first)
+        _run_launch(launch)
         expected.check(outs)
         right = [bits(out).clone() for out in outs]
     for time in ("first", "second"):
-        poison = _poison(outs, first, repeats)
-        _run(launch)
+        poison = _poison_outputs(outs, first, repeats)
+        _run_launch(launch)
         for out, want, fill in zip(outs, right, poison, strict=True):
             if not torch.equal(bits(out), want):
                 unwritten = (bits(out) != want) & (bits(out) == bits(fill))
                 if bool(unwritten.any()):
-                    raise _unwritten(unwritten, out.shape, f"launched for the {time} time: ")
+                    raise _unwritten_error(unwritten, out.shape, f"launched for the {time} time: ")
                 if repeats:
                     raise ContractError(f"{time} launch: the same input gave other bits", "not repeatable")
                 expected.check(outs)
     # A repeated call may take a faster path on a GPU. Other memory must give the same bits.
-    if args.x.is_cuda and not _same(again := call(case.inputs(str(args.x.device))), first):
+    if args.x.is_cuda and not _same_bits(again := call(case.inputs(str(args.x.device))), first):
         if repeats:
             raise ContractError("the same values elsewhere in memory gave other bits", "not repeatable")
         expected.check(again)
@@ -112,10 +112,10 @@ def check_on(implementation: Implementation, case: Case, inputs: Inputs) -> None
 
 
 def _check_result(implementation: Implementation, case: Case, args: Arguments, first: Inputs) -> Expected:
-    """Check a result; returns its bounds. Raises ContractError, UndecidableError, or NoRoomError for the bounds."""
+    """Check a result, and return its bounds. Raises ContractError, UndecidableError, or NoRoomError for big bounds."""
     try:
         expected = implementation.operation.expect(args)
-        if words := _undecidable(case, args, expected):
+        if words := _why_undecidable(case, args, expected):
             words = f"its reference, computed in the dtypes of kernels, is wrong: {words}"
             raise UndecidableError(f"{case.op} {case}: {words}")
         expected.check(first)
@@ -127,10 +127,10 @@ def _check_result(implementation: Implementation, case: Case, args: Arguments, f
 
 
 _decided: WeakKeyDictionary[Operation, dict[tuple[str, str], str]] = WeakKeyDictionary()
-"""What ``_undecidable`` returned, by operation, and by the name and device of a case."""
+"""What ``_why_undecidable`` returned, by operation, and by the name and device of a case."""
 
 
-def _undecidable(case: Case, args: Arguments, expected: Expected) -> str:
+def _why_undecidable(case: Case, args: Arguments, expected: Expected) -> str:
     """Say why the bounds can't decide a case; "" if they can. Computed once for all implementations."""
     operation = OPERATIONS[case.op]
     known, key = _decided.setdefault(operation, {}), (case.name, str(args.x.device))
@@ -156,7 +156,7 @@ def call_case(implementation: Implementation, case: Any, inputs: Sequence[Any], 
     return getattr(get(implementation.backend), operation.name)(*given, **named)
 
 
-def _same(a: Inputs, b: Inputs) -> bool:
+def _same_bits(a: Inputs, b: Inputs) -> bool:
     return all(torch.equal(bits(x), bits(y)) for x, y in zip(a, b, strict=True))
 
 
@@ -169,12 +169,12 @@ def _check_last_row_alone(implementation: Implementation, case: Case, inputs: In
         tuple(x[-1:] if "outer" in names else x for x, names in zip(tensors, kinds, strict=True))
         for tensors, kinds in ((inputs, axes[: len(inputs)]), (first, axes[len(inputs) :]))
     )
-    if not _same(outputs(implementation, case, alone), want):
+    if not _same_bits(outputs(implementation, case, alone), want):
         raise ContractError("a row alone has other bits than among others", "not repeatable")
 
 
-def _poison(outs: Inputs, first: Inputs, repeats: bool = True) -> Inputs:
-    """Fill outputs with bits that differ from ``first``; returns the fill. Unless ``repeats``, it is NaN for floats."""
+def _poison_outputs(outs: Inputs, first: Inputs, repeats: bool = True) -> Inputs:
+    """Fill outputs with bits unlike the results ``first``, and return the fill: NaN for floats unless ``repeats``."""
     bitwise = [repeats or not x.is_floating_point() or x.itemsize == 1 for x in first]
     found = tuple(poison_like(x) if b else torch.full_like(x, torch.nan) for x, b in zip(first, bitwise, strict=True))
     for out, poison in zip(outs, found, strict=True):
@@ -193,7 +193,7 @@ def _check_in_place(implementation: Implementation, case: Case, inputs: Inputs, 
     place = names.index(declared.inplace)
     copied = tuple(x.clone() for x in inputs)
     result = outputs(implementation, case, copied, out=copied[place])
-    if result[0] is not copied[place] or not _same(result, first):
+    if result[0] is not copied[place] or not _same_bits(result, first):
         raise ContractError(f"with {declared.inplace} as out, the same input gave other bits", "not repeatable")
 
 
@@ -204,7 +204,7 @@ def _check_inputs(operation: Operation, inputs: Inputs, before: list[torch.Tenso
             raise ContractError(f"{whose} was changed", "changes its input")
 
 
-def _run(launch: Launch) -> None:
+def _run_launch(launch: Launch) -> None:
     result: object = launch()  # type: ignore[func-returns-value]  # which is what is checked here
     if result is not None:
         raise ContractError(
@@ -226,7 +226,7 @@ def _find_cause(error: ContractError, implementation: Implementation, args: Argu
         ):
             for out, fill in zip(outs, fills, strict=True):
                 out.copy_(fill)
-            _run(launch)
+            _run_launch(launch)
             for number, (out, fill) in enumerate(zip(outs, fills, strict=True)):
                 kept[number] &= (bits(out) == bits(fill)).view(out.shape)
     except ContractError as cause:
@@ -235,11 +235,11 @@ def _find_cause(error: ContractError, implementation: Implementation, args: Argu
         return error
     for unwritten, out in zip(kept, result, strict=True):
         if bool(unwritten.any()):
-            return _unwritten(unwritten, out.shape, "")
+            return _unwritten_error(unwritten, out.shape, "")
     return error
 
 
-def _unwritten(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractError:
+def _unwritten_error(kept: torch.Tensor, shape: torch.Size, words: str) -> ContractError:
     """Return the error for unwritten elements. ``kept``: whether each element still has its old value."""
     place = unravel_index(int(kept.flatten().view(torch.uint8).argmax()), shape)
     return ContractError(

@@ -17,7 +17,7 @@ Write: TypeAlias = "Callable[[torch.Tensor], object]"
 def special_rows(dtype: str) -> dict[str, Write]:
     """Return functions by name, each of which writes a special value of a dtype into a plain row.
 
-    The rules that kernels break most often come first. If a value may be anywhere, the row's old values select where.
+    The rules that kernels break most often come first. If a value may have any index, the row's old values select one.
     """
     if dtype == "bool":
         return _BOOLS
@@ -39,11 +39,11 @@ def _place_values(row: torch.Tensor, rest: float | torch.Tensor, *values: float)
         row[(place + i * row.numel() // 2) % row.numel()] = value
 
 
-def _ladder(row: torch.Tensor, depth: float) -> None:
+def _write_falling_steps(row: torch.Tensor, depth: float) -> None:
     row.copy_(torch.linspace(0, -depth, row.numel(), dtype=torch.float64, device=row.device))
 
 
-def _scaled(row: torch.Tensor, scale: float) -> None:
+def _scale_row(row: torch.Tensor, scale: float) -> None:
     info = _info(row)
     row.mul_(scale).clamp_(-info.max, info.max)
 
@@ -78,10 +78,10 @@ FLOATS: dict[str, Write] = {
     "-inf at the start": lambda row: row[0].fill_(-math.inf),
     # Exponentials down to the least of float32 or float64, and equal values whose own exponential overflows or
     # vanishes. Also values of other sizes, values one bit apart, and values that flush to zero.
-    "a ladder down to -103": lambda row: _ladder(row, 103),
-    _OF_FLOAT64: lambda row: _ladder(row, 745),
+    "a ladder down to -103": lambda row: _write_falling_steps(row, 103),
+    _OF_FLOAT64: lambda row: _write_falling_steps(row, 745),
     **{f"{value} alone": partial(_place_values, rest=value) for value in (100, -100, 500, -500)},
-    **{f"times {scale:g}": partial(_scaled, scale=scale) for scale in (1e-8, 1e-4, 1e-2, 1e2, 1e4)},
+    **{f"times {scale:g}": partial(_scale_row, scale=scale) for scale in (1e-8, 1e-4, 1e-2, 1e2, 1e4)},
     "neighbours": lambda row: _place_values(row, 1, 1 - _info(row).eps / 2, 1 + _info(row).eps),
     "one subnormal, the least": lambda row: _place_values(row, row.abs() + 1, _info(row).tiny / 2),
     "one subnormal, the greatest": lambda row: _place_values(row, -row.abs() - 1, -_info(row).tiny / 2),

@@ -9,16 +9,16 @@ from typing import NoReturn
 
 
 @contextmanager
-def staying() -> Iterator[None]:
+def forbid_exit_zero() -> Iterator[None]:
     """Make ``os._exit(0)`` raise RuntimeError within this context and process, so that only the calling test fails."""
     leave, process = os._exit, os.getpid()
 
-    def left(status: int) -> NoReturn:
+    def exit_unless_zero(status: int) -> NoReturn:
         if status == 0 and os.getpid() == process:  # a forked child may exit so
             raise RuntimeError("called os._exit(0), which would end pytest with the status of success")
         leave(status)
 
-    os._exit = left
+    os._exit = exit_unless_zero
     try:
         yield
     finally:

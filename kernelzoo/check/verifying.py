@@ -52,7 +52,7 @@ class Finding:
 
 
 @dataclass
-class Found:
+class CheckResults:
     """The results of the checks of one implementation."""
 
     passed: int = 0
@@ -72,7 +72,7 @@ class Found:
     undecidable: dict[str, str] = field(default_factory=dict)
     """Cases in which the operation's own reference exceeds its bounds, and how. No kernel is at fault."""
     weak: tuple[str, ...] = ()
-    """Wrong results that its operation's bounds accept; see :func:`kernelzoo.check.weak.weak`."""
+    """Wrong results that its operation's bounds accept; see :func:`kernelzoo.check.weak.accepted_wrong_results`."""
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -95,9 +95,9 @@ class Check:
     """Whether the operation's author does not expect such values."""
 
 
-def checks(implementation: Implementation, device: torch.device, *, whole: bool) -> list[Check]:
+def checks_of(implementation: Implementation, device: torch.device, *, whole: bool) -> list[Check]:
     """Return the contract's cases as checks. Unless ``whole``, an implementation slow to bind gets core cases only."""
-    limit = running.largest(implementation)
+    limit = running.max_elements(implementation)
     core_only = not whole and running.slow_to_bind(implementation.id)
     found = []
     for case in cases(implementation.op):
@@ -112,14 +112,14 @@ def _run_case(implementation: Implementation, case: Case, device: str, about: Ca
     x = inputs[0]
     laid = {"shape": tuple(x.shape), "strides": x.stride()}
     about({"dtype": case.dtype, **laid, "dim": case.dim, "scalars": dict(case.scalars)})
-    running.check_on(implementation, case, inputs)
+    running.check_on_inputs(implementation, case, inputs)
 
 
-def chosen(among: Sequence[Check], patterns: Sequence[str], dtypes: Sequence[str]) -> list[Check]:
+def select(checks: Sequence[Check], patterns: Sequence[str], dtypes: Sequence[str]) -> list[Check]:
     """Return the checks that match one of the patterns and one of the dtypes. An empty sequence matches all."""
     return [
         check
-        for check in among
+        for check in checks
         if (not patterns or any(fnmatchcase(check.name, pattern) for pattern in patterns))
         and (not dtypes or check.dtype in dtypes)
     ]
@@ -132,21 +132,21 @@ def verify(
     *,
     whole: bool,
     progress: Callable[[str, dict[str, Any]], None],
-) -> Found:
+) -> CheckResults:
     """Run checks of one implementation.
 
-    ``whole``: whether ``among`` are all checks. If so, it is a finding to refuse all. ``progress`` gets the name of
+    ``whole``: whether ``among`` has all checks. If so, refusing all of them is a finding. ``progress`` gets the name of
     each check before it starts. Before the kernel runs, it gets the name again, with what is known of the input.
 
     Raises DeviceLostError if the implementation broke the device for this process.
     """
-    found = Found(left_out=_count_left_out(implementation, among))
+    found = CheckResults(left_out=_count_left_out(implementation, among))
     for check in among:
         if check.too_large:
             found.no_room += not whole  # the user named it
             continue
         progress(check.name, {})
-        _judge(found, implementation, check, device, progress)
+        _run_check(found, implementation, check, device, progress)
         if found.unavailable:
             return found
     empty = sum(check.empty for check in among)
@@ -158,7 +158,7 @@ def verify(
 
 
 def _count_left_out(implementation: Implementation, among: Sequence[Check]) -> int:
-    """Return how many cases of these dtypes are left out because only core cases run."""
+    """Return how many cases of the checks' dtypes are left out because only core cases run."""
     if not running.slow_to_bind(implementation.id):
         return 0
     dtypes, names = {check.dtype for check in among}, {check.name for check in among}
@@ -166,8 +166,8 @@ def _count_left_out(implementation: Implementation, among: Sequence[Check]) -> i
     return 0 if any(case.name in names for case in beside) else len(beside)
 
 
-def _judge(
-    found: Found,
+def _run_check(
+    found: CheckResults,
     implementation: Implementation,
     check: Check,
     device: torch.device,

@@ -23,7 +23,7 @@ WRONG: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 """Wrong results that bounds must reject, by name."""
 
 
-def weak(operation: Operation) -> tuple[str, ...]:
+def accepted_wrong_results(operation: Operation) -> tuple[str, ...]:
     """Return names of the :data:`WRONG` results that the bounds accept; none if a function of the operation fails."""
     with suppress(OperationError, NoRoomError, MemoryError):
         kind = next((name for name in ("float32", "bfloat16") if name in operation.dtypes), operation.dtypes[0])
@@ -31,7 +31,7 @@ def weak(operation: Operation) -> tuple[str, ...]:
         sizes: dict[str, int] = {}
         if not operation.by_rows:
             sizes = max(axis_sizes(operation), key=lambda sizes: math.prod(sizes.values()))
-            shape = operation.first_shape(sizes)
+            shape = operation.first_input_shape(sizes)
         inputs = operation.sample(shape, kind, generator=torch.Generator().manual_seed(0), sizes=sizes)
         args = operation.arguments(inputs)
         expected = operation.expect(args)

@@ -44,7 +44,7 @@ _HYPHEN = "\u2011"
 
 
 class _PlainHelp:
-    """A mixin for commands, so that their help breaks no line at a hyphen and shows no Python types."""
+    """A mixin for commands, whose help breaks no line at a hyphen and shows no Python types."""
 
     def get_help(self, ctx: Any) -> str:
         return str(super().get_help(ctx)).replace(_HYPHEN, "-")  # type: ignore[misc]
@@ -87,7 +87,7 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def _root(
+def _handle_global_options(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> int:
@@ -122,11 +122,11 @@ class _InterruptedError(Exception):
     """Ctrl-C ended a command."""
 
 
-def _add(name: str, command: Callable[..., int]) -> None:
+def _add_command(name: str, command: Callable[..., int]) -> None:
     @wraps(command)
-    def run(*given: Any, **options: Any) -> int:
+    def run(*arguments: Any, **options: Any) -> int:
         try:
-            return command(*given, **options)
+            return command(*arguments, **options)
         except KeyboardInterrupt:  # typer would exit without a message
             raise _InterruptedError from None
 
@@ -136,43 +136,43 @@ def _add(name: str, command: Callable[..., int]) -> None:
 
 
 for name, command in _COMMANDS.items():
-    _add(name, command)
+    _add_command(name, command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. Print an error on standard error; with --json, print it as JSON too."""
-    children.leave_working_directory()
+    children.drop_working_directory_from_path()
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a device's name may have characters that the terminal lacks
     with _interrupted_by_signals():
-        return _run(given)
+        return _run_command(given)
 
 
-def _run(given: list[str]) -> int:
+def _run_command(arguments: list[str]) -> int:
     try:
-        status = typer.main.get_command(app).main(given, prog_name="kernelzoo", standalone_mode=False)
+        status = typer.main.get_command(app).main(arguments, prog_name="kernelzoo", standalone_mode=False)
     except (_InterruptedError, KeyboardInterrupt, typer.Abort):  # the command saved nothing
-        return _fail("interrupted", given, INTERRUPTED)
+        return _print_error("interrupted", arguments, INTERRUPTED)
     except KernelZooError as error:
-        return _fail(str(error), given)
+        return _print_error(str(error), arguments)
     except OSError as error:
-        return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}", given)
+        return _print_error(f"{error.filename or 'input or output'}: {error.strerror or error}", arguments)
     except Exception as error:
         if not hasattr(error, "format_message"):  # typer or click raised it for bad usage
             raise
-        command = getattr(getattr(error, "ctx", None), "command_path", None) or _command(given)
+        command = getattr(getattr(error, "ctx", None), "command_path", None) or _command_name(arguments)
         message = error.format_message().rstrip(".")
         see = f"See {command} --help" if message.endswith("?") else f"see {command} --help"
-        return _fail(f"{message}{' ' if message.endswith('?') else '; '}{see}", given)
+        return _print_error(f"{message}{' ' if message.endswith('?') else '; '}{see}", arguments)
     return status if isinstance(status, int) else 0
 
 
-def _command(given: list[str]) -> str:
-    """Return the command in the arguments, such as ``kernelzoo bench``, for errors that do not name it."""
+def _command_name(arguments: list[str]) -> str:
+    """Return the command that ``arguments`` name, such as ``kernelzoo bench``, for errors that do not name one."""
     commands = {info.name for info in app.registered_commands}
-    return " ".join(["kernelzoo", *[word for word in given if word in commands][:1]])
+    return " ".join(["kernelzoo", *[word for word in arguments if word in commands][:1]])
 
 
 @contextmanager
@@ -190,9 +190,9 @@ def _interrupted_by_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _fail(words: str, given: Sequence[str], status: int = UNUSABLE) -> int:
+def _print_error(words: str, arguments: Sequence[str], status: int = UNUSABLE) -> int:
     line = printable(words)
     print(line if status == INTERRUPTED else f"error: {line}", file=sys.stderr)
-    if "--json" in given:
+    if "--json" in arguments:
         print(json.dumps({"error": line}))
     return status

@@ -48,36 +48,36 @@ def accuracy(
     options.select_early(module, *asked)
     rows: list[dict[str, Any]] = []
     with Bar() as bar, processes.guards_and_ids(module, device, gpus, patience, *asked) as (guards, chosen):
-        tasks = _tasks(chosen, options.split_words(dtype))
-        bar.expect(len(tasks), len(tasks))
+        tasks = _group_into_tasks(chosen, options.split_words(dtype))
+        bar.set_total(len(tasks), len(tasks))
         done, whole = 0, True
 
-        def errors(guard: Guard, task: Task) -> Iterator[list[dict[str, Any]]]:
-            bar.step(" ".join(task[:2]))
+        def measure_errors(guard: Guard, task: Task) -> Iterator[list[dict[str, Any]]]:
+            bar.show_step(" ".join(task[:2]))
             yield guard.accuracy(*task, count, seed)
 
         try:
-            for guard, _, found in guards.run_tasks(tasks, errors, guards.processes(jobs, len(tasks))):
+            for guard, _, found in guards.run_tasks(tasks, measure_errors, guards.count_processes(jobs, len(tasks))):
                 done += 1
                 rows += found if not guards.places else [{**row, "gpu": guard.about.gpu} for row in found]
-                bar.item(1)
+                bar.begin_item(1)
         except KeyboardInterrupt:
             whole = False
-    places = list(operations.OPERATIONS)
+    ops = list(operations.OPERATIONS)
     order = list(dict.fromkeys(dtype for operation in operations.OPERATIONS.values() for dtype in operation.dtypes))
     rows.sort(
-        key=lambda row: (places.index(row["op"]), order.index(row["dtype"]), not engine.is_torchs(row["id"]), row["id"])
+        key=lambda row: (ops.index(row["op"]), order.index(row["dtype"]), not engine.is_torch_id(row["id"]), row["id"])
     )
     document = run.document(guards.first.about, rows, seed=seed, **({} if whole else {"interrupted": True}))
     recording.write(to, document)
     if json:
-        output.emit(document)
+        output.print_json(document)
     else:
         _print(rows, seed)
     if not whole:
         part = f"{done} of {len(tasks)} groups of implementations"
         return output.report_interruption(part, to, f"--seed {seed} draws the same values again")
-    ours = [row for row in rows if not engine.is_torchs(row["id"])]
+    ours = [row for row in rows if not engine.is_torch_id(row["id"])]
     bad = [row for row in ours if row.get("failed") or row["wrong"] or not row["same_bits"]]
     measured = any(row.get("problems") for row in ours)
     return 1 if bad else 0 if measured else 2
@@ -98,8 +98,8 @@ Task = tuple[str, str, list[str]]
 """An operation, a dtype, and implementations of one backend, which are measured on the same values."""
 
 
-def _tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
-    """Group ids into tasks, and add torch's functions. Raises UnknownNameError for a dtype that no operation takes."""
+def _group_into_tasks(ids: Sequence[str], dtypes: Sequence[str]) -> list[Task]:
+    """Group ids into tasks, and add tasks for torch's functions. Raises UnknownNameError for an unknown dtype."""
     tasks = list[Task]()
     taken = {dtype for id in ids for dtype in operations.OPERATIONS[options.op_of(id)].dtypes}
     options.check_names("dtype", dtypes, taken)

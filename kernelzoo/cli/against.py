@@ -15,7 +15,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True)
 class RowChange:
-    """A new result compared with an older file's. If they can't be compared, ``refusal`` gives the reason."""
+    """A new result compared with an older file's row. If the two can't be compared, ``refusal`` gives the reason."""
 
     id: str
     problem: str
@@ -33,8 +33,8 @@ class RowChange:
 
 
 class OldResults:
-    """The rows of older results files. If several files have the same row, its samples are pooled. ``name`` is what
-    messages call these results. Raises ResultsError for a file without results."""
+    """The rows of older results files. If several files have the same row, its samples are pooled. Messages call
+    the files ``name``. Raises ResultsError for a file without results."""
 
     def __init__(self, *paths: Path, name: str = "file") -> None:
         self.name = name
@@ -47,37 +47,37 @@ class OldResults:
         :func:`kernelzoo.cli.rows.describe_problem`. ``allowed``: see :func:`parse_share`."""
         problem = Problem.of(facts)
         found = [
-            self._judge(entry, facts["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
+            self._judge_row(entry, facts["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
             for entry in entries
         ]
         gone = [failure["id"] for failure in failed if (failure["id"], problem) in self._rows]
         why = f"has a result in the {self.name}, and none now"
         return found + [RowChange(id, facts["problem"], slower=True, refusal=why) for id in gone]
 
-    def _judge(self, entry: Entry, problem: str, rows: Sequence[Row], allowed: float) -> RowChange:
+    def _judge_row(self, entry: Entry, problem: str, rows: Sequence[Row], allowed: float) -> RowChange:
         from kernelzoo.measure import statistics
 
         info = entry["extra_info"]
         id, here = info["id"], (info["device"], info["clock"], info["cache"])
 
-        def refused(why: str) -> RowChange:
-            return RowChange(id, problem, refusal=why)
+        def refuse(reason: str) -> RowChange:
+            return RowChange(id, problem, refusal=reason)
 
         if not rows:
-            return refused(f"the {self.name} has no such row")
+            return refuse(f"the {self.name} has no such row")
         alike = [row for row in rows if (row.device, row.clock, row.cache) == here]
         if not alike:
-            there = " and ".join(dict.fromkeys(_place(row.device, row.clock, row.cache) for row in rows))
-            return refused(f"can't be compared: the {self.name} has {there}, here it is {_place(*here)}")
+            there = " and ".join(dict.fromkeys(_conditions_text(row.device, row.clock, row.cache) for row in rows))
+            return refuse(f"can't be compared: the {self.name} has {there}, here it is {_conditions_text(*here)}")
         card = (info.get("gpu") or {}).get("uuid") or ""
         alike.sort(key=lambda row: row.gpu != card)
         if card and alike[0].gpu not in ("", card):
             was = f"the {self.name}'s was measured on card {alike[0].gpu}"
-            return refused(f"can't be compared: {was}, this on {card}")
+            return refuse(f"can't be compared: {was}, this on {card}")
         alike = [row for row in alike if row.gpu == alike[0].gpu]
         times = [time for row in alike for time in row.times]
         if reason := statistics.noisy(times, allowed):
-            return refused(f"the {self.name}'s row is too noisy to compare with: {reason}")
+            return refuse(f"the {self.name}'s row is too noisy to compare with: {reason}")
         disturbed = notes.TILDE in [*notes.marks(info["flags"]), *(mark for row in alike for mark in row.marks)]
         told = statistics.regression(entry["stats"]["data"], times, allowed=allowed, disturbed=disturbed)
         return RowChange(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)
@@ -94,5 +94,5 @@ def parse_share(text: str) -> float:
     return given
 
 
-def _place(device: str, clock: str, cache: str) -> str:
+def _conditions_text(device: str, clock: str, cache: str) -> str:
     return f"{device} by the {clock} clock, cache {cache}"

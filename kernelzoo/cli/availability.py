@@ -1,4 +1,4 @@
-"""Whether a backend can run here, or why not and how to fix it."""
+"""Whether a backend can run on this machine, or else the reason and the remedy."""
 
 import warnings
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Availability:
     reason: str = ""
     remedy: str = ""
     tables: str = ""
-    """The text of :func:`launch_tables`, or "" without a GPU."""
+    """The text of :func:`describe_launch_tables`, or "" without a GPU."""
     tried: bool = True
     """Whether the backend was loaded. If not, its devices are unknown."""
 
@@ -33,19 +33,19 @@ class Availability:
 
 
 def availability(backend: str) -> Availability:
-    """Load a backend and its language, and return its devices, or the reason why it can't run."""
+    """Load a backend and its language. Return the backend's devices, or the reason why it can't run."""
     from kernelzoo.calls import backend as backends
 
     try:
         found = backends.get(backend)
     except BackendUnavailableError as error:
         return Availability(backend, reason=error.reason, remedy=error.remedy)
-    tables = launch_tables(backend) if "cuda" in found.devices and not found.emulator else ""
+    tables = describe_launch_tables(backend) if "cuda" in found.devices and not found.emulator else ""
     return Availability(backend, found.devices, found.emulator, tables=tables)
 
 
-def launch_tables(backend: str) -> str:
-    """Say which launch tables the first GPU uses, and why a stored one is ignored. The backend must be loaded."""
+def describe_launch_tables(backend: str) -> str:
+    """Say which launch tables the first GPU uses, and why a stored table is ignored. The backend must be loaded."""
     with warnings.catch_warnings(record=True) as ignored:
         warnings.simplefilter("always")
         told = {op: label for op in operations.OPERATIONS if (label := tables.label(backend, op, 0)) is not None}

@@ -137,8 +137,8 @@ def bench(
             _open_workers(places, engine, address, device, modules, patience) as crew,
         ):
             about = crew.first.about
-            ids: Sequence[str] = options.select(about.summaries, (), *asked)
-            how = replace(how, waive=options.choose(ids, options.split_words(waive)) if waive else ())
+            ids: Sequence[str] = options.select_ids(about.summaries, (), *asked)
+            how = replace(how, waive=options.match_ids(ids, options.split_words(waive)) if waive else ())
             # The baseline comes first: rounds are added until the verdicts against it are clear.
             ids = sorted(ids, key=lambda id: id != registry.baseline(options.op_of(id)))
             whole = [(problem, [id for id in ids if options.op_of(id) == problem.op]) for problem in sized()]
@@ -150,10 +150,10 @@ def bench(
                 versions=about.versions if engine == "local" else None,
                 rounds=rounds,
                 modules=list(map(Path, modules)),
-                shard=part.facts(whole, how.options) if part else None,
+                shard=part.describe(whole, how.options) if part else None,
             )
             _check_backends(crew.first, ids, options.split_words(backend))
-            whole = part.part(whole) if part else whole
+            whole = part.select_part(whole) if part else whole
             plan = [(p, record.missing(p, of_p, cache, clock)) for p, of_p in whole]
             plan = [(problem, left) for problem, left in plan if left]
             count = len(whole) - len(plan)
@@ -183,7 +183,7 @@ def bench(
     kept = record.entries if record else []
     bad = [f for f in record.failed if f["outcome"] != "refused"] if record else []
     if json:
-        output.emit(
+        output.print_json(
             {
                 "file": str(path) if path.exists() else None,
                 "results": len(kept),
@@ -223,8 +223,8 @@ def _open_workers(
 
         with (
             output.only_this_thread_prints(),
-            over_ray.cluster(address),
-            WorkerPool(over_ray.starts("cuda", modules, patience)) as crew,
+            over_ray.connect_to_cluster(address),
+            WorkerPool(over_ray.worker_starters("cuda", modules, patience)) as crew,
         ):
             yield crew
         return
@@ -233,7 +233,7 @@ def _open_workers(
 
 
 def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) -> None:
-    """Raise OptionError if ``backends`` are named, but none of them can run here."""
+    """Raise OptionError if ``backends`` has names, but none of these backends can run on this machine."""
     first = {id.split("/")[0]: id for id in reversed(ids)} if backends else {}
     reasons = [guard.largest(id)["unavailable"] for id in first.values()]
     if reasons and all(reasons):
@@ -264,25 +264,25 @@ def _first_calls(
         sizes.problems(chosen[0], (), dtypes)  # raises for unknown names
     with Bar(), Guard(device, modules) as guard:  # only lists the ids; each first call gets its own process
         about = guard.about
-    ids = options.select(about.summaries, (), *chosen)
+    ids = options.select_ids(about.summaries, (), *chosen)
     run = recording.Recording("kernelzoo-first-call/1")
     found, interrupted = list[first.FirstCall](), False
     count = len(ids) * len(dtypes) * len(first.CLASSES)
     with Bar(count) as bar:
-        bar.expect(count, count)
+        bar.set_total(count, count)
         try:
-            bar.step(f"first calls of {output.ids_or_count(ids)}")
+            bar.show_step(f"first calls of {output.ids_or_count(ids)}")
             for one in first.first_calls(ids, dtypes, about.device, modules, patience=patience):
                 found.append(one)
-                bar.item(1)
-                bar.step(f"after {one.id}, {one.problem_class}")
+                bar.begin_item(1)
+                bar.show_step(f"after {one.id}, {one.problem_class}")
                 bar.say(f"[{len(found)}/{count}] {one.id}, {one.problem_class}: {one.outcome}")
         except KeyboardInterrupt:
             interrupted = True
     document = run.document(about, [asdict(one) for one in found], interrupted=interrupted)
     recording.write(to, document)
     if json:
-        output.emit(document)
+        output.print_json(document)
     else:
         _show_first_calls(found)
     if interrupted:
@@ -293,7 +293,7 @@ def _first_calls(
 
 def _show_first_calls(found: Sequence[first.FirstCall]) -> None:
     console = output.console()
-    output.note(console, "Milliseconds by the host's clock, one call each; two new processes for each row.")
+    output.print_note(console, "Milliseconds by the host's clock, one call each; two new processes for each row.")
     table = output.table(
         *("implementation", "class", "shapes", ">first call, empty cache", ">first call, filled cache"),
         *(">second shape", ">files added", ">loading", ">repeated call"),

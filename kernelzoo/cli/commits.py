@@ -1,4 +1,4 @@
-"""An older commit, checked out in a temporary folder and measured there, for ``compare --against-commit``."""
+"""For ``compare --against-commit``, an older commit is checked out in a temporary folder and measured."""
 
 import os
 import subprocess
@@ -30,22 +30,22 @@ class Commit:
     """The folder that contains the measuring kernelzoo. It goes first on Python's path."""
     modules: Sequence[Path]
 
-    def measure(self, when: str, asked: Question, how: MeasuringOptions) -> Path:
-        """Measure the implementations at the commit. Returns the results file, ``when``.json. Raises OptionError."""
-        to, none = self.folder / f"{when}.json", subprocess.DEVNULL
-        one = {"dim": asked.dim, "baseline": asked.baseline, "device": asked.device, "patience": asked.patience}
-        one |= {"rounds": how.rounds, "cache": how.cache, "clock": how.timed, "output": to}
-        several = {"op": asked.ops, "shape": asked.shapes, "axes": asked.axes, "workload": asked.workloads}
-        several |= {"dtype": asked.dtypes, "waive": asked.waive, "module": self.modules}
-        flags = {"energy": how.energy, "cross-check": how.cross_check, "no-cross-check": not how.cross_check}
+    def measure(self, label: str, query: Question, opts: MeasuringOptions) -> Path:
+        """Measure the implementations at the commit. Returns the results file, ``label``.json. Raises OptionError."""
+        to, none = self.folder / f"{label}.json", subprocess.DEVNULL
+        one = {"dim": query.dim, "baseline": query.baseline, "device": query.device, "patience": query.patience}
+        one |= {"rounds": opts.rounds, "cache": opts.cache, "clock": opts.timed, "output": to}
+        several = {"op": query.ops, "shape": query.shapes, "axes": query.axes, "workload": query.workloads}
+        several |= {"dtype": query.dtypes, "waive": query.waive, "module": self.modules}
+        flags = {"energy": opts.energy, "cross-check": opts.cross_check, "no-cross-check": not opts.cross_check}
         flags["their-tolerance"] = os.environ.get(VARIABLE) == "1"
         words = [f"--{name}={value}" for name, value in one.items() if value != ""]
         words += [f"--{name}={value}" for name, values in several.items() for value in values]
         words += [f"--{name}" for name, given in flags.items() if given]
-        command = [*worker_process.command("kernelzoo"), "compare", *asked.names, *words]
+        command = [*worker_process.command("kernelzoo"), "compare", *query.names, *words]
         env = children.child_env()
         env["PYTHONPATH"] = os.pathsep.join(filter(None, (str(self.home), env["PYTHONPATH"])))
-        output.console(errors=True).print(f"measuring {self.name}, {when}")
+        output.console(errors=True).print(f"measuring {self.name}, {label}")
         with tempfile.TemporaryFile("w+", errors="replace") as said:
             child = subprocess.Popen(command, env=env, stdin=none, stdout=none, stderr=said, start_new_session=True)
             try:
@@ -62,8 +62,8 @@ class Commit:
 
 
 @contextmanager
-def checkout(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
-    """A context in which the commit ``asked`` is checked out in a temporary worktree.
+def checkout(revision: str, modules: Sequence[Path]) -> Iterator[Commit]:
+    """A context in which the commit ``revision`` is checked out in a temporary worktree.
 
     If ``modules`` are given, their repository is checked out, and the modules are measured as they were then. Otherwise
     kernelzoo itself is checked out and measured. Raises OptionError if git fails, or if the commit lacks these files.
@@ -82,8 +82,8 @@ def checkout(asked: str, modules: Sequence[Path]) -> Iterator[Commit]:
         try:
             with delay_interrupt():
                 add = "-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", "--"
-                _git(root, *add, str(tree), asked)
-            name = f"{asked} ({_git(tree, 'rev-parse', '--short', 'HEAD')})"
+                _git(root, *add, str(tree), revision)
+            name = f"{revision} ({_git(tree, 'rev-parse', '--short', 'HEAD')})"
             then = [tree / path.relative_to(root) for path in here]
             for path in then:
                 if not path.exists():

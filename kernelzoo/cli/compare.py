@@ -99,7 +99,7 @@ def compare(
         if names or any(others):
             raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
         judged = folder.JudgingOptions(definitions, solutions, device, patience, rounds, how.cache)
-        return folder.folder(judged, gpus, to, resume=resume, json=json)
+        return folder.judge_folder(judged, gpus, to, resume=resume, json=json)
     if against and against_commit:
         raise options.OptionError("--against and --against-commit are two ways to say what is older; give one")
     limit = older.parse_share(allowed)
@@ -128,7 +128,7 @@ def compare(
     about, described, kind = told.about, told.problems, "commit" if then else "file"
     name, compared = then.name if then else str(against), told.compare_with(old, limit) if old else None
     if json:
-        output.emit(
+        output.print_json(
             {
                 "device": about.device,
                 "device_name": about.device_name,
@@ -164,7 +164,7 @@ def _table(compared: Sequence[RowChange], old: str = "file") -> output.Table:
     titles = "implementation", "problem", f">time / {old}'s", ">95 % interval", "verdict"
     made = output.table(*titles, spare=("95 % interval",))
     for one in compared:
-        interval = output.interval(*one.interval).strip() if one.interval else ""
+        interval = output.format_interval(*one.interval).strip() if one.interval else ""
         style = "red" if one.slower else None
         made.add_row(one.id, one.problem, output.number(one.ratio), interval, one.words, style=style)
     return made

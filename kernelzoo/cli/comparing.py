@@ -15,7 +15,7 @@ from kernelzoo.cli.progress import Bar
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.record import Record
 from kernelzoo.measure.worker_pool import WorkerPool
-from kernelzoo.measure.worker_process import About
+from kernelzoo.measure.worker_process import ProcessDescription
 from kernelzoo.report.rows import Rows
 
 Row = dict[str, Any]
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Question:
-    """The values of the options that say what is compared."""
+    """The options that say which implementations are compared, and on which problems."""
 
     names: Sequence[str]
     ops: Sequence[str] = ()
@@ -41,9 +41,9 @@ class Question:
 
 @dataclass
 class ComparisonResults:
-    """The results of :func:`measure_question`."""
+    """The results that :func:`measure_question` returns."""
 
-    about: About
+    about: ProcessDescription
     asked: set[str]
     """The requested ids. They include the baseline only if the user named it."""
     planned: int
@@ -62,19 +62,19 @@ class ComparisonResults:
 
 def measure_question(
     question: Question,
-    how: measuring.MeasuringOptions,
+    settings: measuring.MeasuringOptions,
     *,
     to: Path | None = None,
     show: Callable[[Row], None] | None = None,
 ) -> ComparisonResults:
-    """Measure the problems of a question. After each, call ``show`` with its results and write them to ``to``."""
+    """Measure a question's problems. After each problem, call ``show`` with its results and write them to ``to``."""
     asked, shapes = question, question.shapes
     names, given = asked.names, asked.baseline
     if not names and not asked.modules:
         raise options.OptionError("name the implementations to compare, or a file that adds some by --module")
     if not asked.modules:  # a module may add names
-        options.choose(options.known_ids(), [*names, *([given] if given else [])], asked.ops)
-    sizes.shapes_with(asked.dim, shapes or [sizes.SHAPE])
+        options.match_ids(options.known_ids(), [*names, *([given] if given else [])], asked.ops)
+    sizes.parse_shapes(asked.dim, shapes or [sizes.SHAPE])
     modules = options.check_modules(asked.modules)
     with (
         Bar() as bar,
@@ -83,12 +83,12 @@ def measure_question(
     ):
         known = crew.first.about.summaries
         names = names or sorted({*known} - {i.id for i in registry.implementations()})  # here no module ran
-        ids = options.choose(known, names, asked.ops)
-        how = replace(how, waive=options.choose(ids, asked.waive) if asked.waive else ())
+        ids = options.match_ids(known, names, asked.ops)
+        settings = replace(settings, waive=options.match_ids(ids, asked.waive) if asked.waive else ())
         by_op = {
             name: [id for id in ids if options.op_of(id) == name] for name in dict.fromkeys(map(options.op_of, ids))
         }
-        bases = {name: baseline(known, given, name, found) for name, found in by_op.items()}
+        bases = {name: choose_baseline(known, given, name, found) for name, found in by_op.items()}
         plan = [
             (problem, list(dict.fromkeys([bases[problem.op], *by_op[problem.op]])))
             for problem in sizes.problems(
@@ -104,7 +104,7 @@ def measure_question(
         record = Record(to, crew.devices, modules=list(map(Path, modules))) if to else None
         told = ComparisonResults(crew.first.about, {*ids, *(bases.values() if given else ())}, len(plan))
         try:
-            for problem, entries, failed in measuring.sweep(crew, plan, how, bar):
+            for problem, entries, failed in measuring.sweep(crew, plan, settings, bar):
                 if record:
                     record.add(entries, failed)
                 told.problems.append(rows_of.describe_problem(problem, entries, failed, bases[problem.op]))
@@ -166,11 +166,11 @@ def compare(
     return Rows({**every, **row} for row in rows)
 
 
-def baseline(known: Mapping[str, str], asked: str, op: str, ids: Sequence[str]) -> str:
-    """Return the baseline's id: ``asked``, or the registry's if known, or the first of ``ids``. Raises OptionError."""
-    if not asked:
+def choose_baseline(known: Mapping[str, str], requested: str, op: str, ids: Sequence[str]) -> str:
+    """Return the baseline's id: ``requested``, or the registry's if known, or ``ids[0]``. Raises OptionError."""
+    if not requested:
         return usual if (usual := registry.baseline(op)) in known else ids[0]
-    found = options.choose(known, [asked], [op])
+    found = options.match_ids(known, [requested], [op])
     if len(found) > 1:
-        raise options.OptionError(f"--baseline {asked!r} names {len(found)} implementations, must name one")
+        raise options.OptionError(f"--baseline {requested!r} names {len(found)} implementations, must name one")
     return found[0]

@@ -11,7 +11,7 @@ from kernelzoo.packages import requirement, why_version_unfit
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts that ``kernelzoo doctor`` found. The rules in this file use only these facts."""
+    """The facts that ``kernelzoo doctor`` found about this machine. The functions below judge only these facts."""
 
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of relevant installed distributions, by name."""
@@ -26,19 +26,19 @@ class Machine:
     looks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The answers of :mod:`kernelzoo.cli.probe`, by name."""
 
-    def look(self, name: str) -> Mapping[str, Any]:
-        """Return one of the answers in ``looks``, or {} if it is missing or an error."""
+    def probe_answer(self, name: str) -> Mapping[str, Any]:
+        """Return the answer of the probe ``name``, or {} if the answer is missing or an error."""
         found = self.looks.get(name, {})
         return {} if "error" in found else found
 
     @property
     def devices(self) -> list[Mapping[str, Any]]:
-        return list(self.look("torch").get("devices", []))
+        return list(self.probe_answer("torch").get("devices", []))
 
     @property
     def gpus(self) -> list[Mapping[str, Any]]:
         """The devices that NVML reports."""
-        return list(self.look("nvml").get("devices", []))
+        return list(self.probe_answer("nvml").get("devices", []))
 
     @property
     def backends(self) -> dict[str, Mapping[str, Any]]:
@@ -47,7 +47,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A fact that may make a run fail or a measurement wrong, and its remedy."""
+    """A fact that may make a run fail or a measurement wrong, and the remedy."""
 
     what: str
     remedy: str
@@ -55,10 +55,11 @@ class Suspicion:
 
 def suspicions(machine: Machine) -> list[Suspicion]:
     """Return all suspicions, the most harmful first."""
-    return [found for rule in (_packages, _toolkit, _hidden, _busy, _environment, _clocks) for found in rule(machine)]
+    rules = _package_conflicts, _new_compilers, _hidden_gpus, _other_load, _harmful_variables, _clock_problems
+    return [found for rule in rules for found in rule(machine)]
 
 
-def _packages(machine: Machine) -> Iterator[Suspicion]:
+def _package_conflicts(machine: Machine) -> Iterator[Suspicion]:
     packages = machine.packages
     numpy = packages.get("numpy", "")
     numbas = [name for name in ("numba", "numba-cuda") if name in packages]
@@ -79,16 +80,16 @@ def _packages(machine: Machine) -> Iterator[Suspicion]:
         )
 
 
-def _toolkit(machine: Machine) -> Iterator[Suspicion]:
+def _new_compilers(machine: Machine) -> Iterator[Suspicion]:
     """Find compilers newer than the driver, because the driver may not load their code."""
-    driver = machine.look("driver").get("cuda")
+    driver = machine.probe_answer("driver").get("cuda")
     if not driver:
         return
     newer = [
         f"{name} {version}"
         for name, version in machine.packages.items()
         if name.startswith(("nvidia-cuda-nvrtc", "nvidia-nvvm", "nvidia-nvjitlink", "nvidia-cuda-nvcc"))
-        and _version(version) > _version(driver)
+        and _parse_version(version) > _parse_version(driver)
     ]
     if newer:
         yield Suspicion(
@@ -97,10 +98,10 @@ def _toolkit(machine: Machine) -> Iterator[Suspicion]:
         )
 
 
-def _hidden(machine: Machine) -> Iterator[Suspicion]:
+def _hidden_gpus(machine: Machine) -> Iterator[Suspicion]:
     """Find GPUs that torch doesn't see."""
     there = len(machine.gpus)
-    torch = machine.look("torch")
+    torch = machine.probe_answer("torch")
     if not torch or len(machine.devices) >= there:
         return
     if not torch["cuda"]:
@@ -121,7 +122,7 @@ def _hidden(machine: Machine) -> Iterator[Suspicion]:
         )
 
 
-def _busy(machine: Machine) -> Iterator[Suspicion]:
+def _other_load(machine: Machine) -> Iterator[Suspicion]:
     for index, device in enumerate(machine.gpus):
         if others := device.get("processes"):
             yield Suspicion(
@@ -151,7 +152,7 @@ _SWITCHES = {
 }
 
 
-def _environment(machine: Machine) -> Iterator[Suspicion]:
+def _harmful_variables(machine: Machine) -> Iterator[Suspicion]:
     for name, effect in _SWITCHES.items():
         if machine.environment.get(name, "0") not in ("", "0"):
             yield Suspicion(f"{name}={machine.environment[name]}: {effect}", f"unset {name}")
@@ -171,7 +172,7 @@ def _environment(machine: Machine) -> Iterator[Suspicion]:
         )
 
 
-def _clocks(machine: Machine) -> Iterator[Suspicion]:
+def _clock_problems(machine: Machine) -> Iterator[Suspicion]:
     if machine.devices and (error := machine.looks.get("nvml", {}).get("error")):
         yield Suspicion(
             f"NVML can't be asked ({error}), so rounds with changed GPU clocks go unnoticed",
@@ -190,6 +191,6 @@ def _clocks(machine: Machine) -> Iterator[Suspicion]:
             )
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _parse_version(text: str) -> tuple[int, ...]:
     """Return the first two numbers of a version."""
     return tuple(map(int, re.findall(r"\d+", text)[:2]))

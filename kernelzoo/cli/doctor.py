@@ -36,7 +36,7 @@ def doctor(json: options.Json = False) -> int:
     found = suspicions(machine)
     runnable = [name for name, look in machine.backends.items() if look.get("devices")]
     if json:
-        output.emit(
+        output.print_json(
             {
                 "python": platform.python_version(),
                 "platform": platform.platform(),

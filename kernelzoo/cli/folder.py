@@ -15,7 +15,7 @@ from kernelzoo import files
 from kernelzoo.cli import measuring, options, output, verdicts
 from kernelzoo.cli.guards import check_gpus, run_in_threads
 from kernelzoo.cli.progress import Bar
-from kernelzoo.definitions.folders import Found, Solution, Task, pair_solutions
+from kernelzoo.definitions.folders import PairedSolutions, Solution, Task, pair_solutions
 from kernelzoo.definitions.reference import CHANGES, RANDOM
 from kernelzoo.measure import Problem
 from kernelzoo.measure.gpus import Gpu
@@ -41,7 +41,7 @@ ROUNDS = 7
 
 @dataclass(frozen=True)
 class JudgingOptions:
-    """The values of the options that say what is judged, and how."""
+    """The options that say which solutions are judged, and how."""
 
     definitions: Path
     solutions: Path
@@ -51,13 +51,13 @@ class JudgingOptions:
     cache: str
 
 
-def folder(how: JudgingOptions, gpus: str, to: Path | None, *, resume: bool, json: bool) -> int:
+def judge_folder(settings: JudgingOptions, gpus: str, to: Path | None, *, resume: bool, json: bool) -> int:
     """Judge the solutions in a folder. Returns the exit status."""
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
-    places: list[Gpu | None] = [*check_gpus(gpus, how.device)] or [None]
-    solutions = how.solutions
-    found = pair_solutions(how.definitions, solutions)
+    places: list[Gpu | None] = [*check_gpus(gpus, settings.device)] or [None]
+    solutions = settings.solutions
+    found = pair_solutions(settings.definitions, solutions)
     errors, record, whole = output.console(errors=True), None, True
     stored = _read_verdicts(to) if resume and to and to.exists() else {}
     known = {path: one for path, one in stored.items() if path in {_name(s.path, solutions) for s in _solutions(found)}}
@@ -66,11 +66,11 @@ def folder(how: JudgingOptions, gpus: str, to: Path | None, *, resume: bool, jso
         errors.print(f"runs {sum(len(s) for _, s in work)} solutions below {solutions}, with all that this user may do")
         if stored:
             errors.print(f"{to} holds {len(stored)} verdicts; {sum(len(s) for _, s in work)} solutions are left")
-        parts = list(batches(work, max(2, (os.cpu_count() or 2) // len(places))))
+        parts = list(split_into_batches(work, max(2, (os.cpu_count() or 2) // len(places))))
         count = sum(map(len, parts))
-        bar.expect(sum(len(some) for _, some in work), count)
-        crew = Crew(parts, places, how, bar)
-        told = [verdicts.unread_verdict(_name(path, solutions), words) for path, words in found.refused]
+        bar.set_total(sum(len(some) for _, some in work), count)
+        crew = FolderJudge(parts, places, settings, bar)
+        told = [verdicts.refuse_file(_name(path, solutions), words) for path, words in found.refused]
         known |= {one["file"]: one for one in told}
         try:
             for number, one in enumerate(crew.results(), 1):
@@ -80,19 +80,19 @@ def folder(how: JudgingOptions, gpus: str, to: Path | None, *, resume: bool, jso
                     record.add(one.entries, one.failed, [*told, *one.verdicts])
                     told = []
                 known |= {verdict["file"]: verdict for verdict in one.verdicts}
-                bar.say(f"[{number}/{count}] {one.name}: {verdicts.count_text(one.verdicts)}")
+                bar.say(f"[{number}/{count}] {one.name}: {verdicts.tally_text(one.verdicts)}")
         except KeyboardInterrupt:
             whole = False
     if json:
         found_ones = {"verdicts": [*known.values()], "file": str(to) if to else None}
-        output.emit({**found_ones, **({} if whole else {"interrupted": True})})
+        output.print_json({**found_ones, **({} if whole else {"interrupted": True})})
     else:
-        verdicts.show([*known.values()], JUDGED, TIMED)
+        verdicts.print_verdicts([*known.values()], JUDGED, TIMED)
         if found.alone:
             output.console().print(f"{found.alone} definitions have no solution", style="dim")
     if not whole:
         return output.report_interruption(f"{len(known)} of {len(_solutions(found))} solutions", to)
-    return verdicts.status(known.values())
+    return verdicts.exit_status(known.values())
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,12 @@ class DefinitionResults:
 
 
 @dataclass
-class Crew:
-    """A judge of all batches, with one thread per GPU."""
+class FolderJudge:
+    """The judge of all solutions, in batches, with one thread per GPU."""
 
     work: Sequence[Batch]
     places: Sequence[Gpu | None]
-    how: JudgingOptions
+    settings: JudgingOptions
     bar: Bar
     guards: list[Guard] = field(default_factory=list)
 
@@ -129,9 +129,9 @@ class Crew:
         """Judge a batch and yield each definition's results. If the batch can't start, start each definition alone."""
         needs = {str(one.path): [str(task.path)] for task, some in batch for one in some}
         modules = [*(str(task.path) for task, _ in batch), *needs]
-        self.bar.step(f"starting {len(needs)} solutions")
+        self.bar.show_step(f"starting {len(needs)} solutions")
         try:
-            guard = Guard(self.how.device, modules, patience=self.how.patience, gpu=place, needs=needs)
+            guard = Guard(self.settings.device, modules, patience=self.settings.patience, gpu=place, needs=needs)
         except GuardError as error:
             for task, some in batch:
                 if len(batch) > 1:
@@ -155,20 +155,20 @@ class Crew:
 
     def refuse_all(self, task: Task, solutions: Sequence[Solution], words: str) -> DefinitionResults:
         """Return verdicts that refuse all of a definition's solutions for one reason."""
-        told = [verdicts.Case(self.file(one), task, one).refused(words) for one in solutions]
+        told = [verdicts.Judgment(self.solution_name(one), task, one).refused(words) for one in solutions]
         return DefinitionResults(task.name, "", [], [], told)
 
-    def file(self, solution: Solution) -> str:
-        return _name(solution.path, self.how.solutions)
+    def solution_name(self, solution: Solution) -> str:
+        return _name(solution.path, self.settings.solutions)
 
     def judge_definition(self, guard: Guard, task: Task, solutions: Sequence[Solution]) -> DefinitionResults:
         """Judge the solutions of one definition together."""
-        self.bar.item(len(solutions))
-        about, cases = guard.about, list[verdicts.Case]()
+        self.bar.begin_item(len(solutions))
+        about, cases = guard.about, list[verdicts.Judgment]()
         why = about.refused.get(os.path.abspath(task.path), "")
         result = DefinitionResults(task.name, about.device_name, [], [], [])
         for solution in solutions:
-            path, case = os.path.abspath(solution.path), verdicts.Case(self.file(solution), task, solution)
+            path, case = os.path.abspath(solution.path), verdicts.Judgment(self.solution_name(solution), task, solution)
             case.ids = [id for id, file in about.files.items() if file == path]
             if words := why or about.refused.get(path, ""):
                 file = os.path.abspath(task.path) if why else path
@@ -179,19 +179,19 @@ class Crew:
             else:
                 cases.append(case)
         ops = list(dict.fromkeys(options.op_of(id) for case in cases for id in case.ids))
-        problems, unmade = verdicts.problems(task, ops)
+        problems, unmade = verdicts.workload_problems(task, ops)
         judged = sample_problems(problems, JUDGED)
         timed, start = sample_problems(judged, TIMED), monotonic()
         for problem in sorted(judged, key=lambda problem: problem not in timed):
-            rounds, longest = (min(self.how.rounds, ROUNDS), TIMED_LONGEST) if problem in timed else (0, LONGEST)
-            if monotonic() - start < longest * len(cases) and not self.race(guard, problem, cases, result, rounds):
+            rounds, longest = (min(self.settings.rounds, ROUNDS), TIMED_LONGEST) if problem in timed else (0, LONGEST)
+            if monotonic() - start < longest * len(cases) and not self.judge_on(guard, problem, cases, result, rounds):
                 break
         for case in cases:
             result.verdicts.append(case.verdict(len(problems), unmade))
         return result
 
-    def race(
-        self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Case], result: DefinitionResults, rounds: int
+    def judge_on(
+        self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Judgment], result: DefinitionResults, rounds: int
     ) -> bool:
         """Judge the solutions on one workload, except those already found wrong, and time them with the reference.
 
@@ -232,13 +232,13 @@ class Crew:
             problem,
             ids,
             rounds=rounds,
-            cache=self.how.cache,
+            cache=self.settings.cache,
             label="definitions",
-            progress=lambda stage, id: self.bar.step(f"{problem.id}: {stage} {id}"),
+            progress=lambda stage, id: self.bar.show_step(f"{problem.id}: {stage} {id}"),
         )
 
 
-def batches(work: Batch, most: int) -> Iterator[Batch]:
+def split_into_batches(work: Batch, most: int) -> Iterator[Batch]:
     """Split the work into batches of at most ``most`` solutions. Definitions of the same name get different batches."""
     batch: Batch = []
     for task, some in work:
@@ -260,7 +260,7 @@ def sample_problems(problems: Sequence[Problem], most: int) -> list[Problem]:
     return [problems[round(place * (len(problems) - 1) / (most - 1))] for place in range(most)]
 
 
-def _solutions(found: Found) -> list[Solution]:
+def _solutions(found: PairedSolutions) -> list[Solution]:
     return [solution for task in found.tasks for solution in task.solutions]
 
 
@@ -269,7 +269,7 @@ def _name(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path != root and path.is_relative_to(root) else path.name
 
 
-def _select_unjudged(found: Found, root: Path, known: dict[str, Row]) -> Batch:
+def _select_unjudged(found: PairedSolutions, root: Path, known: dict[str, Row]) -> Batch:
     """Return definitions with the solutions to judge: those without a verdict, or edited after their verdict."""
     work: Batch = []
     for task in found.tasks:

@@ -72,17 +72,17 @@ def fuzz(
     names = options.split_words(op), options.split_words(backend), options.split_words(variant)
     for id in options.select_early(module, ids or [], *names):
         if case is not None:
-            engine.parse(case, options.op_of(id))
+            engine.parse_case(case, options.op_of(id))
     with processes.guards_and_ids(module, device, gpus, patience, ids or [], *names) as (guards, chosen):
         if case is not None:
-            works = [_Work(id, seed, [engine.parse(case, options.op_of(id))]) for id in chosen]
+            works = [_CaseSeries(id, seed, [engine.parse_case(case, options.op_of(id))]) for id in chosen]
         else:
-            works = list(_works(guards.first, chosen, cases, seed, alike))
+            works = list(_draw_cases(guards.first, chosen, cases, seed, alike))
         with Bar(sum(len(work.cases) for work in works)) as bar:
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
             queue, whole = _BatchQueue(works, bar), True
             try:
-                for _ in guards.run_tasks(range(batches), queue.step, guards.processes(jobs, batches)):
+                for _ in guards.run_tasks(range(batches), queue.step, guards.count_processes(jobs, batches)):
                     pass  # a step adds its results itself
             except KeyboardInterrupt:
                 whole = queue.end()
@@ -90,7 +90,7 @@ def fuzz(
         # Drop failures whose reduction was interrupted.
         work.failures = [failure for failure in work.failures if failure]
     with suppress(ImportError):
-        _keep(works)
+        _save_failures(works)
     rows = [work.row() for work in works]
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
@@ -102,7 +102,7 @@ def fuzz(
     missing = options.why_missing(ids or [], names[1], unavailable, chosen)
     recording.write(to, document)
     if json:
-        output.emit(document | ({"error": "; ".join(missing)} if missing else {}))
+        output.print_json(document | ({"error": "; ".join(missing)} if missing else {}))
     else:
         _print(works, seed)
         output.print_unavailable(unavailable, missing)
@@ -113,8 +113,8 @@ def fuzz(
 
 
 @dataclass
-class _Work:
-    """The cases of one implementation, and their results so far."""
+class _CaseSeries:
+    """The cases that one implementation runs, and the results so far."""
 
     id: str
     seed: int
@@ -134,7 +134,7 @@ class _Work:
     def __post_init__(self) -> None:
         self.op, self.asked = options.op_of(self.id), self.asked or len(self.cases)
 
-    def take(self) -> Sequence[Case]:
+    def next_batch(self) -> Sequence[Case]:
         """Return the next batch of cases. It is empty if none are left, or if enough have failed."""
         if self.unavailable or len(self.failures) >= _ENOUGH:
             self.next = len(self.cases)
@@ -169,14 +169,14 @@ class _Work:
         }
 
 
-def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_Work]:
-    """Yield the work of each implementation. Those with the same operation and size limit get the same cases."""
+def _draw_cases(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) -> Iterator[_CaseSeries]:
+    """Yield the cases of each implementation. Ids with the same operation and size limit get the same cases."""
     drawn: dict[tuple[str, int], list[Case]] = {}
     for id in ids:
         about = guard.largest(id)
         op = options.op_of(id)
         if about["unavailable"]:
-            yield _Work(id, seed, (), unavailable=about["unavailable"])
+            yield _CaseSeries(id, seed, (), unavailable=about["unavailable"])
             continue
         key = op, about["elements"]
         if key not in drawn:
@@ -184,32 +184,31 @@ def _works(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: int) 
         few = max(engine.GROUP, count // _SLOW_TO_BIND) if slow_to_bind(id) else count
         kept = []
         with suppress(ImportError):
-            kept = engine.kept(id)
-        yield _Work(id, seed, [*kept, *drawn[key][:few]], emulator=about["emulator"], asked=count, kept=len(kept))
+            kept = engine.stored_failures(id)
+        yield _CaseSeries(id, seed, [*kept, *drawn[key][:few]], emulator=about["emulator"], asked=count, kept=len(kept))
 
 
-def _keep(works: Sequence[_Work]) -> None:
-    """Save the printed failures, so that later runs repeat them. Delete saved cases that now pass. Raises ImportError
-    if Hypothesis is missing."""
+def _save_failures(works: Sequence[_CaseSeries]) -> None:
+    """Save printed failures for later runs, and delete saved cases that pass. Raises ImportError without Hypothesis."""
     for work in works:
         for failure in work.failures[:_REDUCED]:
-            engine.keep(work.id, engine.parse(failure["case"], work.op), failed=True)
+            engine.update_failure(work.id, engine.parse_case(failure["case"], work.op), failed=True)
         failed = {failure["found"] for failure in work.failures}
         for case in work.cases[: min(work.kept, work.next)] if not work.unavailable else ():
             if str(case) not in failed:
-                engine.keep(work.id, case, failed=False)
+                engine.update_failure(work.id, case, failed=False)
 
 
 class _BatchQueue:
     """A queue of batches for several processes. A process takes batches of one implementation until none are left."""
 
-    def __init__(self, works: Sequence[_Work], bar: Bar) -> None:
+    def __init__(self, works: Sequence[_CaseSeries], bar: Bar) -> None:
         self._works, self._bar = works, bar
         self._lock, self._ended = threading.Lock(), False
-        self._current: dict[Guard, _Work] = {}
+        self._current: dict[Guard, _CaseSeries] = {}
 
     def end(self) -> bool:
-        """Discard the results of steps that are still running. Returns False."""
+        """Discard the results of batches that are still running. Returns False."""
         with self._lock:
             self._ended = True
         return False
@@ -218,21 +217,21 @@ class _BatchQueue:
         """Run the next batch in the guard's process. If no batch is left, do nothing."""
         with self._lock:
             work = self._current.get(guard)
-            batch = work.take() if work is not None else ()
+            batch = work.next_batch() if work is not None else ()
             while not batch:  # take an implementation that has not begun, or the one with most cases left
                 left = [work for work in self._works if work.next < len(work.cases)]
                 if not left:
                     return ()
                 work = self._current[guard] = max(left, key=lambda work: (work.next == 0, len(work.cases) - work.next))
-                batch = work.take()
+                batch = work.next_batch()
         assert work is not None
-        self._try(guard, work, batch)
+        self._check_batch(guard, work, batch)
         with self._lock:
-            self._bar.item(len(batch))
-            self._bar.step(work.id)
+            self._bar.begin_item(len(batch))
+            self._bar.show_step(work.id)
         return ()
 
-    def _try(self, guard: Guard, work: _Work, batch: Sequence[Case]) -> None:
+    def _check_batch(self, guard: Guard, work: _CaseSeries, batch: Sequence[Case]) -> None:
         started = time.monotonic()
         found = guard.fuzz(work.id, [str(case) for case in batch])
         seconds = time.monotonic() - started
@@ -250,7 +249,7 @@ class _BatchQueue:
                 work.failures.append({})
             left = [_COSTLY if costly else _TRIES]
 
-            def fails(candidate: Case, words_of: dict[str, str] = words_of, left: list[int] = left) -> bool:
+            def still_fails(candidate: Case, words_of: dict[str, str] = words_of, left: list[int] = left) -> bool:
                 again = guard.fuzz(work.id, [str(candidate)])["wrong"] if left[0] > 0 else ()
                 words_of |= {str(candidate): words for _, words in again}
                 left[0] -= any(_broke_process(words) for _, words in again)
@@ -259,7 +258,7 @@ class _BatchQueue:
             reducible = place < (1 if costly else _REDUCED)
             simple = case
             with suppress(ImportError):
-                simple = engine.reduce(work.op, case, fails, _TRIES) if reducible else case
+                simple = engine.reduce_case(work.op, case, still_fails, _TRIES) if reducible else case
             work.failures[place] = {
                 "id": work.id,
                 "reason": words_of[str(simple)],
@@ -275,7 +274,7 @@ def _broke_process(words: str) -> bool:
     return words.startswith(("the process ", "hung"))
 
 
-def _print(works: Sequence[_Work], seed: int) -> None:
+def _print(works: Sequence[_CaseSeries], seed: int) -> None:
     console = output.console()
     table = output.table("implementation", ">cases", ">right", ">refused", ">errors", ">failed", ">layouts", ">s", "")
     for work in works:
@@ -296,7 +295,7 @@ def _print(works: Sequence[_Work], seed: int) -> None:
             how = "the first reduced" if importlib.util.find_spec("hypothesis") else engine.NEEDED
             console.print(f"\n{work.id}: {len(work.failures)} failures, {how}", style="red")
         for failure in shown:
-            console.print(f"  case   {_describe(failure['case'], work.op)}")
+            console.print(f"  case   {_describe_case(failure['case'], work.op)}")
             console.print(f"  found  {output.shorten_reason(failure['reason'])}")
             console.print(f"  repeat {failure['repeat']}")
         if len(work.failures) > len(shown):
@@ -306,13 +305,13 @@ def _print(works: Sequence[_Work], seed: int) -> None:
     console.print(f"\n{total} cases, {failed} failed; seed {seed}")
 
 
-def _describe(text: str, op: str) -> str:
+def _describe_case(text: str, op: str) -> str:
     """Describe how a case differs from a plain call on a contiguous tensor."""
-    case = engine.parse(text, op)
+    case = engine.parse_case(text, op)
     told = [f"{case.dtype} {'x'.join(map(str, case.shape)) or 'scalar'}"]
     told += [f"dim={case.dim}"] if case.dim is not None else []
     told += [f"{name}={value}" for name, value in (*case.sizes, *case.scalars)]
-    told += [f"strides {case.x.strides}"] if case.x.strides != engine.contiguous(case.shape) else []
+    told += [f"strides {case.x.strides}"] if case.x.strides != engine.dense_strides(case.shape) else []
     told += [f"starts {case.x.offset} elements after a 16-byte boundary"] if case.x.offset else []
     told += ["keepdim"] if case.keepdim else []
     told += [f"out with strides {out.strides}" for out in case.outs]
@@ -320,6 +319,6 @@ def _describe(text: str, op: str) -> str:
     told += [f"{name} at element {place}" for name, place in case.specials]
     told += ["x lazily negated"] if case.negated else []
     for companion in case.companions:
-        told.append(" ".join([companion.name, *(f"{name} {value!r}" for name, value in companion.said().items())]))
+        told.append(" ".join([companion.name, *(f"{name} {value!r}" for name, value in companion.to_json().items())]))
     told += [f"a wrong call: {case.fault}"] if case.fault else []
     return ", ".join(told)

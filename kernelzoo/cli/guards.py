@@ -85,7 +85,7 @@ class Guards:
         found = [guard.about.gpu for guard in self._guards if guard.about.gpu] if self.places else []
         return [gpu for place, gpu in enumerate(found) if gpu not in found[:place]]
 
-    def processes(self, jobs: int, tasks: int) -> int:
+    def count_processes(self, jobs: int, tasks: int) -> int:
         """Return the number of processes: ``jobs``, or one per core; at least one per GPU, at most one per task."""
         return min(max(jobs or len(os.sched_getaffinity(0)), len(self.places)), tasks)
 
@@ -96,12 +96,12 @@ class Guards:
         starts: list[Callable[[], Guard]] = [lambda: self.first]
         starts += [cache(partial(self._start_guard, number)) for number in range(1, processes)]
 
-        def done(start: Callable[[], Guard], task: T) -> Iterator[tuple[Guard, R]]:
+        def run_task(start: Callable[[], Guard], task: T) -> Iterator[tuple[Guard, R]]:
             guard = start()
             for result in do(guard, task):
                 yield guard, result
 
-        for _, task, (guard, result) in run_in_threads(tasks, done, starts[:processes]):
+        for _, task, (guard, result) in run_in_threads(tasks, run_task, starts[:processes]):
             yield guard, task, result
 
     def _start_guard(self, number: int) -> Guard:
@@ -114,7 +114,7 @@ class Guards:
 def guards_and_ids(
     module: Sequence[Path], device: str, gpus: str, patience: float, ids: Sequence[str], *names: Sequence[str]
 ) -> Iterator[tuple[Guards, tuple[str, ...]]]:
-    """A context with a command's processes, and the ids that ``ids`` and ``names`` select; see :func:`options.select`.
+    """A context with a command's processes, and the ids that :func:`options.select_ids` finds by ``ids`` and ``names``.
 
     If modules are given but no ``ids``, only ids that the modules add are selected. Raises GuardError, GpusError,
     OptionError or UnknownNameError."""
@@ -123,4 +123,4 @@ def guards_and_ids(
         known = set(guards.first.about.summaries)
         if module and not ids:
             known -= {i.id for i in registry.implementations()}  # the module ran only in the guard's process
-        yield guards, options.select(known, ids, *names)
+        yield guards, options.select_ids(known, ids, *names)

@@ -13,7 +13,7 @@ from kernelzoo.cli import against, options, output
 from kernelzoo.report.results import BASELINE
 
 if TYPE_CHECKING:
-    from kernelzoo.report.history import Point, Step
+    from kernelzoo.report.history import RunChanges, SpeedChange
 
 Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json", help="Files that kernelzoo bench -o wrote.")]
 By = Annotated[str, options.option("--by", "SHARE", "The least change that counts.")]
@@ -37,19 +37,19 @@ def history(files: Files, *, op: options.Ops, by: By = "5%", json: options.Json 
     points = found.history(files, against.parse_share(by), options.split_words(op))
     slower = [step for point in points for step in point.steps if step.last and step.verdict is Verdict.SLOWER]
     if json:
-        output.emit({"runs": [_run_facts(point) for point in points], "slower": len(slower)})
+        output.print_json({"runs": [_run_facts(point) for point in points], "slower": len(slower)})
     else:
         _print(points)
     return 1 if slower else 0
 
 
-def _run_facts(point: Point) -> dict[str, Any]:
+def _run_facts(point: RunChanges) -> dict[str, Any]:
     run = {"file": point.run.file, "date": point.run.date, "commit": point.run.commit, "device": point.label}
     counts = {"results": point.results, "measured_again": point.again, "not_comparable": point.not_comparable}
     return {**run, **counts, "changes": [_change_facts(step) for step in point.steps]}
 
 
-def _change_facts(step: Step) -> dict[str, Any]:
+def _change_facts(step: SpeedChange) -> dict[str, Any]:
     told, base = step.comparison, step.comparison.base
     interval = told.interval
     return {
@@ -67,7 +67,7 @@ def _change_facts(step: Step) -> dict[str, Any]:
     }
 
 
-def _print(points: Sequence[Point]) -> None:
+def _print(points: Sequence[RunChanges]) -> None:
     from kernelzoo.measure.statistics import Verdict
 
     console = output.console()
@@ -92,7 +92,7 @@ def _print(points: Sequence[Point]) -> None:
         )
         for step in steps[:MOST]:
             told = step.comparison
-            interval = output.interval(told.interval.low, told.interval.high).strip() if told.interval else ""
+            interval = output.format_interval(told.interval.low, told.interval.high).strip() if told.interval else ""
             changes.add_row(
                 " ".join([told.row.id, *told.marks]),
                 told.row.problem.title,

@@ -77,7 +77,7 @@ def inspect(
     """
     modules = options.check_modules(module) if module else []
     ours = engine.find_registered_ids(modules) if modules else {}
-    (known,) = options.choose([*(i.id for i in registry.implementations()), *ours], [id])[:1]
+    (known,) = options.match_ids([*(i.id for i in registry.implementations()), *ours], [id])[:1]
 
     def inspect_problem(problem: Problem) -> tuple[Kernel, ...]:
         where = problem.shape, problem.dtype, problem.dim, arch
@@ -100,17 +100,17 @@ def inspect(
         if ir or ptx or sass or source or results:
             raise options.OptionError("--profile goes without --source, --ir, --ptx, --sass and --results")
         printed = profile_launch(profile, known, make_problem(), modules)
-        output.emit({"id": known, "output": printed}) if json else print(printed, end="")
+        output.print_json({"id": known, "output": printed}) if json else print(printed, end="")
         return 0
     if source and not (ir or ptx or sass):
         _show_files(known, ours.get(known), lambda: inspect_problem(make_problem()), json)
         return 0
     problem = make_problem()
     kernels = inspect_problem(problem)
-    limit = _limit(problem, kernels[0].arch, results)
+    limit = _shortest_time(problem, kernels[0].arch, results)
     asked = [name for name, wanted in (("source", source), (ir, ir), ("ptx", ptx), ("sass", sass)) if wanted]
     if json:
-        output.emit({"id": known, "limit": limit, "kernels": [asdict(kernel) for kernel in kernels]})
+        output.print_json({"id": known, "limit": limit, "kernels": [asdict(kernel) for kernel in kernels]})
     elif asked:
         for kernel in kernels:
             for name in asked:
@@ -120,12 +120,12 @@ def inspect(
         for kernel in kernels:
             console.print(f"{kernel.name} ({kernel.language})", style="bold")
             table = output.table("", "")
-            for name, value in _facts(kernel).items():
+            for name, value in _kernel_facts(kernel).items():
                 table.add_row(name, value)
             output.show(console, table)
         if limit is not None:
             told = f"limit of the problem: {limit['us']:.2f} µs, {limit['bytes'] / 1e6:.1f} MB {limit['by']}"
-            output.note(console, told)
+            output.print_note(console, told)
     return 0
 
 
@@ -142,7 +142,7 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
     found = [Path(module)] if module else found
     sources = {str(path): path.read_text(encoding="utf-8") for path in found}
     if json:
-        output.emit({"id": id, "note": note, "files": [{"path": path, "source": sources[path]} for path in sources]})
+        output.print_json({"id": id, "note": note, "files": [{"path": p, "source": sources[p]} for p in sources]})
         return
     aside = output.console(errors=True)
     if note:
@@ -152,7 +152,7 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
         print_text(code, "python" if path.endswith(".py") else "cuda")
 
 
-def _limit(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] | None:
+def _shortest_time(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] | None:
     """Return the shortest possible time of a problem, its bytes, and the source of the bandwidth.
 
     Returns None for a CPU without ``results``. Raises ResultsError if ``results`` have no bandwidth for the operation.
@@ -172,7 +172,7 @@ def _limit(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] 
     return {"us": moved / a.bandwidth * 1e6, "bytes": moved, "by": by}
 
 
-def _facts(kernel: Kernel) -> dict[str, str]:
+def _kernel_facts(kernel: Kernel) -> dict[str, str]:
     spilled = "" if not kernel.local_bytes else f", {kernel.local_bytes} bytes of local memory"
     facts: dict[str, Any] = {
         "implementation": kernel.implementation,
@@ -180,9 +180,9 @@ def _facts(kernel: Kernel) -> dict[str, str]:
         "source": kernel.source_file,
         "registers per thread": None if kernel.registers is None else f"{kernel.registers}{spilled}",
         "shared memory per block": None if kernel.shared_bytes is None else f"{kernel.shared_bytes} bytes",
-        "grid": _dimensions(kernel.grid),
-        "block": _dimensions(kernel.block),
-        "cluster": None if kernel.cluster in (None, (1, 1, 1)) else _dimensions(kernel.cluster),
+        "grid": _dimensions_text(kernel.grid),
+        "block": _dimensions_text(kernel.block),
+        "cluster": None if kernel.cluster in (None, (1, 1, 1)) else _dimensions_text(kernel.cluster),
         "cooperative": "yes: all blocks at once" if kernel.cooperative else None,
         "launches": None if kernel.launches == 1 else kernel.launches,
         "occupancy": None
@@ -195,7 +195,7 @@ def _facts(kernel: Kernel) -> dict[str, str]:
     return {name: str(value) for name, value in facts.items() if value is not None}
 
 
-def _dimensions(sizes: tuple[int, ...] | None) -> str | None:
+def _dimensions_text(sizes: tuple[int, ...] | None) -> str | None:
     return None if sizes is None else " x ".join(map(str, sizes))
 
 

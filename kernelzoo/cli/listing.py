@@ -26,13 +26,13 @@ def list_implementations(
     if modules:
         with Guard("cpu", modules) as guard:
             known = sorted(guard.about.summaries.items())
-    chosen = options.select((id for id, _ in known), (), wanted, backends)
+    chosen = options.select_ids((id for id, _ in known), (), wanted, backends)
     names, others = {id.split("/")[0] for id in chosen}, {name for name, _, _ in packages.entry_point_backends()}
     # A backend that only a module adds is assumed to run wherever torch runs.
     probed = {name: name if name in packages.BUILT_IN else registry.BASELINE for name in names - others}
     answers = probe_backends(sorted({*probed.values()}))
     here = {
-        name: _not_loaded(name) if name in others else replace(answers[probed[name]], backend=name)
+        name: _unknown_availability(name) if name in others else replace(answers[probed[name]], backend=name)
         for name in sorted(names)
     }
     rows: list[dict[str, Any]] = []
@@ -54,7 +54,7 @@ def list_implementations(
             }
         )
     if json:
-        output.emit({"implementations": rows, "backends": [asdict(found) for found in here.values()]})
+        output.print_json({"implementations": rows, "backends": [asdict(found) for found in here.values()]})
     else:
         _print(rows, here)
     return 0
@@ -76,8 +76,8 @@ def probe_backends(backends: Sequence[str]) -> dict[str, Availability]:
     return found
 
 
-def _not_loaded(backend: str) -> Availability:
-    """Return an unknown availability for another package's backend, because its code is not run here."""
+def _unknown_availability(backend: str) -> Availability:
+    """Return an unknown availability for another package's backend, because ``list`` does not run its code."""
     if reason := packages.unreadable(backend):
         return Availability(backend, reason=reason, remedy=packages.MEND)
     told = "kernelzoo doctor tells whether it runs here"
@@ -97,5 +97,5 @@ def _print(rows: list[dict[str, Any]], here: dict[str, Availability]) -> None:
     for operation, dtypes in {row["op"]: row["dtypes"] for row in rows if row["dtypes"]}.items():
         takers.setdefault(", ".join(dtypes), []).append(operation)
     for names, ops in takers.items():
-        output.note(console, f"{', '.join(ops)} take{'s' * (len(ops) == 1)} {names}.")
+        output.print_note(console, f"{', '.join(ops)} take{'s' * (len(ops) == 1)} {names}.")
     console.print("all: every legal input; some: it may refuse a problem, and says why.")

@@ -1,4 +1,4 @@
-"""Measurement problem by problem in the measuring processes, for ``bench`` and ``compare``."""
+"""The commands ``bench`` and ``compare`` measure one problem after another, in measuring processes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from kernelzoo.cli import output
 from kernelzoo.cli.options import OptionError, check_names
 from kernelzoo.cli.progress import Bar
-from kernelzoo.files import check_folder, hold_file_lock
+from kernelzoo.files import check_parent_folder, hold_file_lock
 from kernelzoo.measure import Problem
-from kernelzoo.measure.worker_pool import SLOWER, Checked, WorkerPool, measure_on_each
+from kernelzoo.measure.worker_pool import SLOWER, WorkerPool, WorkerTime, measure_on_each
 
 if TYPE_CHECKING:
     from kernelzoo.measure.worker_pool import Worker
@@ -68,23 +68,23 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def sweep(
-    crew: WorkerPool, plan: Plan, how: MeasuringOptions, bar: Bar, slower: Collection[str] = ()
+    crew: WorkerPool, plan: Plan, settings: MeasuringOptions, bar: Bar, slower: Collection[str] = ()
 ) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan with all workers, and yield each problem with its results as soon as it is measured.
 
     ``slower``: UUIDs of GPUs whose results are flagged. If a worker can't be restarted, the others continue, and
     GuardError is raised at the end. Problems that would begin after the :func:`time_limit` are left out.
     """
-    bar.expect(sum(_steps(ids, how) for _, ids in plan), len(plan))
+    bar.set_total(sum(_count_steps(ids, settings) for _, ids in plan), len(plan))
 
-    def one(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
+    def measure_task(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
         problem, ids = task
-        bar.item(_steps(ids, how))
+        bar.begin_item(_count_steps(ids, settings))
         if time.monotonic() > _deadline:
             return [], []
-        return worker.race(problem, ids, **how.options, progress=partial(_show_step, bar, problem))
+        return worker.race(problem, ids, **settings.options, progress=partial(_show_step, bar, problem))
 
-    for index, (worker, (problem, _), (entries, failed)) in enumerate(crew.hand_out(plan, one), 1):
+    for index, (worker, (problem, _), (entries, failed)) in enumerate(crew.hand_out(plan, measure_task), 1):
         if not entries and not failed:
             bar.say(f"[{index}/{len(plan)}] {problem.id}: left out, for lack of time")
             continue
@@ -96,16 +96,16 @@ def sweep(
         bar.say(f"[{index}/{len(plan)}] {problem.id}{where}: {len(entries)} measured, {len(failed)} without a result")
 
 
-def compare_cards(crew: WorkerPool, plan: Plan, how: MeasuringOptions, bar: Bar) -> list[Checked]:
+def compare_cards(crew: WorkerPool, plan: Plan, settings: MeasuringOptions, bar: Bar) -> list[WorkerTime]:
     """Measure one implementation on the plan's largest problem, on every card. For a single card, return []."""
     if len(crew.workers) < 2 or not plan:
         return []
     problem, ids = max(plan, key=lambda one: one[0].bytes)
-    bar.step(f"comparing the cards on {problem.id}")
-    return measure_on_each(crew, problem, ids[0], **how.options | {"cross_check": False})
+    bar.show_step(f"comparing the cards on {problem.id}")
+    return measure_on_each(crew, problem, ids[0], **settings.options | {"cross_check": False})
 
 
-def worker_rows(crew: WorkerPool, checked: Sequence[Checked]) -> list[Row]:
+def worker_rows(crew: WorkerPool, checked: Sequence[WorkerTime]) -> list[Row]:
     """Return the workers' rows of a results file: GPU, device, versions, and the result of :func:`compare_cards`."""
     checks: list[Row | None] = [asdict(check) for check in checked] or [None] * len(crew.workers)
     return [
@@ -138,11 +138,11 @@ def worker_name(gpu: Row | None, device: str) -> str:
 
 
 def _show_step(bar: Bar, problem: Problem, stage: str, id: str) -> None:
-    bar.step(f"{problem.id}: {stage} {id}")
+    bar.show_step(f"{problem.id}: {stage} {id}")
 
 
-def _steps(ids: Sequence[str], how: MeasuringOptions) -> int:
-    return len(ids) * (1 + how.rounds + how.energy + how.cross_check)
+def _count_steps(ids: Sequence[str], settings: MeasuringOptions) -> int:
+    return len(ids) * (1 + settings.rounds + settings.energy + settings.cross_check)
 
 
 @contextmanager
@@ -153,15 +153,15 @@ def reserve_file(path: Path, *, resume: bool | None = None) -> Iterator[None]:
     the file exists but ``resume`` is not set, or if it can't be written. Raises FileError if its folder is missing, or
     if another process is writing the file.
     """
-    check_folder(path)
+    check_parent_folder(path)
     with hold_file_lock(path):
         check_free(path, resume)
         yield
 
 
 def check_free(path: Path, resume: bool | None = None) -> None:
-    """Raise OptionError or FileError unless a file can be written there; see :func:`reserve_file`."""
-    check_folder(path)
+    """Raise OptionError or FileError unless the file ``path`` can be written; see :func:`reserve_file`."""
+    check_parent_folder(path)
     if path.exists() and not resume:
         instead = "" if resume is None else "continue it with --resume, "
         raise OptionError(f"{path} exists already; {instead}name another file, or remove it")

@@ -13,7 +13,7 @@ import typer
 
 from kernelzoo import operations, packages, registry
 from kernelzoo.cli import output
-from kernelzoo.definitions import is_folder
+from kernelzoo.definitions import is_task_folder
 from kernelzoo.definitions.files import read
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import KernelZooError, UnknownNameError, closest_names
@@ -43,7 +43,7 @@ def check_names(kind: str, names: Iterable[str], known: Collection[str]) -> None
 
 def _check_ops(context: typer.Context, value: list[str]) -> list[str]:
     for name in () if context.params.get("module") else split_words(value):
-        registry.known_op(name)
+        registry.check_operation_name(name)
     return value
 
 
@@ -80,7 +80,7 @@ def _check_shapes(value: list[str]) -> list[str]:
                 "If not, repeat --shape"
             )
         for one in split_words([text]):
-            shape(one)
+            parse_shape(one)
     return value
 
 
@@ -108,7 +108,7 @@ def repeated(flags: str, metavar: str, help: str, **settings: Any) -> Any:
 
 
 def known_ids() -> list[str]:
-    """Return every id, whether or not it can run here."""
+    """Return the id of every implementation, whether or not it can run on this machine."""
     return [implementation.id for implementation in registry.implementations()]
 
 
@@ -159,7 +159,7 @@ Axes = Annotated[
         "--axes",
         "M=4096,N=781",
         "A size for each axis, in place of --shape; may be repeated.",
-        callback=lambda value: [text for text in value if axes(text) is not None],
+        callback=lambda value: [text for text in value if parse_axes(text) is not None],
     ),
 ]
 Workloads = Annotated[
@@ -224,7 +224,7 @@ def op_of(id: str) -> str:
     return id.split("/")[1]
 
 
-def shape(text: str) -> tuple[int, ...]:
+def parse_shape(text: str) -> tuple[int, ...]:
     """Parse ``"4096x1024"`` into (4096, 1024). Raises OptionError."""
     sizes = text.lower().split("x")
     if not all(size.isascii() and size.isdigit() and int(size) for size in sizes):
@@ -236,12 +236,12 @@ def shape(text: str) -> tuple[int, ...]:
     return tuple(map(int, sizes))
 
 
-def shapes_of(texts: Sequence[str]) -> list[str]:
+def split_shapes(texts: Sequence[str]) -> list[str]:
     """Split texts with comma-separated shapes into one text per shape. Raises OptionError."""
     return list(split_words(_check_shapes(list(texts))))
 
 
-def axes(text: str) -> dict[str, int]:
+def parse_axes(text: str) -> dict[str, int]:
     """Parse ``"M=4096,N=781"`` into {"M": 4096, "N": 781}. Raises OptionError."""
     found = dict[str, int]()
     for word in split_words([text]):
@@ -255,7 +255,7 @@ def axes(text: str) -> dict[str, int]:
 def check_modules(modules: Sequence[Path]) -> list[str]:
     """Print which third-party code will run. Returns the modules' paths. Raises OptionError for a missing path."""
     for module in modules:
-        if not (module.is_file() or is_folder(module)):
+        if not (module.is_file() or is_task_folder(module)):
             raise OptionError(f"no file {str(module)!r} for --module, or an option that names a file of kernels")
     console = output.console(errors=True)
     for name, package, distribution in packages.entry_point_backends():
@@ -271,7 +271,7 @@ def repeat_command(command: str, id: str, modules: Sequence[Path], device: str, 
     return shlex.join(["kernelzoo", command, id, *named, *(["--device", device] if device else []), *words])
 
 
-def select(
+def select_ids(
     known: Iterable[str],
     patterns: Sequence[str] = (),
     ops: Sequence[str] = (),
@@ -295,18 +295,18 @@ def select(
         fits = not variants or variant in variants or ("auto" in variants and count[f"{backend}/{op}"] == 1)
         return fits and (not backends or backend in backends) and (not ops or op in ops)
 
-    chosen = tuple(filter(named, choose(ids, patterns, ops) if patterns else ids))
+    chosen = tuple(filter(named, match_ids(ids, patterns, ops) if patterns else ids))
     if not chosen:
         raise OptionError("these options together leave no implementation; kernelzoo list shows them all")
     return chosen
 
 
 def select_early(modules: Sequence[object], *named: Sequence[str]) -> tuple[str, ...]:
-    """Run :func:`select` on the ids known before modules run. If modules are given, return (): they may add ids."""
-    return () if modules else select(known_ids(), *named)
+    """Run :func:`select_ids` on the ids known before modules run. Return () if there are modules, which may add ids."""
+    return () if modules else select_ids(known_ids(), *named)
 
 
-def choose(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
+def match_ids(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the ids that match the patterns, without duplicates, in the patterns' order.
 
     A pattern is an id or a glob of ids, such as ``triton/softmax/*``. It may end in ``+batch_invariant``. If ``ops``
@@ -359,9 +359,9 @@ def _no_match_message(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> s
 def why_missing(
     patterns: Sequence[str], backends: Sequence[str], unavailable: Mapping[str, str], chosen: Sequence[str]
 ) -> list[str]:
-    """Return the reasons why named ids and backends can't run here, without duplicates.
+    """Return the reasons why named ids and backends can't run on this machine, without duplicates.
 
-    ``unavailable`` maps the ids of ``chosen`` that can't run here to the reason. A reason counts if its id is one of
+    ``unavailable`` maps the ids of ``chosen`` that can't run to the reason. A reason counts if its id is one of
     the patterns. It also counts if ``--backend`` or a pattern's first part names the backend, and none of the backend's
     ids can run.
     """

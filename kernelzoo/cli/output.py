@@ -94,14 +94,14 @@ def show(console: Console, table: Table) -> None:
         console.print(line, style="dim")
 
 
-def note(console: Console, text: str) -> None:
+def print_note(console: Console, text: str) -> None:
     """Print prose, wrapped to the terminal's width."""
     for line in wrap_text(text, console.width):
         console.print(line)
 
 
-def emit(document: dict[str, Any]) -> None:
-    """Print the JSON document."""
+def print_json(document: dict[str, Any]) -> None:
+    """Print the document as JSON on standard output."""
     print(json.dumps(replace_nonfinite(document), indent=1))
 
 
@@ -136,7 +136,7 @@ def number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{places}f}"
 
 
-def interval(low: float | None, high: float | None, digits: int = 3) -> str:
+def format_interval(low: float | None, high: float | None, digits: int = 3) -> str:
     """Format ``[low, high]``. Return "" if an end is None or not finite, or if high / low > 10,000."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or 0 < low < high / 1e4:
         return ""
@@ -151,7 +151,7 @@ def report_interruption(done: str, to: Path | None, *more: str) -> int:
 
 
 def print_unavailable(unavailable: Mapping[str, str], missing: Sequence[str]) -> None:
-    """Print why ids can't run here. Reasons in ``missing`` are printed as errors, others with the skipped ids."""
+    """Print why ids can't run on this machine: reasons in ``missing`` as errors, other reasons with the skipped ids."""
     for reason in dict.fromkeys(unavailable.values()):
         if reason in missing:
             console(errors=True).print(f"error: {shorten_reason(reason)}")

@@ -27,7 +27,7 @@ _PATIENCE = 120  # seconds for each process: one of them imports every language,
 
 
 def torch() -> Facts:
-    """Return torch's build, and the devices that it sees."""
+    """Return the facts of torch's build, and the devices that torch sees."""
     import torch
 
     devices = []
@@ -95,16 +95,16 @@ def nvml() -> Facts:
 
 def nvrtc() -> Facts:
     """Find the runtime compiler that CuPy uses."""
-    return _library("nvrtc", "nvrtcVersion", 2)
+    return _library_version("nvrtc", "nvrtcVersion", 2)
 
 
 def nvvm() -> Facts:
     """Find the compiler library that Numba uses."""
-    found = _library("nvvm", "nvvmIRVersion", 4)
+    found = _library_version("nvvm", "nvvmIRVersion", 4)
     return found | {"version": f"IR {found['version']}"}
 
 
-def _library(name: str, function: str, count: int) -> Facts:
+def _library_version(name: str, function: str, count: int) -> Facts:
     """Return a library's path and version. ``function`` writes ``count`` integers; the first two are the version."""
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -131,14 +131,14 @@ def run_probes(names: Sequence[str]) -> dict[str, Facts]:
     """
     console, backends = output.console(errors=True), [name for name in names if ":" in name]
     with console.status("looking at this machine") if console.is_terminal else nullcontext():
-        found = _read_answers(_start(backends))[0] if len(backends) > 1 else {}
-        for name, process in {name: _start([name]) for name in names if name not in found}.items():
+        found = _read_answers(_start_process(backends))[0] if len(backends) > 1 else {}
+        for name, process in {name: _start_process([name]) for name in names if name not in found}.items():
             told, failure = _read_answers(process)
             found[name] = told.get(name, {"error": failure})
     return {name: found[name] for name in names}
 
 
-def _start(names: Sequence[str]) -> subprocess.Popen[str]:
+def _start_process(names: Sequence[str]) -> subprocess.Popen[str]:
     command, pipe = [sys.executable, "-P", "-m", "kernelzoo.cli.probe", *names], subprocess.PIPE
     how: dict[str, Any] = {"env": children.child_env(), "stdout": pipe, "stderr": pipe, "stdin": subprocess.DEVNULL}
     return subprocess.Popen(command, text=True, errors="replace", **how)

@@ -14,7 +14,7 @@ from kernelzoo.cli import options, output
 from kernelzoo.errors import InspectionError
 from kernelzoo.files import printable
 from kernelzoo.measure import Problem, worker, worker_process
-from kernelzoo.measure.problems import problem_of
+from kernelzoo.measure.problems import problem_from_json
 
 _NSYS = "nsys profile -c cudaProfilerApi --capture-range-end stop -t cuda -s none --stats true"
 _TOOLS = {"ncu": "ncu --profile-from-start off", "nsys": _NSYS, "proton": ""}
@@ -32,7 +32,7 @@ def profile_launch(tool: str, id: str, problem: Problem, modules: Sequence[str])
             f"{tool} is not on the PATH; it comes with the CUDA toolkit, often in /usr/local/cuda/bin"
         )
     command = [*before, *worker_process.command("kernelzoo.cli.profiling"), tool, id, json.dumps(asdict(problem))]
-    pipe, both, here = subprocess.PIPE, subprocess.STDOUT, children.child_env(here=True)
+    pipe, both, here = subprocess.PIPE, subprocess.STDOUT, children.child_env(package_first=True)
     done = subprocess.run([*command, *modules], env=here, stdout=pipe, stderr=both, text=True, errors="replace")
     if re.search("ERR_NVGPUCTRPERM|INSUFFICIENT_PRIVILEGES", done.stdout):
         remedy = "run as root, or see https://developer.nvidia.com/ERR_NVGPUCTRPERM"
@@ -57,7 +57,7 @@ def _launch(tool: str, id: str, problem_json: str, *modules: str) -> None:
         from triton import profiler
 
         proton = profiler
-    problem, cuda, name = problem_of(json.loads(problem_json)), torch.cuda, id.replace("/", "-")
+    problem, cuda, name = problem_from_json(json.loads(problem_json)), torch.cuda, id.replace("/", "-")
     inputs = problem.inputs(generator)
     outs = problem.operation.allocate(problem.arguments(inputs))
     launch = problem.launch(registry.implementation(id), inputs, outs)

@@ -14,7 +14,7 @@ class Bar:
     """A progress bar with the number of items, the time left and the current step.
 
     If there is no terminal, :meth:`say` prints a line per item instead. If ``steps`` is None, the bar only shows
-    activity until :meth:`expect` sets the number of steps."""
+    activity until :meth:`set_total` sets the number of steps."""
 
     def __init__(self, steps: int | None = None) -> None:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -51,12 +51,12 @@ class Bar:
     def __exit__(self, *raised: object) -> None:
         self._bar.stop()
 
-    def expect(self, steps: int, items: int = 0) -> None:
+    def set_total(self, steps: int, items: int = 0) -> None:
         """Set the number of steps and items, and restart the clock that estimates the time left."""
         self._steps, self._items, self._started = steps, f"/{items}" if items else "", time.monotonic()
         self._bar.reset(self._task, total=steps)
 
-    def item(self, steps: int) -> None:
+    def begin_item(self, steps: int) -> None:
         """Complete the current item, and begin the next one, which has ``steps`` steps."""
         with self._lock:
             self._done += self._item
@@ -65,7 +65,7 @@ class Bar:
             count = f"{self._number}{self._items} " if self._items else ""
             self._bar.update(self._task, completed=self._done, count=count)
 
-    def step(self, words: str, *, moves: bool = True) -> None:
+    def show_step(self, words: str, *, moves: bool = True) -> None:
         """Show the current step, and advance the bar if ``moves``, but not beyond the end of the current item."""
         with self._lock:
             self._bar.update(self._task, description=printable(words))
@@ -73,7 +73,7 @@ class Bar:
                 self._bar.advance(self._task)
 
     def say(self, words: str) -> None:
-        """If no bar is shown, print a line about the finished item, with the time left."""
+        """If no bar is shown, print ``words`` about the finished item, with the time left."""
         done = self._done + self._item
         if not self._console.is_terminal and done:
             left = (time.monotonic() - self._started) / done * (self._steps - done)

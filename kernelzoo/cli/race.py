@@ -54,19 +54,19 @@ def race(
             json=json,
         )
     if status in (0, 1):
-        _tell(to, output.console(errors=json))
+        _present_speeds(to, output.console(errors=json))
     return status
 
 
-def _tell(results: Path, console: Any) -> None:
+def _present_speeds(results: Path, console: Any) -> None:
     """Print the speed of each implementation, and draw the picture if Matplotlib is installed."""
     found, picture = load([results]), results.with_suffix(".svg")
     for line in standing.speed_lines(found):
-        output.note(console, line)
+        output.print_note(console, line)
     try:
         from kernelzoo.report import figure
     except ImportError:
         output.console(errors=True).print("no picture: Matplotlib draws it; pip install 'kernelzoo[report]'")
         return
     figure.save(figure.draw_speeds(found.groups[0]), picture.with_suffix(""))
-    output.note(console, f"a picture of it: {picture}")
+    output.print_note(console, f"a picture of it: {picture}")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo.cli import options, output
-from kernelzoo.files import check_folder, write_whole
-from kernelzoo.measure.worker_process import About
+from kernelzoo.files import check_parent_folder, write_whole
+from kernelzoo.measure.worker_process import ProcessDescription
 
 
 class Recording:
-    """The record of a run. The run's duration is counted from the creation of this object."""
+    """The record of a run. The run's duration is counted from the creation of the record."""
 
     def __init__(self, format: str) -> None:
         self._format = format
@@ -25,7 +25,7 @@ class Recording:
     def seconds(self) -> float:
         return time.monotonic() - self._clock
 
-    def document(self, about: About, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    def document(self, about: ProcessDescription, rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
         """Return the complete record: device, versions, times, rows, and the further keys ``more``."""
         return {
             "format": self._format,
@@ -41,7 +41,7 @@ class Recording:
 def check_output(path: Path | None) -> None:
     """Raise OptionError or FileError if no file can be written to ``path``. An existing file is replaced at the end."""
     if path is not None:
-        check_folder(path)
+        check_parent_folder(path)
         if path.is_dir():
             raise options.OptionError(f"no file can be written to {str(path)!r}, a folder; name a file in it with -o")
 

@@ -103,13 +103,13 @@ def report(
 
         print(pull_request.markdown(results, older))
     elif not json:
-        print(sections.terminal(results, terminal.width()))
+        print(sections.terminal_text(results, terminal.width()))
     if to is not None:
         said.append(writing.write(results, to, against=older, title=title, figures=not no_figures))
     written, outdated = _write_changed(documents, check)
     said += written
     if json:
-        output.emit({**rows.document(results), "written": said, "outdated": outdated})
+        output.print_json({**rows.document(results), "written": said, "outdated": outdated})
     elif said:
         print("", *said, sep="\n", file=sys.stderr if csv or markdown else sys.stdout)
     return 1 if outdated else 0
@@ -122,7 +122,7 @@ def _report_checks(files: Sequence[Path], insert: Sequence[Path], check: bool) -
     text = findings.blocks(files)
     documents = {path: writing.refresh_document(path, text) for path in insert}
     if not documents:
-        print(findings.terminal(files, terminal.width()))
+        print(findings.terminal_text(files, terminal.width()))
     said, outdated = _write_changed(documents, check)
     print(*said, sep="\n", end="\n" * bool(said))
     return 1 if outdated else 0
@@ -163,7 +163,7 @@ def merge(files: Shards, *, to: Merged, json: options.Json = False) -> int:
         record.write(to, document)
     results = len(document["benchmarks"])
     if json:
-        output.emit({"file": str(to), "shards": len(files), "results": results})
+        output.print_json({"file": str(to), "shards": len(files), "results": results})
     else:
         output.console().print(f"{results} results of {len(files)} shards in {to}")
     return 0

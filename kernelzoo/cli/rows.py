@@ -21,12 +21,12 @@ def rows(entries: Sequence[Row], failed: Sequence[Row], baseline: str) -> list[R
     the time of the id ``baseline`` in the same race. Below 1 is faster.
     """
     by_id = {entry["extra_info"]["id"]: entry for entry in entries}
-    measured = [_measured(entry, by_id.get(baseline)) for entry in entries]
+    measured = [_measured_row(entry, by_id.get(baseline)) for entry in entries]
     measured.sort(key=lambda row: float(row["median_us"]))
     return measured + [{"id": f["id"], "outcome": f["outcome"], "reason": f["reason"]} for f in failed]
 
 
-def _measured(entry: Row, baseline: Row | None) -> Row:
+def _measured_row(entry: Row, baseline: Row | None) -> Row:
     from kernelzoo.measure import statistics
 
     info, samples = entry["extra_info"], entry["stats"]["data"]
@@ -71,7 +71,7 @@ def describe_problem(problem: Problem, entries: Sequence[Row], failed: Sequence[
     return {
         "problem": problem.id,
         "op": problem.op,
-        **record.described(problem),
+        **record.describe_problem(problem),
         **{key: info.get(key) for key in ("device", "gpu", "clock", "clock_detail", "cache", "repeated_rounds")},
         "baseline": baseline if any(row["id"] == baseline and row["outcome"] == "measured" for row in found) else None,
         "rows": found,
@@ -97,10 +97,10 @@ class Tables:
             return
         how = f"{described['device']}, {described['clock']} clock: {described['clock_detail']}"
         if how != self._how:
-            output.note(self._console, how)
+            output.print_note(self._console, how)
         ratio = f"ratio: time / {described['baseline']}, below 1 is faster" if described["baseline"] else self._ratio
         if ratio != self._ratio:
-            output.note(self._console, ratio)
+            output.print_note(self._console, ratio)
         if (how, ratio) != (self._how, self._ratio):
             self._console.print()
         self._how, self._ratio = how, ratio
@@ -118,39 +118,39 @@ class Tables:
         unclear = [row for row in measured if row.get("unclear") and not notes.marks(row["flags"])]  # marks have notes
         for why in dict.fromkeys(row["unclear"] for row in unclear):
             ids = [row["id"] for row in unclear if row["unclear"] == why]
-            output.note(self._console, f"UNCLEAR, {ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {why}")
-        for line in notes.costs((row["id"], row["form"] or "") for row in measured):
-            self._once(line)
+            output.print_note(self._console, f"UNCLEAR, {ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {why}")
+        for line in notes.contract_costs((row["id"], row["form"] or "") for row in measured):
+            self._print_note_once(line)
         counted = [Energy(**row["energy"]) for row in measured if row.get("energy")]
         if counted:  # the counter is the same for all tables
-            self._once(notes.energy_resolution(counted), "energy")
+            self._print_note_once(notes.energy_resolution(counted), "energy")
         marks = [notes.marks(row["flags"]) for row in measured]
-        for line in notes.lines(marks):
-            self._once(line, line[0])
+        for line in notes.explain_marks(marks):
+            self._print_note_once(line, line[0])
         self._marks += marks
         self._tables += 1
         self._console.print()
 
-    def _once(self, text: str, subject: str = "") -> None:
+    def _print_note_once(self, text: str, subject: str = "") -> None:
         """Print a note, unless a note with the same subject was printed before. The default subject is the text."""
         if (subject or text) not in self._noted:
-            output.note(self._console, text)
+            output.print_note(self._console, text)
             self._noted.add(subject or text)
 
     def end(self) -> None:
         """If there were several tables, explain their marks once more, with the number of marked results."""
-        for line in notes.lines(self._marks) if self._tables > 1 else ():
-            output.note(self._console, line)
+        for line in notes.explain_marks(self._marks) if self._tables > 1 else ():
+            output.print_note(self._console, line)
 
     def _cells(self, row: Row) -> dict[str, str]:
         full = self._full
         return {
             "implementation": notes.append_marks(row["id"], row["flags"]),
-            "form": _form(row) if full else "",
+            "form": _chosen_form(row) if full else "",
             ">median, µs": output.number(row["median_us"]),
-            ">95 %, µs": output.interval(*row["interval_us"]).strip() if full else "",
+            ">95 %, µs": output.format_interval(*row["interval_us"]).strip() if full else "",
             ">ratio": output.number(row["ratio"]),
-            ">95 % interval": output.interval(*row["ratio_interval"]).strip() if row["verdict"] else "",
+            ">95 % interval": output.format_interval(*row["ratio_interval"]).strip() if row["verdict"] else "",
             "verdict": row["verdict"] or "",
             ">GB/s": output.number(row["gb_per_s"]),
             ">of limit": "-" if row["of_limit"] is None else f"{row['of_limit']:.0%}",
@@ -158,7 +158,7 @@ class Tables:
             ">energy ratio": output.number(row.get("energy_ratio")),
             ">submit, µs": output.number(row["submit_us"]) if full else "",
             ">first call, ms": output.number(row["first_call_ms"]) if full else "",
-            "flags": ", ".join(notes.unmarked(row["flags"])),
+            "flags": ", ".join(notes.unmarked_flags(row["flags"])),
         }
 
 
@@ -171,7 +171,7 @@ _SPARE = (
 _STYLES = {"FASTER": "green", "SLOWER": "red"}
 
 
-def _form(row: Row) -> str:
+def _chosen_form(row: Row) -> str:
     """Return the name of the form that ran, or "" if that is the implementation itself."""
     form: str = row["form"] or row["id"]
     return "" if form == row["id"] else form.rpartition("/")[2]
@@ -182,7 +182,7 @@ def print_without_result(problems: Sequence[Row]) -> None:
     for line in without_result_lines(problems):
         console.print(line)
     for line in not_taken_lines(problems):
-        output.note(console, line)
+        output.print_note(console, line)
 
 
 _NOT_TAKEN = re.compile(r"\S+ can't take this problem: (.*?)(?:; variant='auto' takes every legal input)?", re.DOTALL)

@@ -43,13 +43,13 @@ def show(
     options.check_names("operation", [op], operations.OPERATIONS)
     chosen = options.split_words(language)
     options.check_names("language", chosen, packages.LANGUAGES)
-    scores = _scores(op, results or [])
+    scores = _load_scores(op, results or [])
     if markdown:
         print(side_by_side.page(op, scores), end="")
         return 0
     found = side_by_side.forms(op, chosen)
     if json:
-        output.emit({"operation": op, "forms": [_row(name, form, scores) for name, form in found.items()]})
+        output.print_json({"operation": op, "forms": [_form_row(name, form, scores) for name, form in found.items()]})
         return 0
     console = output.console()
     for name, form in found.items():
@@ -66,7 +66,7 @@ def show(
     return 0
 
 
-def _row(name: str, form: Any, scores: dict[str, float]) -> dict[str, Any]:
+def _form_row(name: str, form: Any, scores: dict[str, float]) -> dict[str, Any]:
     if form is None:
         return {"language": name, "id": None}
     best = scores.get(f"{form.id.rpartition('/')[0]}/auto")
@@ -74,7 +74,7 @@ def _row(name: str, form: Any, scores: dict[str, float]) -> dict[str, Any]:
     return {**facts, "summary": form.summary, "code": [{"kind": kind, "text": text} for kind, text in form.code]}
 
 
-def _scores(op: str, results: Sequence[Path]) -> dict[str, float]:
+def _load_scores(op: str, results: Sequence[Path]) -> dict[str, float]:
     """Return the score of each implementation of an operation, by id."""
     if not results:
         return {}

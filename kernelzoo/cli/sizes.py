@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import measure, operations, registry
-from kernelzoo.cli.options import OptionError, axes, shape, shapes_of
-from kernelzoo.definitions.files import own_name, read
+from kernelzoo.cli.options import OptionError, parse_axes, parse_shape, split_shapes
+from kernelzoo.definitions.files import read, safe_name
 from kernelzoo.measure import Problem
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.arguments import ELEMENTS
@@ -40,7 +40,7 @@ def problems(
     """
     found: list[Problem] = []
     for op in ops:
-        registry.known_op(op)
+        registry.check_operation_name(op)
         operation = OPERATIONS[op]
         plain = [dtype for dtype in usual if dtype in operation.dtypes] or operation.dtypes[:1]
         kinds = tuple(map(operations.full_dtype, dtypes)) or tuple(plain)
@@ -54,61 +54,61 @@ def problems(
                 raise OptionError(f"{op} takes --axes{' in place of --shape' if shapes else ''}, such as {example}")
             for dtype in kinds:
                 measure.problems("quick", (op,), (dtype,))  # raises for unknown names
-            found += [_sized_problem(op, dtype, axes(text)) for dtype in kinds for text in sizes]
+            found += [_sized_problem(op, dtype, parse_axes(text)) for dtype in kinds for text in sizes]
             found += [from_workload(op, dtype, one) for dtype in kinds for path in workloads for one in read(path)[1]]
             continue
         named = measure.problems(shape_set, (op,), kinds, seed)
         if not shapes:
             found += named
             continue
-        for size in shapes_with(dim, shapes):
+        for size in parse_shapes(dim, shapes):
             found += [measure.Problem(op, size, dtype, dim) for dtype in kinds]
     return tuple(found)
 
 
-def shapes_with(dim: int, shapes: Sequence[str]) -> list[tuple[int, ...]]:
+def parse_shapes(dim: int, shapes: Sequence[str]) -> list[tuple[int, ...]]:
     """Parse shapes. Raises OptionError if one of them lacks the axis ``dim`` or is too large for any memory."""
-    sizes = [shape(text) for text in shapes_of(shapes)]
+    sizes = [parse_shape(text) for text in split_shapes(shapes)]
     for size in sizes:
-        _check_room("x".join(map(str, size)), size)
+        _check_problem_size("x".join(map(str, size)), size)
         if not -len(size) <= dim < len(size):
             raise OptionError(f"no axis {dim} in a shape of {len(size)}; allowed: {-len(size)} to {len(size) - 1}")
     return sizes
 
 
-def _check_room(text: str, sizes: Iterable[int]) -> None:
+def _check_problem_size(text: str, sizes: Iterable[int]) -> None:
     """Raise OptionError for a problem that is too large for any memory."""
     if (elements := math.prod(sizes)) > ELEMENTS:
         raise OptionError(f"{text} has {elements:.3g} elements, more than memory has addresses for; take a smaller one")
 
 
 def from_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
-    """Return the problem of a workload. Inputs that it would read from files are random instead. Raises OptionError."""
+    """Return a workload as a problem. Inputs that the workload reads from files become random. Raises OptionError."""
     operation = OPERATIONS[op]
-    scalars = {own_name(name): one["value"] for name, one in workload["inputs"].items() if one["type"] == "scalar"}
+    scalars = {safe_name(name): one["value"] for name, one in workload["inputs"].items() if one["type"] == "scalar"}
     if strange := {*scalars} - {*operation.scalars}:
         raise OptionError(f"no scalar {', '.join(sorted(strange))}; {op} has {', '.join(operation.scalars) or 'none'}")
-    named = {own_name(name): size for name, size in workload["axes"].items()}
+    named = {safe_name(name): size for name, size in workload["axes"].items()}
     free, unbound = ({a: named[a] for a in axes if a in named} for axes in (operation.free_axes, operation.scalars))
     made = _sized_problem(op, dtype, free, unbound)
     return replace(made, scalars=tuple({**dict(made.scalars), **scalars}.items()))
 
 
-def _sized_problem(op: str, dtype: str, given: Mapping[str, int], beside: Mapping[str, int] | None = None) -> Problem:
-    """Return the problem with these axis sizes. ``beside``: values of scalars. If the operation works by rows, only the
+def _sized_problem(op: str, dtype: str, axes: Mapping[str, int], values: Mapping[str, int] | None = None) -> Problem:
+    """Return the problem with the sizes ``axes`` and the scalars ``values``. If the operation works by rows, only the
     axis ``n`` is required. Raises OptionError."""
     operation, wanted = OPERATIONS[op], OPERATIONS[op].free_axes
-    _check_room(",".join(f"{axis}={size}" for axis, size in given.items()), given.values())
-    left = [axis for axis in wanted if axis not in given and not (operation.by_rows and axis != "n")]
-    strange = [axis for axis in given if axis not in wanted]
+    _check_problem_size(",".join(f"{axis}={size}" for axis, size in axes.items()), axes.values())
+    left = [axis for axis in wanted if axis not in axes and not (operation.by_rows and axis != "n")]
+    strange = [axis for axis in axes if axis not in wanted]
     if left or strange:
         said = f"--axes lacks {', '.join(left)}" if left else f"no axis {', '.join(strange)}"
         raise OptionError(f"{said}; {op} has the axes {', '.join(wanted)}")
     if operation.by_rows:
-        names = [axis for axis in wanted if axis in given]
-        return measure.Problem(op, tuple(given[axis] for axis in names), dtype, names.index("n") - len(names))
-    if words := broken_limit(operation.limits, given):
+        names = [axis for axis in wanted if axis in axes]
+        return measure.Problem(op, tuple(axes[axis] for axis in names), dtype, names.index("n") - len(names))
+    if words := broken_limit(operation.limits, axes):
         raise OptionError(f"{op} takes no such sizes: {words}")
-    sizes = tuple((axis, given[axis]) for axis in operation.sizes)
-    scalars = tuple(operation.sized_scalars({**(beside or {}), **given}).items())
-    return measure.Problem(op, operation.first_shape(given), dtype, sizes=sizes, scalars=scalars)
+    sizes = tuple((axis, axes[axis]) for axis in operation.sizes)
+    scalars = tuple(operation.sized_scalars({**(values or {}), **axes}).items())
+    return measure.Problem(op, operation.first_input_shape(axes), dtype, sizes=sizes, scalars=scalars)

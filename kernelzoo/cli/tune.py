@@ -14,14 +14,14 @@ from kernelzoo import operations, registry, tables
 from kernelzoo.cli import measuring, options, output, recording
 from kernelzoo.cli.guards import Guards, check_gpus
 from kernelzoo.cli.progress import Bar
-from kernelzoo.cli.tune_tables import Json, list_knobs, listed_knobs, make_tuner, plan_knobs, rows, show
+from kernelzoo.cli.tune_tables import Json, knob_rows, make_tuner, plan_knobs, print_knobs, print_trials, trial_rows
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import problems
 from kernelzoo.tables import Card
 
 if TYPE_CHECKING:
-    from kernelzoo.measure.tuning import Outcome
+    from kernelzoo.measure.tuning import TuningOutcome
 
 TimeLimit = Annotated[float, options.option("--time-limit", "MINUTES", "Time for all tables together.", min=0.1)]
 DryRun = Annotated[
@@ -38,7 +38,7 @@ Reset = Annotated[
 
 
 class NothingToTuneError(KernelZooError, RuntimeError):
-    """No backend here has a launch table that can be measured."""
+    """No backend on this machine has a launch table that can be measured."""
 
 
 def tune(
@@ -86,13 +86,13 @@ def tune(
         listed, absent = list[Json](), dict[str, str]()
         with Bar() as bar:
             for name in backends:
-                bar.step(f"planning for {name}")
+                bar.show_step(f"planning for {name}")
                 listed += plan_knobs(name, arch, wanted, dtypes, rounds, absent)
         if not listed:
             without = [name for name in backends if name not in absent]
             none = [f"no launch table for {' or '.join(wanted)} in {', '.join(without)}"] if without else []
             raise NothingToTuneError("; ".join([*none, *absent.values()]))
-        return list_knobs(listed, arch, rounds, time_limit, absent, json)
+        return print_knobs(listed, arch, rounds, time_limit, absent, json)
 
     run = recording.Recording("kernelzoo-tune/1")
     places = check_gpus(gpus, device)
@@ -109,7 +109,7 @@ def tune(
         card = tables.Card(**found["card"])
         if reset:
             with bar.hide_while_printing():
-                return _reset(card, backends, options.split_words(op), json)
+                return _remove_stored_tables(card, backends, options.split_words(op), json)
         if not found["declared"]:
             raise NothingToTuneError(
                 "; ".join(f"{name}: {why}" for name, why in found["unavailable"].items())
@@ -118,16 +118,16 @@ def tune(
         if dry_run:
             listed = []
             for one in found["declared"]:
-                bar.step(f"planning for {one['backend']}/{one['op']}")
-                listed += listed_knobs(one, make_tuner(one, guard, dtypes, card.multiprocessors, rounds))
+                bar.show_step(f"planning for {one['backend']}/{one['op']}")
+                listed += knob_rows(one, make_tuner(one, guard, dtypes, card.multiprocessors, rounds))
             with bar.hide_while_printing():
-                return list_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
-        session = Session(guards, max(1, len(places)), bar, card, rounds, time_limit * 60, run)
+                return print_knobs(listed, str(card), rounds, time_limit, found["unavailable"], json)
+        session = TuningSession(guards, max(1, len(places)), bar, card, rounds, time_limit * 60, run)
         return session.tune(found, dtypes, to, json=json)
 
 
 @dataclass
-class Session:
+class TuningSession:
     """A tuning run over all tables."""
 
     guards: Guards
@@ -144,16 +144,16 @@ class Session:
         """Tune the tables, store and print the results, and return the exit status."""
         _check_folder(self.card)
         console, errors = output.console(), output.console(errors=True)
-        done: dict[int, tuple[Json, Outcome, Guard]] = {}
+        done: dict[int, tuple[Json, TuningOutcome, Guard]] = {}
         stored: list[str] = []
         interrupted = False
         for name, why in found["unavailable"].items():
             with self.bar.hide_while_printing():
                 errors.print(f"{name} is not tuned: {why}")
         count = len(found["declared"])
-        self.bar.expect(_STEPS * count)
+        self.bar.set_total(_STEPS * count)
 
-        def tuned(guard: Guard, numbered: tuple[int, Json]) -> Iterator[tuple[Outcome, _TableProgress]]:
+        def tuned(guard: Guard, numbered: tuple[int, Json]) -> Iterator[tuple[TuningOutcome, _TableProgress]]:
             index, one = numbered
             share = (self.seconds - self.record.seconds) / math.ceil((count - index) / self.processes)
             self._check_card(guard)
@@ -169,19 +169,19 @@ class Session:
                 tell.end()
                 done[index] = one, outcome, guard
                 if outcome.values:
-                    stored.append(str(self._store(one, outcome)))
+                    stored.append(str(self._store_table(one, outcome)))
                 words = f"{one['backend']}/{one['op']}"
                 self.bar.say(f"{words}: {len(outcome.values)} of {len(one['knobs'])} knobs have a faster value")
                 if not json:
                     with self.bar.hide_while_printing():
-                        show(one, outcome)
+                        print_trials(one, outcome)
         except KeyboardInterrupt:
             interrupted = True
         in_order = [done[index] for index in sorted(done)]
         findings = [finding for _, outcome, _ in in_order for finding in outcome.findings]
         document = self.record.document(
             self.guards.first.about,
-            [row | {"gpu": guard.about.gpu} for one, outcome, guard in in_order for row in rows(one, outcome)],
+            [row | {"gpu": guard.about.gpu} for one, outcome, guard in in_order for row in trial_rows(one, outcome)],
             card=asdict(self.card),
             rounds=self.rounds,
             interrupted=interrupted,
@@ -192,7 +192,7 @@ class Session:
         recording.write(to, document)
         with self.bar.hide_while_printing():
             if json:
-                output.emit(document)
+                output.print_json(document)
             else:
                 for finding in findings:
                     console.print(f"WRONG {finding}")
@@ -213,9 +213,9 @@ class Session:
                 f"{guard.about.device_name} is no {self.card}: a table is for one card; name GPUs of one model"
             )
 
-    def _store(self, one: Json, outcome: Outcome) -> Path:
+    def _store_table(self, one: Json, outcome: TuningOutcome) -> Path:
         about = {"started": self.record.started, "versions": self.guards.first.about.versions, "rounds": self.rounds}
-        evidence = [row for row in rows(one, outcome) if row["taken"]]
+        evidence = [row for row in trial_rows(one, outcome) if row["taken"]]
         return tables.store(self.card, one["backend"], one["op"], one["declared"], outcome.values, about, evidence)
 
 
@@ -223,7 +223,7 @@ _STEPS = 100  # of the bar, for each table
 
 
 class _TableProgress:
-    """The progress of one table on the bar."""
+    """The progress of one launch table's tuning on the bar."""
 
     def __init__(self, bar: Any, words: str, seconds: float, record: recording.Recording) -> None:
         self._bar, self._words, self._seconds, self._record, self._told = bar, words, seconds, record, 0
@@ -231,12 +231,12 @@ class _TableProgress:
     def __call__(self, what: str, share: float) -> None:
         left = max(0.0, self._seconds - self._record.seconds) / 60
         step = max(self._told, round(share * _STEPS))
-        self._bar.item(step - self._told)
+        self._bar.begin_item(step - self._told)
         self._told = step
-        self._bar.step(f"{self._words}: {what}; {left:.0f} min at most")
+        self._bar.show_step(f"{self._words}: {what}; {left:.0f} min at most")
 
     def end(self) -> None:
-        self._bar.item(_STEPS - self._told)
+        self._bar.begin_item(_STEPS - self._told)
         self._told = _STEPS
 
 
@@ -252,10 +252,10 @@ def _check_folder(card: Card) -> None:
         raise options.OptionError(f"no table can be stored: {error}; {remedy}") from error
 
 
-def _reset(card: Card, backends: Sequence[str], ops: Sequence[str], json: bool) -> int:
+def _remove_stored_tables(card: Card, backends: Sequence[str], ops: Sequence[str], json: bool) -> int:
     removed = [str(file) for name in backends if (file := tables.reset(card, name, ops)) is not None]
     if json:
-        output.emit({"card": asdict(card), "removed": removed})
+        output.print_json({"card": asdict(card), "removed": removed})
     else:
         for name in removed:
             output.console().print(f"removed {', '.join(ops) or 'all tables'} from {name}")

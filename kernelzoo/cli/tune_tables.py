@@ -16,36 +16,36 @@ from kernelzoo.measure.problems import Problem
 from kernelzoo.tables import Knob
 
 if TYPE_CHECKING:
-    from kernelzoo.measure.tuning import Outcome, Trial, Tuner, Verified
+    from kernelzoo.measure.tuning import TableVerdict, Trial, Tuner, TuningOutcome
 
 Json = dict[str, Any]
 
 
 def make_tuner(
-    one: Json, there: Guard | SimulatedPlanner, dtypes: Sequence[str], multiprocessors: int, rounds: int, **more: Any
+    one: Json, planner: Guard | SimulatedPlanner, dtypes: Sequence[str], multiprocessors: int, rounds: int, **more: Any
 ) -> Tuner:
-    """Return a tuner for the launch table ``one``. If ``there`` is simulated, the tuner can plan, but not measure."""
+    """Return a tuner for the launch table ``one``. With a SimulatedPlanner, the tuner can plan, but not measure."""
     from kernelzoo.measure.tuning import Tuner
 
     def race(id: str, problem: Problem, values: Mapping[str, dict[str, int]], rounds: int) -> Any:
         lanes = {f"{id}@{label}": of_label for label, of_label in values.items()}
-        assert isinstance(there, Guard)
-        entries, failed = there.race(problem, list(lanes), rounds=rounds, tables=lanes, label="tune")
+        assert isinstance(planner, Guard)
+        entries, failed = planner.race(problem, list(lanes), rounds=rounds, tables=lanes, label="tune")
         samples = {entry["extra_info"]["id"].partition("@")[2]: entry["stats"]["data"] for entry in entries}
         return samples, {f["id"].partition("@")[2]: f"{f['outcome']}: {f['reason']}" for f in failed}
 
     knobs = [Knob(**{**knob, "among": tuple(knob["among"])}) for knob in one["knobs"]]
     problems = planning.pool(one["op"], dtypes, multiprocessors)
-    return Tuner(knobs, one["ids"], problems, there.plans, race, rounds=rounds, **more)
+    return Tuner(knobs, one["ids"], problems, planner.plans, race, rounds=rounds, **more)
 
 
-def rows(one: Json, outcome: Outcome) -> list[Json]:
+def trial_rows(one: Json, outcome: TuningOutcome) -> list[Json]:
     """Return one flat row for each trial, then for each unmeasured knob, then for each verification of a table."""
     rows = []
     common = {"backend": one["backend"], "op": one["op"]}
     for trial in outcome.trials:
         tried = {"knob": trial.knob, "value": trial.value, "against": trial.against, "id": trial.id}
-        rows.append({**common, **tried, **_measured(trial), "taken": trial.taken, "reason": trial.reason})
+        rows.append({**common, **tried, **_measured_values(trial), "taken": trial.taken, "reason": trial.reason})
     for name, why in outcome.unmeasured.items():
         rows.append({**common, "knob": name, "taken": False, "reason": why})
     for verified in outcome.verified:
@@ -53,18 +53,18 @@ def rows(one: Json, outcome: Outcome) -> list[Json]:
         why = "" if kept else "not faster than shipped, or more than 3 % slower on a problem"
         tried = {"knob": "whole table", "value": str(verified.values), "against": "shipped"}
         told = {"taken": kept, "reason": why, "held_out": verified.held_out}
-        rows.append({**common, **tried, **_measured(verified), **told})
+        rows.append({**common, **tried, **_measured_values(verified), **told})
     return rows
 
 
-def _measured(trial: Trial | Verified) -> Json:
+def _measured_values(trial: Trial | TableVerdict) -> Json:
     ratio = trial.ratio
     interval = {"ratio": ratio.mid, "low": ratio.low, "high": ratio.high} if ratio is not None else {}
     told = {"worst": trial.worst, "verdict": trial.verdict.upper(), "problems": ", ".join(trial.problems)}
     return {**interval, **told}
 
 
-def show(one: Json, outcome: Outcome) -> None:
+def print_trials(one: Json, outcome: TuningOutcome) -> None:
     console = output.console()
     console.print(f"{one['backend']}/{one['op']}, {outcome.seconds:.0f} s", style="bold")
     table = output.table(
@@ -72,15 +72,15 @@ def show(one: Json, outcome: Outcome) -> None:
         spare=("95 % interval", "slowest problem", "shipped"),
     )
     shipped = {knob["name"]: knob["shipped"] for knob in one["knobs"]}
-    for row in rows(one, outcome):
+    for row in trial_rows(one, outcome):
         note = "yes" if row["taken"] else f"no: {row['reason']}" if row["reason"] else "no"
-        ratio, interval = output.number(row.get("ratio")), output.interval(row.get("low"), row.get("high")).strip()
+        ratio, ends = output.number(row.get("ratio")), output.format_interval(row.get("low"), row.get("high")).strip()
         name, worst, said = row["knob"], output.number(row.get("worst")), row.get("verdict", "")
         tried = str(row.get("value", "-"))
         if name == "whole table":
             tried = ", ".join(f"{k}={v}" for k, v in outcome.values.items()) if row["taken"] else "-"
         style = "green" if row["taken"] else None
-        table.add_row(name, str(shipped.get(name, "-")), tried, ratio, interval, worst, said, note, style=style)
+        table.add_row(name, str(shipped.get(name, "-")), tried, ratio, ends, worst, said, note, style=style)
     output.show(console, table)
     console.print()
 
@@ -94,10 +94,10 @@ def plan_knobs(
     options.check_names("architecture", [arch], ARCHITECTURES)
     rows = []
     try:
-        with SimulatedPlanner(backend, arch) as there:
-            for declared in there.tables([backend], ops)["declared"]:
-                tuner = make_tuner(declared, there, dtypes, ARCHITECTURES[arch].multiprocessors, rounds)
-                rows += listed_knobs(declared, tuner)
+        with SimulatedPlanner(backend, arch) as planner:
+            for declared in planner.tables([backend], ops)["declared"]:
+                tuner = make_tuner(declared, planner, dtypes, ARCHITECTURES[arch].multiprocessors, rounds)
+                rows += knob_rows(declared, tuner)
     except TuningError:
         raise
     except KernelZooError as error:
@@ -105,24 +105,24 @@ def plan_knobs(
     return rows
 
 
-def listed_knobs(one: Json, tuner: Tuner) -> list[Json]:
+def knob_rows(one: Json, tuner: Tuner) -> list[Json]:
     """Return a row for each knob of a table: its facts, and the problems on which it would be measured."""
     rows = []
-    for knob, site in zip(tuner.knobs, tuner.surveys(tuner.knobs, {}), strict=True):
+    for knob, site in zip(tuner.knobs, tuner.find_sites(tuner.knobs, {}), strict=True):
         problems = [problem.id for problem in site.problems] if site else []
         where = {"id": site.id if site else None, "affected": site.affected if site else 0, "problems": problems}
         rows.append({"backend": one["backend"], "op": one["op"], **asdict(knob), **where})
     return rows
 
 
-def list_knobs(
+def print_knobs(
     listed: Sequence[Json], where: str, rounds: int, minutes: float, absent: Mapping[str, str], json: bool
 ) -> int:
-    """Print what a run would measure, and return the exit status."""
+    """Print what ``kernelzoo tune`` would measure, and return the exit status."""
     from kernelzoo.measure import tuning
 
     if json:
-        output.emit({"where": where, "knobs": list(listed), "unavailable": dict(absent)})
+        output.print_json({"where": where, "knobs": list(listed), "unavailable": dict(absent)})
         return 0
     console = output.console()
     console.print(f"on {where}; nothing is measured")
@@ -141,7 +141,7 @@ def list_knobs(
         console.print()
     for backend, why in absent.items():
         console.print(f"{backend} would not be tuned: {why}")
-    output.note(
+    output.print_note(
         console,
         f"A run measures each value against the shipped one in {rounds} rounds on these problems. After a knob is "
         "changed, the others are measured with the change, perhaps on other problems, then all knobs once more. The "

@@ -29,8 +29,8 @@ _CHEATS = ("false time", "not repeatable", "changes the process")
 
 
 @dataclass
-class Case:
-    """The results of one solution so far."""
+class Judgment:
+    """The results of judging one solution so far."""
 
     file: str
     task: Task
@@ -67,26 +67,26 @@ class Case:
             self.wrong = failed
 
     def verdict(self, workloads: int, unmade: Sequence[str] = ()) -> Row:
-        """Return the verdict. ``workloads``: how many became problems. ``unmade``: why others could not."""
+        """Return the verdict. ``workloads``: the number that became problems. ``unmade``: why others could not."""
         wrong = self.wrong or (self.failures[0] if self.failures and self.right else None)
         if wrong is not None:
-            return self._told("wrong", kind_of(wrong), wrong["reason"], workloads) | {"case": _case(wrong)}
+            return self._record("wrong", fault_kind(wrong), wrong["reason"], workloads) | {"case": _failing_case(wrong)}
         if self.unjudged:
             return self.refused(self.unjudged, UNJUDGED, workloads)
         if self.right:
-            return self._told("right", "", "", workloads)
+            return self._record("right", "", "", workloads)
         if self.failures:
             return self.refused(self.failures[0]["reason"], "raises", workloads)
         if self.undecided:
-            return self._told(UNDECIDABLE, "the reference is wrong", self.undecided[0], workloads)
+            return self._record(UNDECIDABLE, "the reference is wrong", self.undecided[0], workloads)
         return self.refused(next(iter((*self.refusals, *unmade)), "it has no workload"), "", workloads)
 
     def refused(self, reason: str, kind: str = "", workloads: int = 0) -> Row:
-        """Return the verdict on a solution that can't be judged here."""
+        """Return the verdict on a solution that can't be judged on this machine."""
         kind = kind or ("does not compile" if "can't be built" in reason else "can't run")
-        return self._told("refused", kind, reason, workloads)
+        return self._record("refused", kind, reason, workloads)
 
-    def _told(self, verdict: str, kind: str, reason: str, workloads: int) -> Row:
+    def _record(self, verdict: str, kind: str, reason: str, workloads: int) -> Row:
         timed = self.times if verdict == "right" else []
         ratios = [own / of for own, of in timed if of]
         return {
@@ -112,7 +112,7 @@ class Case:
         }
 
 
-def problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
+def workload_problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
     """Return a definition's workloads as problems, sorted by bytes, and the reasons why some can't become problems.
 
     KernelBench and gpu-mode have no workloads: there, the operation states the sizes of its inputs.
@@ -131,7 +131,7 @@ def problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
     return sorted(found, key=lambda problem: problem.bytes), unmade
 
 
-def kind_of(failed: Row) -> str:
+def fault_kind(failed: Row) -> str:
     """Return the kind of a fault, taken from the judge's message."""
     reason, kind = failed["reason"], failed.get("kind", "")
     if failed["outcome"] == "failed":
@@ -145,36 +145,36 @@ def kind_of(failed: Row) -> str:
     return kind or "wrong value"
 
 
-def _case(failed: Row) -> Row:
+def _failing_case(failed: Row) -> Row:
     """Return the facts of a failing case: dtype, sizes, scalars, and the wrong element."""
     keys = ("dtype", "shape", "axes", "scalars", "place", "got", "expected")
     return {key: failed[key] for key in keys if key in failed}
 
 
-def unread_verdict(file: str, reason: str) -> Row:
+def refuse_file(file: str, reason: str) -> Row:
     """Return a verdict that refuses a file, because its solution can't be read or belongs to no definition."""
     told = {"file": file, "solution": file, "definition": "", "verdict": "refused", "kind": "no solution"}
     return told | {"reason": reason}
 
 
-def count_text(found: Iterable[Row]) -> str:
-    count = Counter(one["verdict"] for one in found)
+def tally_text(verdicts: Iterable[Row]) -> str:
+    count = Counter(one["verdict"] for one in verdicts)
     return ", ".join(f"{count[name]} {name}" for name in reversed(VERDICTS) if count[name]) or "none"
 
 
-def status(found: Iterable[Row]) -> int:
+def exit_status(verdicts: Iterable[Row]) -> int:
     """Return the exit status: 1 if any verdict is wrong, else 0 if any is right, else 2."""
-    said = {one["verdict"] for one in found}
+    said = {one["verdict"] for one in verdicts}
     return 1 if "wrong" in said else 0 if "right" in said else 2
 
 
-def show(found: Sequence[Row], judged: int, timed: int) -> None:
+def print_verdicts(found: Sequence[Row], judged: int, timed: int) -> None:
     console = output.console()
     order = sorted(found, key=lambda one: (one["definition"], VERDICTS.index(one["verdict"]), one.get("ratio") or 0.0))
     sampled = any(one.get("workloads", 0) > judged for one in found)
-    output.note(
+    output.print_note(
         console,
-        f"{count_text(found)}. Each is judged on {'a sample of ' if sampled else ''}at most {judged} workloads of its "
+        f"{tally_text(found)}. Each is judged on {'a sample of ' if sampled else ''}at most {judged} workloads of its "
         f"definition, by size, and timed on at most {timed} of them; slow ones on these alone. µs: on the largest. "
         "speedup: the time of the reference, as it is written, over its own; the geometric mean. published: what its "
         "own set states.",
@@ -194,7 +194,7 @@ def show(found: Sequence[Row], judged: int, timed: int) -> None:
     output.show(console, made)
     for one, row in zip(order, rows, strict=True):
         if one["verdict"] != "right":
-            output.note(console, f"{'/'.join(filter(None, row[:2]))}: {verdict_text(one)}")
+            output.print_note(console, f"{'/'.join(filter(None, row[:2]))}: {verdict_text(one)}")
 
 
 def verdict_text(one: Row) -> str:

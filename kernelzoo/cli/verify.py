@@ -66,12 +66,12 @@ def verify(
     asked = processes.guards_and_ids(module, device, gpus, patience, patterns, ops, backends)
     with asked as (guards, chosen), Bar(len(chosen)) as bar:
 
-        def checked(guard: Guard, id: str) -> Iterator[dict[str, Any]]:
-            bar.item(1)
+        def verify_one(guard: Guard, id: str) -> Iterator[dict[str, Any]]:
+            bar.begin_item(1)
             found = guard.verify(
                 id,
-                _problems(id, dtype),
-                progress=lambda stage, case: bar.step(case, moves=False),
+                _realistic_problems(id, dtype),
+                progress=lambda stage, case: bar.show_step(case, moves=False),
                 cases=case,
                 dtypes=dtype,
                 seed=seed,
@@ -81,15 +81,15 @@ def verify(
             yield found | ({"gpu": guard.about.gpu} if guards.places else {})
 
         try:
-            for _, id, found in guards.run_tasks(chosen, checked, min(max(1, len(guards.places)), len(chosen))):
+            for _, id, found in guards.run_tasks(chosen, verify_one, min(max(1, len(guards.places)), len(chosen))):
                 results[id] = found
                 if not json and not found["unavailable"]:
                     with bar.hide_while_printing():
-                        _print(id, found)
+                        _print_result(id, found)
         except KeyboardInterrupt:
             whole = False
     results = {id: results[id] for id in chosen if id in results}
-    faulty = _by_op(results, "at_fault")
+    faulty = _cases_by_operation(results, "at_fault")
     wrong = [id for id, found in results.items() if found["findings"]]
     tried = [id for id, found in results.items() if found["passed"] or found["findings"]]
     unavailable = {id: found["unavailable"] for id, found in results.items() if found["unavailable"]}
@@ -97,18 +97,18 @@ def verify(
     if json:
         told = {"device": guards.first.about.device_name, "seed": seed, "results": results, "wrong": wrong}
         told |= {} if whole else {"interrupted": True}
-        output.emit({**told, **({"error": "; ".join(missing)} if missing else {})})
+        output.print_json({**told, **({"error": "; ".join(missing)} if missing else {})})
     else:
         output.print_unavailable(unavailable, missing)
         too_wide = {options.op_of(id): found["weak"] for id, found in results.items() if found["weak"]}
         for name, cases in faulty.items():
             _print_cases(f"{name} itself fails", cases, "red")
-        for name, cases in _by_op(results, "undecidable").items():
+        for name, cases in _cases_by_operation(results, "undecidable").items():
             _print_cases(f"the bounds of {name} decide nothing", cases, "yellow")
         for name in dict.fromkeys(options.op_of(id) for id in results):
             if said := OPERATIONS[name].hooks.get("tolerance"):
                 used = "used" if their_tolerance else "not used; --their-tolerance does"
-                output.note(console, f"the tolerance that {name} comes with is {used}: {said}")
+                output.print_note(console, f"the tolerance that {name} comes with is {used}: {said}")
         for name, accepted in too_wide.items():
             console.print(f"the bounds of {name} are too wide: they accept {' and '.join(accepted)}", style="yellow")
         console.print(f"{len(tried)} checked, {len(wrong)} with findings, {len(results) - len(tried)} not checked")
@@ -119,7 +119,7 @@ def verify(
     return 1 if wrong else 2 if missing or faulty or not tried else 0
 
 
-def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
+def _cases_by_operation(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
     """Collect the cases under the key ``name`` of each result, with their reasons, by operation."""
     found: dict[str, dict[str, str]] = {}
     for id, result in results.items():
@@ -129,7 +129,7 @@ def _by_op(results: dict[str, Any], name: str) -> dict[str, dict[str, str]]:
 
 
 def _print_cases(what: str, cases: dict[str, str], style: str) -> None:
-    """Print cases that are a fault of the operation itself, and so count against no kernel."""
+    """Print cases in which the operation itself is at fault. Such cases count against no kernel."""
     console = output.console()
     first, *others = cases
     also = f", also {', '.join(others[: _FEW - 1])}" if others else ""
@@ -139,7 +139,7 @@ def _print_cases(what: str, cases: dict[str, str], style: str) -> None:
     console.print(f"  found    {output.shorten_reason(cases[first])}")
 
 
-def _problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
+def _realistic_problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
     """Return problems of realistic sizes, in each of ``dtypes`` (or the default dtypes) that the operation supports."""
     op = options.op_of(id)
     operation = OPERATIONS[op]
@@ -161,7 +161,7 @@ def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[s
     if not patterns and not dtypes:
         return
     names = {case.name: case.dtype for op in ops for case in cases(op)}
-    names |= {problem.id: problem.dtype for op in ops for problem in _problems(f"/{op}", dtypes)}
+    names |= {problem.id: problem.dtype for op in ops for problem in _realistic_problems(f"/{op}", dtypes)}
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             near = closest_names(pattern, sorted(names))
@@ -181,7 +181,7 @@ def _repeat_command(finding: dict[str, Any], modules: Sequence[Path], device: st
     return options.repeat_command("verify", id, modules, device, *words)
 
 
-def _print(id: str, found: dict[str, Any]) -> None:
+def _print_result(id: str, found: dict[str, Any]) -> None:
     console = output.console()
     room = f", {found['no_room']} too large for this memory" if found["no_room"] else ""
     if found["left_out"]:

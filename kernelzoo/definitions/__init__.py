@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kernelzoo.definitions.exporting import export_definition
 from kernelzoo.definitions.files import DefinitionError, read
-from kernelzoo.definitions.gpumode import is_folder, is_kernel, load_folder, load_kernel
+from kernelzoo.definitions.gpumode import defines_kernel, is_task_folder, load_custom_kernel, load_task_folder
 from kernelzoo.definitions.kernelbench import is_problem, is_submission, load_problem, load_submission
 from kernelzoo.definitions.loading import load_definition, loaded
 from kernelzoo.definitions.solutions import load_solution
@@ -25,16 +25,16 @@ from kernelzoo.registry import implementations
 __all__ = [
     "DefinitionError",
     "export_definition",
-    "is_folder",
     "is_problem",
+    "is_task_folder",
+    "load_custom_kernel",
     "load_definition",
     "load_file",
-    "load_folder",
-    "load_kernel",
     "load_problem",
     "load_reported",
     "load_solution",
     "load_submission",
+    "load_task_folder",
     "read",
 ]
 
@@ -44,16 +44,16 @@ def load_file(path: str | Path) -> None:
 
     This runs the file's code. Raises DefinitionError, and whatever a Python file raises.
     """
-    if is_folder(path):
-        load_folder(path)
+    if is_task_folder(path):
+        load_task_folder(path)
     elif Path(path).suffix == ".json":
         kind, _ = read(path)
         if kind == "workloads":
             raise DefinitionError(f"{path} is a file of workloads, and registers nothing; name it with --workload")
         load = load_definition if kind == "definition" else load_solution
         load(path)
-    elif is_kernel(path):
-        load_kernel(path)
+    elif defines_kernel(path):
+        load_custom_kernel(path)
     elif is_problem(path):
         load_problem(path)
     elif is_submission(path):

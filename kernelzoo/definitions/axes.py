@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernelzoo.definitions.files import DefinitionError, Json, own_name
+from kernelzoo.definitions.files import DefinitionError, Json, safe_name
 from kernelzoo.operations.derived import evaluate, variables
 
 
@@ -28,58 +28,58 @@ class Axes:
         for node in constraints(self.data):
             match node:
                 case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[right]):
-                    if axes.get(name, {}).get("type") == "var" and self._is_sized(right, name):
+                    if axes.get(name, {}).get("type") == "var" and self._has_only_axes(right, name):
                         self.rules.setdefault(name, ast.unparse(right))
 
-    def text(self, name: str, shape: Sequence[Any]) -> str:
-        """Return the axes of a tensor, as the text that an operation's declaration has. Raises DefinitionError."""
+    def shape_text(self, name: str, shape: Sequence[Any]) -> str:
+        """Return the axes of a tensor as text, in the syntax of an operation's declaration. Raises DefinitionError."""
         try:
-            return " ".join(self.size(axis) for axis in shape)
+            return " ".join(self.axis_text(axis) for axis in shape)
         except ValueError as error:
             raise DefinitionError(f"{self.where}: {name} has {error}") from None
 
-    def size(self, said: Any) -> str:
-        """Return a size: a number as text, a free axis, or a derived one. Raises ValueError."""
+    def axis_text(self, said: Any) -> str:
+        """Return one axis as text: its size, or the name of a free or derived axis. Raises ValueError."""
         said = str(said).strip()
         axis = self.data["axes"].get(said, {})
         if said.isdigit() or (axis.get("type") == "var" and said not in self.rules):
-            return said if said.isdigit() else own_name(said)
+            return said if said.isdigit() else safe_name(said)
         if axis.get("type") == "const":
             return str(axis["value"])
-        text = self._inlined(said, ())
+        text = self._expand(said, ())
         names = variables(text)
         if not names:
             return str(evaluate(text, {}))
         if text in names:
             return text
-        name = own_name(said) if axis else next((key for key, known in self.derived.items() if known == text), "")
+        name = safe_name(said) if axis else next((key for key, known in self.derived.items() if known == text), "")
         name = name or f"size_{len(self.derived)}"
         self.derived[name] = text
         return name
 
-    def values(self, sizes: dict[str, Any]) -> dict[str, int]:
+    def definition_sizes(self, sizes: dict[str, Any]) -> dict[str, int]:
         """Return each axis's size, by its name in the definition, from the sizes of the operation's axes."""
         known = {}
         for name in self.data["axes"]:
-            size = self.size(name)
+            size = self.axis_text(name)
             if size.isdigit() or size in sizes:
                 known[name] = int(size) if size.isdigit() else sizes[size]
             elif size in self.derived and all(each in sizes for each in variables(self.derived[size])):
                 known[name] = evaluate(self.derived[size], sizes)
         return known
 
-    def _inlined(self, said: str, within: tuple[str, ...]) -> str:
-        """Return the expression in terms of free axes only. Raises ValueError."""
+    def _expand(self, said: str, within: tuple[str, ...]) -> str:
+        """Return an expression with free axes and numbers in place of all other axes. Raises ValueError."""
         axes = self.data["axes"]
         if said in axes:
             kind = axes[said]
             if kind["type"] == "const":
                 return str(kind["value"])
             if kind["type"] == "var" and said not in self.rules:
-                return own_name(said)
+                return safe_name(said)
             if said in within:
                 raise ValueError(f"an axis {said!r} that is an expression of itself")
-            return self._inlined(kind["expression"] if kind["type"] == "expr" else self.rules[said], (*within, said))
+            return self._expand(kind["expression"] if kind["type"] == "expr" else self.rules[said], (*within, said))
         try:
             names = variables(said)
         except ValueError as error:
@@ -89,13 +89,13 @@ class Axes:
                 raise ValueError(f"an axis {name!r}, which is not among the axes")
         parsed = ast.parse(said.strip(), mode="eval").body
 
-        class Inlined(ast.NodeTransformer):
+        class Inliner(ast.NodeTransformer):
             def visit_Name(inner, node: ast.Name) -> ast.AST:  # noqa: N805  # ast's own
-                return ast.parse(self._inlined(node.id, within), mode="eval").body
+                return ast.parse(self._expand(node.id, within), mode="eval").body
 
-        return ast.unparse(Inlined().visit(parsed))
+        return ast.unparse(Inliner().visit(parsed))
 
-    def _is_sized(self, node: ast.expr, name: str) -> bool:
+    def _has_only_axes(self, node: ast.expr, name: str) -> bool:
         """Whether an expression in a constraint has only numbers and other axes."""
         try:
             names = variables(ast.unparse(node))
@@ -118,7 +118,7 @@ def constraints(data: Json) -> list[ast.expr]:
     return found
 
 
-def last_entries(data: Json) -> dict[str, str]:
+def axes_by_last_entry(data: Json) -> dict[str, str]:
     """Return {input: axis} for each constraint that an axis equals the input's last entry."""
     found = {}
     for node in constraints(data):

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kernelzoo.definitions.axes import Axes, last_entries
-from kernelzoo.definitions.files import DefinitionError, Json, own_name
+from kernelzoo.definitions.axes import Axes, axes_by_last_entry
+from kernelzoo.definitions.files import DefinitionError, Json, safe_name
 from kernelzoo.lazy import torch
 from kernelzoo.operations import INTEGERS, Input
-from kernelzoo.operations.sampling import as_declared
+from kernelzoo.operations.sampling import draw_declared
 
 RANDOM = {"int8": (-128, 128), "uint8": (0, 256)}
 """The range of an integer input that a workload marks as random, by dtype, as both problem sets state it."""
@@ -45,7 +45,7 @@ Draw = Callable[[tuple[int, ...], str, Mapping[str, Any], "torch.Generator"], "t
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawingMethod:
     """The way in which the inputs of a definition are drawn."""
 
     inputs: dict[str, Input]
@@ -57,20 +57,20 @@ class Drawn:
     """The least sizes of axes for which the inputs can be drawn."""
 
 
-def input_distributions(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> Drawn:
+def input_distributions(axes: Axes, space: Mapping[str, Any], workloads: Sequence[Json]) -> DrawingMethod:
     """Return the random distribution of each input. Raises DefinitionError if an integer input has no range."""
     data = axes.data
     tensors = {key: tensor for key, tensor in data["inputs"].items() if tensor["shape"] is not None}
-    text = {key: axes.text(key, tensor["shape"]) for key, tensor in tensors.items()}
+    text = {key: axes.shape_text(key, tensor["shape"]) for key, tensor in tensors.items()}
     custom = data.get("custom_inputs_entrypoint")
     if custom:
         inputs = dict[str, Input]()
         for key, tensor in tensors.items():  # integers have a range, so that no check changes them
-            inputs[own_name(key)] = Input(text[key], tensor["dtype"], low=0 if tensor["dtype"] in INTEGERS else None)
-        made = _Custom(axes, space[custom])
+            inputs[safe_name(key)] = Input(text[key], tensor["dtype"], low=0 if tensor["dtype"] in INTEGERS else None)
+        made = _CustomDraws(axes, space[custom])
         scalars = made.scalars if len(tensors) < len(data["inputs"]) else None
-        return Drawn(inputs, made.draws, scalars)
-    inputs, own, ends = {}, dict[str, Draw](), last_entries(data)
+        return DrawingMethod(inputs, made.draws, scalars)
+    inputs, own, ends = {}, dict[str, Draw](), axes_by_last_entry(data)
     for key, tensor in tensors.items():
         low, high = tensor.get("low"), tensor.get("high")
         if tensor["dtype"] in INTEGERS and tensor["dtype"] != "bool" and low is None and high is None:
@@ -81,19 +81,19 @@ def input_distributions(axes: Axes, space: Mapping[str, Any], workloads: Sequenc
                     "state them by keys 'low' and 'high' beside its dtype"
                 )
             if callable(found):
-                own[own_name(key)] = found
+                own[safe_name(key)] = found
                 found = (0, None)
             low, high = found
-        inputs[own_name(key)] = Input(text[key], tensor["dtype"], low=_bound(axes, low), high=_bound(axes, high))
-    least = {text[key]: 2 for key in tensors if _end(key, data, ends)}
-    return Drawn(inputs, _draw_all(inputs, own) if own else None, least=least)
+        inputs[safe_name(key)] = Input(text[key], tensor["dtype"], low=_as_bound(axes, low), high=_as_bound(axes, high))
+    least = {text[key]: 2 for key in tensors if _last_offset_size(key, data, ends)}
+    return DrawingMethod(inputs, _draw_all(inputs, own) if own else None, least=least)
 
 
-def _bound(axes: Axes, said: Any) -> Any:
+def _as_bound(axes: Axes, said: Any) -> Any:
     if not isinstance(said, str):
         return said
     try:
-        size = axes.size(said)
+        size = axes.axis_text(said)
     except ValueError as error:
         raise DefinitionError(f"{axes.where}: a range has {error}") from None
     return int(size) if size.isdigit() else size
@@ -102,27 +102,27 @@ def _bound(axes: Axes, said: Any) -> Any:
 def _usual_values(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -> Any:
     """Return the range, or a function that draws, for an input whose name has a usual meaning; else None."""
     data = axes.data
-    if end := _end(key, data, ends):
-        first = next(found for one in data["inputs"] if (found := _end(one, data, ends)))
-        return _draw_offsets(axes.size(end), axes.size(first))
+    if end := _last_offset_size(key, data, ends):
+        first = next(found for one in data["inputs"] if (found := _last_offset_size(one, data, ends)))
+        return _draw_offsets(axes.axis_text(end), axes.axis_text(first))
     for pattern, kind, candidates in MEANT:
-        if re.fullmatch(pattern, key) and (size := _first_known(candidates, data)):
+        if re.fullmatch(pattern, key) and (size := _first_known_size(candidates, data)):
             if kind == "distinct":
-                return _draw_distinct_indices(axes.size(size))
+                return _draw_distinct_indices(axes.axis_text(size))
             return (1, f"{size} + 1") if kind == "lengths" else (0, size)
     packed = tensor["dtype"] == "uint8" or (tensor["dtype"] == "int8" and re.search(r"fp8|packed|cache", key))
     return RANDOM[tensor["dtype"]] if packed else None  # bytes of a packed type, each of which is legal
 
 
-def _end(key: str, data: Json, ends: Mapping[str, str]) -> str:
+def _last_offset_size(key: str, data: Json, ends: Mapping[str, str]) -> str:
     """Return the size that an input's last offset equals; "" if the input has no offsets."""
     for pattern, candidates in _BOUNDARIES:
         if re.fullmatch(pattern, key) and data["inputs"][key]["dtype"] in INTEGERS:
-            return ends.get(key) or _first_known(candidates, data)
+            return ends.get(key) or _first_known_size(candidates, data)
     return ""
 
 
-def _first_known(candidates: Sequence[str], data: Json) -> str:
+def _first_known_size(candidates: Sequence[str], data: Json) -> str:
     return next((one for one in candidates if all(name in data["axes"] for name in re.findall(r"\w+", one))), "")
 
 
@@ -138,7 +138,7 @@ def _draw_all(inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[...
         for key, declared in inputs.items():
             shape = tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in declared.names)
             dtype = str(declared.dtype)
-            draw = own.get(key, partial(as_declared, declared))
+            draw = own.get(key, partial(draw_declared, declared))
             found.append(draw(shape, dtype, sizes, generator))
         return tuple(found)
 
@@ -147,7 +147,7 @@ def _draw_all(inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[...
 
 def _draw_offsets(end: str, first: str) -> Draw:
     """Return a function that draws ascending offsets from 0 to the size ``end``. ``first``: the end of the first
-    input with offsets. Inputs with a larger end have parts at least as long as that input's."""
+    input with offsets. Inputs with a larger end have parts at least as long as the first input's."""
 
     def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
         last, least = (int(size) if size.isdigit() else int(sizes[size]) for size in (end, first))
@@ -174,7 +174,7 @@ def _draw_distinct_indices(size: str) -> Draw:
     return draw
 
 
-class _Custom:
+class _CustomDraws:
     """Inputs drawn by the definition's own function, which takes (sizes by name, device)."""
 
     def __init__(self, axes: Axes, function: Callable[..., Any]) -> None:
@@ -182,7 +182,7 @@ class _Custom:
         self._scalars: dict[tuple[tuple[str, int], ...], dict[str, Any]] = {}
 
     def draws(self, sizes: Mapping[str, Any], generator: torch.Generator) -> Any:
-        made = self._made(
+        made = self._call_function(
             sizes, generator.device, int(torch.randint(2**31, (1,), generator=generator, device=generator.device))
         )
         found, inputs = [], self._axes.data["inputs"]
@@ -196,27 +196,27 @@ class _Custom:
 
     def scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the scalars for these sizes, cached. The function runs on ``meta`` if possible, else on the CPU."""
-        values = tuple(sorted(self._axes.values(dict(sizes)).items()))
+        values = tuple(sorted(self._axes.definition_sizes(dict(sizes)).items()))
         if values not in self._scalars:
             try:
-                self._scalars[values] = self._numbers(sizes, "meta")
+                self._scalars[values] = self._compute_scalars(sizes, "meta")
             except Exception:  # it looks at values
-                self._scalars[values] = self._numbers(sizes, "cpu")
+                self._scalars[values] = self._compute_scalars(sizes, "cpu")
         return self._scalars[values]
 
-    def _numbers(self, sizes: Mapping[str, Any], device: str) -> dict[str, Any]:
-        made = self._made(sizes, torch.device(device), 0)
+    def _compute_scalars(self, sizes: Mapping[str, Any], device: str) -> dict[str, Any]:
+        made = self._call_function(sizes, torch.device(device), 0)
         keys = [key for key, one in self._axes.data["inputs"].items() if one["shape"] is None and key in made]
-        return {own_name(k): made[k].item() if isinstance(made[k], torch.Tensor) else made[k] for k in keys}
+        return {safe_name(k): made[k].item() if isinstance(made[k], torch.Tensor) else made[k] for k in keys}
 
-    def _made(self, sizes: Mapping[str, Any], device: torch.device, seed: int) -> dict[str, Any]:
-        with seeded(seed, device):
-            found: dict[str, Any] = self._function(self._axes.values(dict(sizes)), device)
+    def _call_function(self, sizes: Mapping[str, Any], device: torch.device, seed: int) -> dict[str, Any]:
+        with seeded_generators(seed, device):
+            found: dict[str, Any] = self._function(self._axes.definition_sizes(dict(sizes)), device)
         return found
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
+def seeded_generators(seed: int, device: torch.device) -> Iterator[None]:
     """A context in which the global generators start from a seed. They are restored afterwards."""
     kept = random.getstate()
     devices = [device] if device.type == "cuda" else []

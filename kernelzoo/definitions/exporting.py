@@ -15,7 +15,7 @@ from kernelzoo.files import write_whole
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.declared import SUMMED, WIDE
 from kernelzoo.operations.hooks import parameters
-from kernelzoo.operations.signature import wide_name
+from kernelzoo.operations.signature import wide_dtype_name
 
 
 def export_definition(name: str, dtype: str = "float32", path: str | Path | None = None) -> Json:
@@ -23,7 +23,7 @@ def export_definition(name: str, dtype: str = "float32", path: str | Path | None
 
     If ``path`` is given, the definition is also written there. An operation by rows has tensors with the axes (outer,
     n, inner). The reference is the source of the operation's reference, and of what it uses from its module. Otherwise
-    it may only use math and torch. It computes in float64. A definition that was loaded is returned unchanged.
+    it may only use math and torch. That code computes in float64. A definition that was loaded is returned unchanged.
 
     >>> from kernelzoo.definitions import export_definition
     >>> export_definition("min", "bfloat16")["axes"]
@@ -31,22 +31,22 @@ def export_definition(name: str, dtype: str = "float32", path: str | Path | None
 
     Raises UnknownNameError for an unknown operation, OSError if the file can't be written.
     """
-    from kernelzoo.registry import known_op
+    from kernelzoo.registry import check_operation_name
 
-    known_op(name)
-    found = _made(name, dtype) if name not in loaded else loaded[name].data
+    check_operation_name(name)
+    found = _build_definition(name, dtype) if name not in loaded else loaded[name].data
     if path is not None:
         write_whole(Path(path), (json.dumps(found, indent=2) + "\n").encode())
     return found
 
 
-def _made(name: str, dtype: str) -> Json:
+def _build_definition(name: str, dtype: str) -> Json:
     op = OPERATIONS[name]
     axes = dict.fromkeys(axis for names in op.axes for axis in names)
     count = len(op.inputs)
     dtypes = [op.dtype_of(key, dtype) for key in op.inputs]
     of = dict(zip(op.inputs, dtypes, strict=True))
-    wide = {"": dtype, WIDE: wide_name(dtype), SUMMED: dtype if "float" in dtype else "int64"}
+    wide = {"": dtype, WIDE: wide_dtype_name(dtype), SUMMED: dtype if "float" in dtype else "int64"}
     outs = [wide.get(out.dtype) or of.get(out.dtype, out.dtype) for out in op.outputs.values()]
     return {
         "name": f"{name}_{dtype}",
@@ -58,27 +58,27 @@ def _made(name: str, dtype: str) -> Json:
             else {"type": "var"}
             for axis in axes
         },
-        "inputs": _tensors(op.inputs, op.axes[:count], dtypes)
-        | {key: {"shape": None, "dtype": _kind(scalar.default)} for key, scalar in op.scalars.items()},
-        "outputs": _tensors(op.outputs, op.axes[count:], outs),
-        "reference": _code(name, outs),
+        "inputs": _tensor_specs(op.inputs, op.axes[:count], dtypes)
+        | {key: {"shape": None, "dtype": _scalar_dtype(scalar.default)} for key, scalar in op.scalars.items()},
+        "outputs": _tensor_specs(op.outputs, op.axes[count:], outs),
+        "reference": _reference_code(name, outs),
     }
 
 
-def _tensors(keys: Iterable[str], axes: Iterable[tuple[str, ...]], dtypes: Iterable[str]) -> Json:
+def _tensor_specs(keys: Iterable[str], axes: Iterable[tuple[str, ...]], dtypes: Iterable[str]) -> Json:
     shapes = ([f"size_{axis}" if axis.isdigit() else axis for axis in names] for names in axes)
     return {key: {"shape": shape, "dtype": dtype} for key, shape, dtype in zip(keys, shapes, dtypes, strict=True)}
 
 
-def _kind(value: object) -> str:
+def _scalar_dtype(value: object) -> str:
     return "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
 
 
-def _code(name: str, outs: list[str]) -> str:
+def _reference_code(name: str, outs: list[str]) -> str:
     """Return Python code with a function ``run``."""
     op = OPERATIONS[name]
     function, first = op.hooks["reference"], next(iter(op.inputs))
-    source = "\n\n\n".join(_sources(function, {}).values())
+    source = "\n\n\n".join(_collect_sources(function, {}).values())
     wide = "    {0} = {0}.double() if {0}.is_floating_point() else {0}\n"
     n = f"    n = {first}.shape[1]\n" if "n" in parameters(function) else ""
     dtype = f"    dtype = {first}.dtype\n" if "dtype" in parameters(function) else ""
@@ -97,12 +97,12 @@ def _code(name: str, outs: list[str]) -> str:
     )
 
 
-def _sources(function: FunctionType, found: dict[str, str]) -> dict[str, str]:
-    """Return source code by name: of a function, preceded by the functions and constants of its module that it uses."""
+def _collect_sources(function: FunctionType, found: dict[str, str]) -> dict[str, str]:
+    """Return source code by name: that of a function, after what the function uses from its own module."""
     for name in function.__code__.co_names:
         used = function.__globals__.get(name)
         if isinstance(used, FunctionType) and name not in found:
-            _sources(used, found)
+            _collect_sources(used, found)
         elif isinstance(used, int | float | str | tuple):
             found[name] = f"{name} = {used!r}"
     lines = textwrap.dedent(inspect.getsource(function)).splitlines()

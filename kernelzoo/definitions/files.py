@@ -25,29 +25,29 @@ class DefinitionError(KernelZooError, ValueError):
 def read(path: str | Path) -> tuple[str, Any]:
     """Return the kind of a file, ``"definition"``, ``"solution"`` or ``"workloads"``, and its contents.
 
-    Runs none of the file's code. Raises DefinitionError.
+    None of the file's code runs. Raises DefinitionError.
     """
-    text = _text(path)
+    text = _read_text(path)
     lines = [line for line in text.splitlines() if line.strip()]
     try:
         data = json.loads(text)
     except ValueError as error:
         if len(lines) < 2 or Path(path).suffix != ".jsonl":
             raise DefinitionError(f"{path} is no JSON: {error}") from None
-        return "workloads", [_workload(path, line, number) for number, line in enumerate(lines, 1)]
+        return "workloads", [_parse_workload(path, line, number) for number, line in enumerate(lines, 1)]
     if not isinstance(data, dict):
         raise DefinitionError(f"{path} holds no JSON object")
     if "workload" in data or "uuid" in data:
-        return "workloads", [_workload(path, text, 1)]
+        return "workloads", [_parse_workload(path, text, 1)]
     kind = "solution" if {"sources", "spec", "definition"} & data.keys() else "definition"
-    _check(path, data, kind)
+    _check_data(path, data, kind)
     return kind, data
 
 
 _DEFINED = re.compile(r"^(?:def +|class +)?(\w+)(?= *[=(:])", re.MULTILINE)
 
 
-def names_in(path: str | Path) -> set[str]:
+def top_level_names(path: str | Path) -> set[str]:
     """Return the names that a Python file defines at top level, without running it, even if it has syntax errors."""
     try:
         code = ast.parse(Path(path).read_bytes())
@@ -66,33 +66,33 @@ def identifier(name: str) -> str:
     return f"_{plain}" if not plain or plain[0].isdigit() else plain
 
 
-def own_name(name: str) -> str:
+def safe_name(name: str) -> str:
     """Return the name that a definition's input, output or axis has in its operation: with ``_`` added if reserved."""
     return f"{name}_" if name in (*ROW, *TAKEN, *HOOKS) and name != "out" else name
 
 
-def _text(path: str | Path) -> str:
+def _read_text(path: str | Path) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DefinitionError(f"{path} can't be read: {error}") from None
 
 
-def _workload(path: str | Path, line: str, number: int) -> Json:
+def _parse_workload(path: str | Path, line: str, number: int) -> Json:
     where = f"{path}, line {number}"
     try:
         data = json.loads(line)
     except ValueError as error:
         raise DefinitionError(f"{where} is no JSON: {error}") from None
     workload = data.get("workload", data) if isinstance(data, dict) else data
-    _check(where, workload, "workload")
+    _check_data(where, workload, "workload")
     found: Json = workload
     return found
 
 
-def _check(where: str | Path, data: Any, kind: str) -> None:
+def _check_data(where: str | Path, data: Any, kind: str) -> None:
     """Raise DefinitionError unless the data is a complete definition, solution or workload."""
-    error = next(iter(_validator(kind).iter_errors(data)), None)
+    error = next(iter(_schema_validator(kind).iter_errors(data)), None)
     if error is not None:
         place = ".".join(map(str, error.absolute_path))
         if error.validator == "required":
@@ -125,7 +125,7 @@ def _check_definition(where: str | Path, data: Json) -> None:
     for name in filter(None, ("run", data.get("custom_inputs_entrypoint"))):
         if name not in functions:
             raise DefinitionError(f"{where}: the reference has no function {name!r}")
-    if drawn := drawing_calls(code, "run"):
+    if drawn := random_calls(code, "run"):
         raise DefinitionError(f"{where}: the reference draws random numbers ({drawn}), so no result is the right one")
 
 
@@ -134,7 +134,7 @@ _DRAWS = re.compile(
 )
 
 
-def drawing_calls(code: ast.Module, start: str) -> str:
+def random_calls(code: ast.Module, start: str) -> str:
     """Return the random functions that function ``start`` of a module calls, directly or not; "" if none."""
     known = {node.name: node for node in code.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     left, seen, found = [start], {start}, list[str]()
@@ -145,12 +145,12 @@ def drawing_calls(code: ast.Module, start: str) -> str:
                 left.append(node.id)
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                if _DRAWS.fullmatch(name) or (name == "dropout" and not _is_off(node)):
+                if _DRAWS.fullmatch(name) or (name == "dropout" and not _drops_nothing(node)):
                     found.append(name)
     return ", ".join(dict.fromkeys(found))
 
 
-def _is_off(call: ast.Call) -> bool:
+def _drops_nothing(call: ast.Call) -> bool:
     """Whether a call of dropout drops nothing, because its ``training`` is false."""
     said = {word.arg: word.value for word in call.keywords}
     training = said.get("training", call.args[2] if len(call.args) > 2 else None)
@@ -170,14 +170,14 @@ def _check_solution(where: str | Path, data: Json) -> None:
             raise DefinitionError(f"{where}: the source {path!r} lies outside of the solution's folder")
     for source in data["sources"]:
         if source.get("content") is None:
-            source["content"] = _text(Path(where).parent / source["path"])
+            source["content"] = _read_text(Path(where).parent / source["path"])
     entry = data["spec"]["entry_point"].partition("::")[0]
     if entry not in paths:
         raise DefinitionError(f"{where}: the entry point's file {entry!r} is not among the sources")
 
 
 @cache
-def _validator(kind: str) -> Any:
+def _schema_validator(kind: str) -> Any:
     schema = json.loads(resources.files("kernelzoo.definitions").joinpath("schema.json").read_text(encoding="utf-8"))
     from jsonschema import Draft202012Validator  # slow to import, and the command line starts without it
 

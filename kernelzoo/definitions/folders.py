@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
-from kernelzoo.definitions.gpumode import is_folder, is_kernel
+from kernelzoo.definitions.gpumode import defines_kernel, is_task_folder
 from kernelzoo.definitions.kernelbench import is_problem, is_submission
 
 _NUMBERED = re.compile(r"level_?(\d+)_problem_?(\d+)_")
@@ -56,7 +56,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Found:
+class PairedSolutions:
     """The definitions and solutions that were found in folders."""
 
     tasks: tuple[Task, ...]
@@ -67,7 +67,7 @@ class Found:
     """The number of definitions without a solution."""
 
 
-def pair_solutions(definitions: Path, solutions: Path) -> Found:
+def pair_solutions(definitions: Path, solutions: Path) -> PairedSolutions:
     """Find the definitions in one folder, each with its solutions from another. Either path may be a single file.
 
     A solution of flashinfer-bench or SOL-ExecBench names its definition. A submission to KernelBench has its problem's
@@ -76,16 +76,16 @@ def pair_solutions(definitions: Path, solutions: Path) -> Found:
     Raises DefinitionError if there is no definition or no solution.
     """
     refused, by_name = dict[Path, str](), dict[str, Task]()
-    known, twice, judged = _tasks(definitions, refused), dict[Path, str](), set[tuple[Path, str, str]]()
+    known, twice, judged = _find_tasks(definitions, refused), dict[Path, str](), set[tuple[Path, str, str]]()
     for task in known:
         if task.kind != "definition" or by_name.setdefault(identifier(task.name), task) is task:
             continue
         twice[task.path] = f"a definition {task.name!r} is in {by_name[identifier(task.name)].path} already"
-    published = _published({definitions, solutions})
+    published = _published_speedups({definitions, solutions})
     refused |= twice
-    for path, data in _solutions(solutions, known, refused):
+    for path, data in _find_solutions(solutions, known, refused):
         try:
-            task = by_name[identifier(data["definition"])] if data else _problem_of(path, known)
+            task = by_name[identifier(data["definition"])] if data else _problem_of_submission(path, known)
         except LookupError:
             named = repr(data["definition"]) if data else "any, by its name or its folders'"
             refused[path] = f"its definition is not there: {named}"
@@ -105,31 +105,31 @@ def pair_solutions(definitions: Path, solutions: Path) -> Found:
         raise DefinitionError(f"no definition, problem or task.yml lies in {definitions}")
     if not tasks and not refused:
         raise DefinitionError(f"no solution or submission lies in {solutions}")
-    return Found(tasks, tuple(refused.items()), len(known) - len(tasks) - len(twice))
+    return PairedSolutions(tasks, tuple(refused.items()), len(known) - len(tasks) - len(twice))
 
 
 def _glob(folder: Path, pattern: str) -> Iterator[Path]:
-    """Yield the folder's files of a pattern, or the path itself if it is a file. Raises DefinitionError if neither."""
+    """Yield a folder's files of a pattern, or a file itself. Raises DefinitionError if the path does not exist."""
     if not folder.exists():
         raise DefinitionError(f"no file or folder {str(folder)!r}")
     yield from [folder] if folder.is_file() else sorted(folder.rglob(pattern))
 
 
-def _tasks(folder: Path, refused: dict[Path, str]) -> list[Task]:
+def _find_tasks(root: Path, refused: dict[Path, str]) -> list[Task]:
     """Return the definitions, including incomplete ones. Loading an incomplete definition raises an error."""
     found = list[Task]()
-    for path in _glob(folder, "*.json"):
-        data = _json(path, refused)
+    for path in _glob(root, "*.json"):
+        data = _read_json_object(path, refused)
         if len({"axes", "inputs", "outputs", "reference"} & data.keys()) > 2:
             found.append(Task(path, str(data.get("name", path.stem)), "definition"))
-    problems = [path for path in _glob(folder, "*.py") if path.suffix == ".py" and is_problem(path)]
+    problems = [path for path in _glob(root, "*.py") if path.suffix == ".py" and is_problem(path)]
     found += [Task(path, path.stem, "problem") for path in problems]
-    folders = [path.parent for path in _glob(folder, "task.yml") if path.name == "task.yml" and is_folder(path.parent)]
-    found += [Task(path, path.name, "folder") for path in folders]
+    dirs = [path.parent for path in _glob(root, "task.yml") if path.name == "task.yml" and is_task_folder(path.parent)]
+    found += [Task(path, path.name, "folder") for path in dirs]
     return sorted(found, key=lambda task: (task.name, task.path))
 
 
-def _json(path: Path, refused: dict[Path, str]) -> Json:
+def _read_json_object(path: Path, refused: dict[Path, str]) -> Json:
     """Return a file's JSON object; {} for anything else. A file that is not JSON is added to ``refused``."""
     try:
         data = json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else {}
@@ -139,11 +139,11 @@ def _json(path: Path, refused: dict[Path, str]) -> Json:
     return data if isinstance(data, dict) else {}
 
 
-def _solutions(folder: Path, tasks: Sequence[Task], refused: dict[Path, str]) -> Iterator[tuple[Path, Any]]:
+def _find_solutions(folder: Path, tasks: Sequence[Task], refused: dict[Path, str]) -> Iterator[tuple[Path, Any]]:
     """Yield each solution's file with its data, which is None for a Python submission. Add to ``refused`` any
     incomplete JSON solution, and any Python file in a problem's folder that is no submission."""
     for path in _glob(folder, "*.json"):
-        data = _json(path, refused)
+        data = _read_json_object(path, refused)
         if {"sources", "spec", "definition"} & data.keys() and not {"workload", "uuid"} & data.keys():
             try:
                 yield path, read(path)[1]
@@ -151,7 +151,7 @@ def _solutions(folder: Path, tasks: Sequence[Task], refused: dict[Path, str]) ->
                 refused[path] = str(error).removeprefix(f"{path} ")
     problems, own = {task.name for task in tasks if task.kind != "definition"}, {task.path for task in tasks}
     for path in _glob(folder, "*.py"):
-        if path.suffix == ".py" and (is_submission(path) or is_kernel(path)):
+        if path.suffix == ".py" and (is_submission(path) or defines_kernel(path)):
             yield path, None
         elif path.suffix == ".py" and path.parent.name in problems and not {path, path.parent} & own:
             refused[path] = _why_no_submission(path)
@@ -168,9 +168,9 @@ def _why_no_submission(path: Path) -> str:
     return "it has neither ModelNew nor custom_kernel"
 
 
-def _problem_of(path: Path, tasks: Sequence[Task]) -> Task:
+def _problem_of_submission(path: Path, tasks: Sequence[Task]) -> Task:
     """Return the problem of a submission. Raises LookupError."""
-    kernel = is_kernel(path)
+    kernel = defines_kernel(path)
     fitting = [task for task in tasks if task.kind == ("folder" if kernel else "problem")]
     named = [task for task in fitting if task.name in path.parts[:-1]]
     if not kernel:
@@ -197,7 +197,7 @@ def _count_common_folders(problem: Path, path: Path) -> int:
     return sum(1 for one, other in pairs if one == other)
 
 
-def _published(folders: Iterable[Path]) -> dict[tuple[str, str], float]:
+def _published_speedups(folders: Iterable[Path]) -> dict[tuple[str, str], float]:
     """Return the speedup in traces, by definition and solution: the geometric mean over the passed workloads."""
     stated = dict[tuple[str, str], list[float]]()
     for path in sorted({path for folder in folders if folder.is_dir() for path in folder.rglob("*.jsonl")}):

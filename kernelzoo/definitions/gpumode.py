@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import children
-from kernelzoo.definitions.files import DefinitionError, Json, identifier, names_in
+from kernelzoo.definitions.files import DefinitionError, Json, identifier, top_level_names
 from kernelzoo.definitions.loading import EXPECTS, declare_drawn
 from kernelzoo.definitions.reference import ONE_OF_SEVERAL
 from kernelzoo.definitions.solutions import add_solution, bind_returning
@@ -27,27 +27,27 @@ _CODE = "def run(*tensors):\n    return _kernelzoo_run(tensors)\n"
 
 _DEVICE = "_kernelzoo_device"
 
-_folders: list[Folder] = []
+_folders: list[ProblemFolder] = []
 """The loaded problems, in the order of loading."""
 
 
-class Folder:
-    """A problem's folder and its functions. In their code, the call's device replaces ``"cuda"``."""
+class ProblemFolder:
+    """A problem's folder and the functions of its code, in which the call's device replaces ``"cuda"``."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.task = path, _read(path / "task.yml")
-        self.operations: dict[str, Entry] = {}
+        self.path, self.task = path, _read_task(path / "task.yml")
+        self.operations: dict[str, ProblemInstance] = {}
         self.stage = children.make_scratch_folder()
         """A temporary folder with the files that the task names."""
         for file in self.task["files"]:
             if not file["source"].startswith("@") and (path / file["source"]).is_file():
                 shutil.copyfile(path / file["source"], self.stage / Path(file["name"]).name)
         code = ast.parse((path / "reference.py").read_text(encoding="utf-8"))
-        self.by_property = not _mentions(code, "check_implementation", "ref_kernel")
+        self.by_property = not _uses_name(code, "check_implementation", "ref_kernel")
         self.space: dict[str, Any] = {"__name__": "reference", _DEVICE: _usual_device()}
-        with self.importing():
+        with self.importable_files():
             exec(
-                compile(ast.fix_missing_locations(_Placed().visit(code)), str(path / "reference.py"), "exec"),
+                compile(ast.fix_missing_locations(_DeviceReplacer().visit(code)), str(path / "reference.py"), "exec"),
                 self.space,
             )
         for name in ("generate_input", "ref_kernel", "check_implementation"):
@@ -55,7 +55,7 @@ class Folder:
                 raise DefinitionError(f"{path / 'reference.py'} has no {name}")
 
     @contextmanager
-    def importing(self) -> Iterator[None]:
+    def importable_files(self) -> Iterator[None]:
         """A context in which imports find the files that the problem names, such as ``utils`` and ``task``."""
         names = [file.stem for file in self.stage.glob("*.py")]
         kept = {name: sys.modules.pop(name) for name in names if name in sys.modules}
@@ -69,13 +69,13 @@ class Folder:
             sys.modules.update(kept)
 
 
-class Entry:
+class ProblemInstance:
     """One test or benchmark of a problem, whose sizes are fixed."""
 
-    def __init__(self, folder: Folder, given: dict[str, Any]) -> None:
-        self.folder, self.given = folder, given
+    def __init__(self, folder: ProblemFolder, settings: dict[str, Any]) -> None:
+        self.folder, self.settings = folder, settings
         with _fill_new_memory():
-            self.data = self.draw_data(torch.device(_usual_device()), int(given.get("seed", 0)))
+            self.data = self.draw_data(torch.device(_usual_device()), int(settings.get("seed", 0)))
         tensors = list(nested_tensors(self.data))
         self.buffers = [number for number, x in enumerate(tensors) if _is_unset(x)]
         self.shapes = [(tuple(x.shape), x.dtype) for x in tensors]
@@ -91,8 +91,8 @@ class Entry:
     def draw_data(self, device: torch.device, seed: int) -> Any:
         """Draw new data by the problem's ``generate_input``."""
         self.folder.space[_DEVICE] = str(device)
-        given = {**self.given, **({"seed": seed} if "seed" in self.given else {})}
-        return self.folder.space["generate_input"](**given)
+        settings = {**self.settings, **({"seed": seed} if "seed" in self.settings else {})}
+        return self.folder.space["generate_input"](**settings)
 
     def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
         """Draw new inputs, with a seed from the global generator, and return them by name."""
@@ -118,19 +118,19 @@ class Entry:
         self.folder.space[_DEVICE] = tensors[0].device.type
         return self.folder.space["ref_kernel"](self.fill_data(tensors))
 
-    def calling(self, function: Callable[[Any], Any]) -> Callable[..., Any]:
+    def submission_call(self, function: Callable[[Any], Any]) -> Callable[..., Any]:
         """Return a function of (arguments, outputs) that returns a submission's call, for :func:`bind_returning`."""
         return lambda arguments, outs: partial(function, self.fill_data(arguments, outs))
 
-    def expects(self, args: Arguments) -> Checked:
+    def own_check(self, args: Arguments) -> ProblemCheck:
         """Return the problem's own check for a call."""
-        return Checked(self, tuple(x.clone() for x in args.inputs))
+        return ProblemCheck(self, tuple(x.clone() for x in args.inputs))
 
 
-class Checked:
+class ProblemCheck:
     """The problem's own check by ``check_implementation``, for these inputs."""
 
-    def __init__(self, entry: Entry, inputs: tuple[torch.Tensor, ...]) -> None:
+    def __init__(self, entry: ProblemInstance, inputs: tuple[torch.Tensor, ...]) -> None:
         self._entry, self._inputs = entry, inputs
 
     def check(self, outs: Sequence[torch.Tensor]) -> None:
@@ -146,12 +146,12 @@ class Checked:
     check_strictly = check
 
 
-def is_folder(path: str | Path) -> bool:
+def is_task_folder(path: str | Path) -> bool:
     """Whether a path is a problem's folder."""
     return Path(path).is_dir() and all(Path(path, name).is_file() for name in ("task.yml", "reference.py"))
 
 
-def load_folder(path: str | Path) -> tuple[Operation, ...]:
+def load_task_folder(path: str | Path) -> tuple[Operation, ...]:
     """Read a problem of gpu-mode, and declare an operation for each of its tests. **This runs its code.**
 
     If there is a GPU, benchmarks become operations too. ``generate_input`` draws the inputs from a seed. A tensor that
@@ -161,9 +161,9 @@ def load_folder(path: str | Path) -> tuple[Operation, ...]:
     Raises DefinitionError for a problem that fails.
     """
     try:
-        folder = Folder(Path(path).resolve())
+        folder = ProblemFolder(Path(path).resolve())
         tests = [*folder.task["tests"], *(folder.task["benchmarks"] if torch.cuda.is_available() else [])]
-        made = {_name(folder.path.name, given): Entry(folder, given) for given in tests}
+        made = {_operation_name(folder.path.name, settings): ProblemInstance(folder, settings) for settings in tests}
     except DefinitionError:
         raise
     except Exception as error:
@@ -173,21 +173,21 @@ def load_folder(path: str | Path) -> tuple[Operation, ...]:
     for name, entry in made.items():
         space: dict[str, Any] = {"_kernelzoo_run": entry.run, "_kernelzoo_draw": entry.draw}
         if folder.by_property or use_set_tolerance():
-            space[EXPECTS] = entry.expects
+            space[EXPECTS] = entry.own_check
         if folder.by_property:
             space[ONE_OF_SEVERAL] = True
-        description = f"{folder.path.name} of gpu-mode, {entry.given}."
+        description = f"{folder.path.name} of gpu-mode, {entry.settings}."
         found.append(declare_drawn(name, description, entry.inputs, entry.results, _CODE, path, space))
         folder.operations[found[-1].name] = entry
     return tuple(found)
 
 
-def is_kernel(path: str | Path) -> bool:
-    """Whether a file defines or assigns ``custom_kernel``. Nothing of it is run."""
-    return "custom_kernel" in names_in(path)
+def defines_kernel(path: str | Path) -> bool:
+    """Whether a file defines or assigns ``custom_kernel``. None of the file's code runs."""
+    return "custom_kernel" in top_level_names(path)
 
 
-def load_kernel(path: str | Path) -> None:
+def load_custom_kernel(path: str | Path) -> None:
     """Read a submission to the problem that was loaded last, and register it for each of its operations.
 
     **This runs its code.** Raises DefinitionError without a problem, or for a submission that can't be built.
@@ -196,13 +196,13 @@ def load_kernel(path: str | Path) -> None:
         raise DefinitionError(f"{path} is a submission; load its problem first, with --reference FOLDER")
     folder = _folders[-1]
     try:
-        with folder.importing():
+        with folder.importable_files():
             function = load_module(str(path)).custom_kernel
     except Exception as error:
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
     doc = f"{Path(path).name}, a submission to {folder.path.name}."
     for op, entry in folder.operations.items():
-        add_solution("submission", op, Path(path).stem, bind_returning(op, entry.calling(function)), doc)
+        add_solution("submission", op, Path(path).stem, bind_returning(op, entry.submission_call(function)), doc)
 
 
 def nested_tensors(data: Any) -> Iterator[torch.Tensor]:
@@ -226,14 +226,14 @@ def replace_nested_tensors(data: Any, tensors: Iterator[torch.Tensor]) -> Any:
     return data
 
 
-class _Placed(ast.NodeTransformer):
+class _DeviceReplacer(ast.NodeTransformer):
     """Replaces the text ``"cuda"`` by the name of the device."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:  # ast's own
         return ast.copy_location(ast.Name(_DEVICE, ast.Load()), node) if node.value == "cuda" else node
 
 
-def _read(path: Path) -> Json:
+def _read_task(path: Path) -> Json:
     """Return a task's files, tests and benchmarks: lists of mappings. The file must have one mapping per line."""
     found: dict[str, list[Any]] = {"files": [], "tests": [], "benchmarks": []}
     part = ""
@@ -254,7 +254,7 @@ def _read(path: Path) -> Json:
     return found
 
 
-def _mentions(code: ast.Module, function: str, name: str) -> bool:
+def _uses_name(code: ast.Module, function: str, name: str) -> bool:
     """Whether a function's definition, or the expression assigned to it, uses a name."""
     for node in code.body:
         named = isinstance(node, ast.FunctionDef) and node.name == function
@@ -264,8 +264,8 @@ def _mentions(code: ast.Module, function: str, name: str) -> bool:
     return False
 
 
-def _name(folder: str, given: dict[str, Any]) -> str:
-    said = "_".join(f"{key}_{value}" for key, value in given.items() if key != "seed")
+def _operation_name(folder: str, settings: dict[str, Any]) -> str:
+    said = "_".join(f"{key}_{value}" for key, value in settings.items() if key != "seed")
     return identifier(f"{folder}_{said}" if said else folder)
 
 

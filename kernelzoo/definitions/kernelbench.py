@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import registry
-from kernelzoo.definitions.drawing import seeded
-from kernelzoo.definitions.files import DefinitionError, identifier, names_in
+from kernelzoo.definitions.drawing import seeded_generators
+from kernelzoo.definitions.files import DefinitionError, identifier, top_level_names
 from kernelzoo.definitions.loading import declare_drawn, loaded
 from kernelzoo.definitions.reference import PREPARE
 from kernelzoo.definitions.solutions import add_solution, bind_returning
@@ -73,19 +73,19 @@ class Problem:
 
 def make_model(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> Any:
     """Make a model on the host. Its weights are drawn from KernelBench's own seed."""
-    with seeded(42, torch.device("cpu")):
+    with seeded_generators(42, torch.device("cpu")):
         return model(*init())
 
 
 def is_problem(path: str | Path) -> bool:
-    """Whether a file is a problem of KernelBench, perhaps an incomplete one. Nothing of it is run."""
-    names = names_in(path)
+    """Whether a file is a problem of KernelBench, perhaps an incomplete one. None of the code runs."""
+    names = top_level_names(path)
     return "Model" in names and len({"get_inputs", "get_init_inputs"} & names) > ("ModelNew" in names)
 
 
 def is_submission(path: str | Path) -> bool:
-    """Whether a file is a submission to a problem of KernelBench. Nothing of it is run."""
-    return "ModelNew" in names_in(path)
+    """Whether a file is a submission to a problem of KernelBench. None of the code runs."""
+    return "ModelNew" in top_level_names(path)
 
 
 def load_problem(path: str | Path) -> Operation:

@@ -11,10 +11,10 @@ from typing import Any
 from kernelzoo import registry
 from kernelzoo.definitions.axes import Axes
 from kernelzoo.definitions.drawing import input_distributions
-from kernelzoo.definitions.files import DefinitionError, Json, identifier, own_name, read
-from kernelzoo.definitions.meant_sizes import meant_sizes, workload_sizes
+from kernelzoo.definitions.files import DefinitionError, Json, identifier, read, safe_name
+from kernelzoo.definitions.meant_sizes import small_valid_sizes, workload_sizes
 from kernelzoo.definitions.reference import CHANGES, Reference, error_hook, errors_hook, rename_parameters, result_hook
-from kernelzoo.definitions.tolerance import Tolerance, Tolerated, tolerance_of, use_set_tolerance
+from kernelzoo.definitions.tolerance import Tolerance, ToleratedResults, tolerance_of, use_set_tolerance
 from kernelzoo.errors import RegistrationError, UndecidableError
 from kernelzoo.launch import Launch
 from kernelzoo.lazy import torch
@@ -33,7 +33,7 @@ _LARGEST = 1e15
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedDefinition:
     """The data of a loaded definition that its operation does not contain."""
 
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ class Loaded:
     """The workloads in the file that belongs to the definition."""
 
 
-loaded: dict[str, Loaded] = {}
+loaded: dict[str, LoadedDefinition] = {}
 """Definitions by the name of the operation."""
 
 
@@ -68,10 +68,10 @@ def load_definition(path: str | Path) -> Operation:
     kind, data = read(path)
     if kind != "definition":
         raise DefinitionError(f"{path} is a {kind}, and no definition")
-    return declare(data, path, workloads_beside(Path(path)))
+    return declare_operation(data, path, workloads_beside(Path(path)))
 
 
-def declare(
+def declare_operation(
     data: Json, path: str | Path, workloads: tuple[Json, ...], given: Mapping[str, Any] | None = None
 ) -> Operation:
     """Declare the operation of a definition. ``given``: names that its code uses. Raises DefinitionError."""
@@ -86,18 +86,18 @@ def declare(
         data = {**data, "axes": {**said, **data["axes"]}}
     run, axes = Reference(data, where, given or {}), Axes(where, data)
     inputs = input_distributions(axes, run.space, workloads)
-    order = tuple(map(own_name, data["inputs"]))
+    order = tuple(map(safe_name, data["inputs"]))
     outputs = {
-        own_name(key): Output(axes.text(key, one["shape"]), one["dtype"]) for key, one in data["outputs"].items()
+        safe_name(key): Output(axes.shape_text(key, one["shape"]), one["dtype"]) for key, one in data["outputs"].items()
     }
     first = next(iter(tensors.values()))["dtype"]
-    floats = tuple(own_name(key) for key, tensor in tensors.items() if tensor["dtype"] in FLOATS)
-    dtypes = {own_name(key): tensor["dtype"] for key, tensor in tensors.items()}
+    floats = tuple(safe_name(key) for key, tensor in tensors.items() if tensor["dtype"] in FLOATS)
+    dtypes = {safe_name(key): tensor["dtype"] for key, tensor in tensors.items()}
     errors = errors_hook(run, order, dtypes, [one.dtype for one in outputs.values()])
     body = {
         "__doc__": data.get("description") or f"{data['name']}, as {Path(path).name} defines it.",
         **inputs.inputs,
-        **{own_name(key): _scalar(key, axes, workloads) for key, one in data["inputs"].items() if one["shape"] is None},
+        **{safe_name(key): _to_scalar(key, axes, workloads) for key, x in data["inputs"].items() if x["shape"] is None},
         **outputs,
         "domain": dict.fromkeys(floats, lambda info, n: min(info.max, _LARGEST)),
         "reference": result_hook(run.exact_results, order),
@@ -109,7 +109,7 @@ def declare(
     unbound = _unbound_axes(axes, inputs.inputs, outputs, every=bool(data.get("custom_inputs_entrypoint")))
     free = [name for name in dict.fromkeys(name for names in texts for name in names) if not name.isdigit()]
     free = [name for name in dict.fromkeys((*free, *unbound)) if name not in axes.derived]
-    body["sizes"] = meant_sizes(axes, free, texts, workloads, inputs.least)
+    body["sizes"] = small_valid_sizes(axes, free, texts, workloads, inputs.least)
     body["workloads"] = workload_sizes(axes, free, texts, workloads)
     if not body["sizes"]:
         raise DefinitionError(f"{path}: no small sizes were found that its constraints allow")
@@ -126,7 +126,7 @@ def declare(
     body |= {axis: Scalar(1) for axis in unbound if axis not in body}
     known = loaded.get(name)
     operation(dtypes=(first,), name=name)(type(name, (), body))
-    loaded[name] = Loaded(order, data, workloads)
+    loaded[name] = LoadedDefinition(order, data, workloads)
     if known is None:
         registry.register(REFERENCE, name, REFERENCE)(_bind_reference(name, run, order))
     return OPERATIONS[name]
@@ -159,18 +159,18 @@ def declare_drawn(
         "custom_inputs_entrypoint": "_kernelzoo_draw",
     }
     try:
-        return declare(data, path, (), given)
+        return declare_operation(data, path, (), given)
     except RegistrationError as error:  # as for a dtype that kernelzoo does not know
         raise DefinitionError(f"{path}: {error}") from None
 
 
-def _tolerance_check(name: str, run: Reference, args: Arguments) -> Tolerated:
-    """Return the check by the set's own tolerance, or by SOL-ExecBench's default if no workload states one."""
+def _tolerance_check(name: str, run: Reference, args: Arguments) -> ToleratedResults:
+    """Return a check by the problem set's own tolerance, or by SOL-ExecBench's default if no workload has one."""
     op = OPERATIONS[name]
     given, _ = arguments_of(name, args.inputs, zip_dict(op.scalars, args.scalars))
     results = [result.to(dtype) for result, dtype in zip(run.run_on_copies(given), op.out_dtypes(args), strict=True)]
     tolerance = tolerance_of(loaded[name].workloads, op.bound_sizes(args)) or Tolerance()
-    return Tolerated(tuple(Bounds(name, right, right) for right in results), tolerance=tolerance)
+    return ToleratedResults(tuple(Bounds(name, right, right) for right in results), tolerance=tolerance)
 
 
 def workloads_beside(path: Path) -> tuple[Json, ...]:
@@ -199,12 +199,12 @@ def _unbound_axes(axes: Axes, inputs: Mapping[str, Any], outputs: Mapping[str, A
     bound = {name for one in inputs.values() for name in one.names}
     named = [name for one in (*inputs.values(), *outputs.values()) for name in one.names]
     named += [name for text in axes.derived.values() for name in variables(text)]
-    named += [axes.size(axis) for axis in axes.data["axes"]] if every else []
+    named += [axes.axis_text(axis) for axis in axes.data["axes"]] if every else []
     free = [name for name in named if not name.isdigit() and name not in axes.derived]
     return [name for name in dict.fromkeys(free) if name not in bound]
 
 
-def _scalar(key: str, axes: Axes, workloads: Sequence[Json]) -> Scalar:
+def _to_scalar(key: str, axes: Axes, workloads: Sequence[Json]) -> Scalar:
     """Return a scalar input with its axis's value, else the workloads' values (the first is the default), else 1."""
     tensor, axis = axes.data["inputs"][key], axes.data["axes"].get(key, {})
     if axis.get("type") == "const":

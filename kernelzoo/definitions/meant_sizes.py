@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import cycle
 
 from kernelzoo.definitions.axes import Axes, constraints
-from kernelzoo.definitions.files import Json, own_name
+from kernelzoo.definitions.files import Json, safe_name
 from kernelzoo.operations.derived import variables
 
 _STARTS = ((3, 2, 5, 4, 7), (1, 1, 2, 3, 1), (2, 4, 8, 16, 2), (17, 9, 33, 5, 6))
@@ -24,47 +24,47 @@ _PLAIN = (
 """The syntax nodes of a constraint that has only sizes."""
 
 
-def meant_sizes(
+def small_valid_sizes(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json], least: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """Return a few small sizes of the free axes, smallest first. ``texts``: axes by tensor. ``least``: minima."""
+    """Return a few small sizes of the free axes, smallest first. ``texts``: each tensor's axes. ``least``: minima."""
     found = list[dict[str, int]]()
-    known = _known(axes, free, texts, workloads)
+    known = _stated_sizes(axes, free, texts, workloads)
     starts = (dict(zip(free, cycle(start), strict=False)) for start in _STARTS)
-    for sizes in _scaled(free, texts, known, axes) if known else starts:
-        fitting = _fitted({axis: max(size, least.get(axis, 0)) for axis, size in sizes.items()}, axes)
+    for sizes in _scale_down(free, texts, known, axes) if known else starts:
+        fitting = _fit_constraints({axis: max(size, least.get(axis, 0)) for axis, size in sizes.items()}, axes)
         if fitting is not None and fitting not in found:
             found.append(fitting)
-    return sorted(found, key=lambda sizes: _elements(sizes, texts, axes))
+    return sorted(found, key=lambda sizes: _max_elements(sizes, texts, axes))
 
 
 def workload_sizes(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json]
 ) -> list[dict[str, int]]:
     """Return the sizes of the smallest, the middle and the largest workload that states every free axis."""
-    order = sorted(_known(axes, free, texts, workloads), key=lambda sizes: _elements(sizes, texts, axes))
+    order = sorted(_stated_sizes(axes, free, texts, workloads), key=lambda sizes: _max_elements(sizes, texts, axes))
     found = [order[place] for place in (0, len(order) // 2, -1)] if order else []
     return [sizes for number, sizes in enumerate(found) if sizes not in found[:number]]
 
 
-def _known(
+def _stated_sizes(
     axes: Axes, free: Sequence[str], texts: Sequence[Sequence[str]], workloads: Sequence[Json]
 ) -> list[dict[str, int]]:
     """Return the free axes' sizes in each workload that states all. Only an axis that no tensor has may be 0."""
-    said = [{own_name(axis): size for axis, size in one["axes"].items()} for one in workloads]
+    said = [{safe_name(axis): size for axis, size in one["axes"].items()} for one in workloads]
     used = {name for names in (*texts, *map(variables, axes.derived.values())) for name in names}
     least = {axis: int(axis in used) for axis in free}
     return [{axis: one[axis] for axis in free} for one in said if all(one.get(a, -1) >= n for a, n in least.items())]
 
 
-def _scaled(
+def _scale_down(
     free: Sequence[str], texts: Sequence[Sequence[str]], known: Sequence[Mapping[str, int]], axes: Axes
 ) -> Iterator[dict[str, int]]:
     """Yield small workloads' sizes, scaled down. Common multiples remain, as do axes that are equal or differ by 1."""
-    steps = {axis: _step([one[axis] for one in known]) for axis in free}
+    steps = {axis: _least_size([one[axis] for one in known]) for axis in free}
     divisors = {axis: math.gcd(math.gcd(*(one[axis] for one in known)), 128) for axis in free}
     fixed = {axis for axis in free if len({one[axis] for one in known}) == 1 and len(known) > 2}
-    order = sorted(known, key=lambda one: _elements(one, texts, axes))
+    order = sorted(known, key=lambda one: _max_elements(one, texts, axes))
     for one in order[:2] + order[len(order) // 2 :][:1]:
         for share in (1.0, 0.5, 0.25, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10, 2.0**-12):
             sizes = {axis: max(steps[axis], int(one[axis] * share) // divisors[axis] * divisors[axis]) for axis in free}
@@ -75,17 +75,17 @@ def _scaled(
                     if gaps in ({-1}, {0}, {1}):
                         sizes[axis] = sizes[other] + gaps.pop()
                         break
-            if _elements(sizes, texts, axes) <= _MOST or share == 2.0**-12:
+            if _max_elements(sizes, texts, axes) <= _MOST or share == 2.0**-12:
                 yield sizes
                 break
 
 
-def _step(sizes: Sequence[int]) -> int:
+def _least_size(sizes: Sequence[int]) -> int:
     """Return the least scaled size: gcd(sizes, 128), or the smallest size if that is larger and at most 4."""
     return max(math.gcd(math.gcd(*sizes), 128), min(sizes) if min(sizes) <= 4 else 1)
 
 
-def _elements(sizes: Mapping[str, int], texts: Sequence[Sequence[str]], axes: Axes) -> int:
+def _max_elements(sizes: Mapping[str, int], texts: Sequence[Sequence[str]], axes: Axes) -> int:
     """Return the number of elements of the largest tensor."""
     from kernelzoo.operations.derived import completed_sizes
 
@@ -93,16 +93,16 @@ def _elements(sizes: Mapping[str, int], texts: Sequence[Sequence[str]], axes: Ax
     return max((math.prod(int(a) if a.isdigit() else found.get(a, 1) for a in names) for names in texts), default=0)
 
 
-def _fitted(sizes: dict[str, int], axes: Axes) -> dict[str, int] | None:
+def _fit_constraints(sizes: dict[str, int], axes: Axes) -> dict[str, int] | None:
     """Return the sizes, enlarged until the constraints of the definition hold; None if they don't in a few steps."""
     tests = [node for node in constraints(axes.data) if isinstance(node, ast.Compare)]
     sizes = dict(sizes)
     for _ in range(40):
         try:
-            values = axes.values(sizes)
+            values = axes.definition_sizes(sizes)
         except ValueError:
             return None
-        wrong = next((node for node in tests if _holds(node, values) is False), None)
+        wrong = next((node for node in tests if _constraint_holds(node, values) is False), None)
         if wrong is None:
             return sizes
         closer = _closer_sizes(wrong, sizes)
@@ -112,7 +112,7 @@ def _fitted(sizes: dict[str, int], axes: Axes) -> dict[str, int] | None:
     return None
 
 
-def _holds(node: ast.Compare, values: Mapping[str, int]) -> bool | None:
+def _constraint_holds(node: ast.Compare, values: Mapping[str, int]) -> bool | None:
     """Whether a constraint that has only sizes holds; None for any other constraint."""
     names = {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
     if not names <= {*values} or not all(isinstance(each, _PLAIN) for each in ast.walk(node)):
@@ -128,14 +128,14 @@ def _closer_sizes(node: ast.Compare, sizes: Mapping[str, int]) -> dict[str, int]
     found, right = dict(sizes), node.comparators[0]
     match node.left, node.ops[0], right:
         case ast.BinOp(left=ast.Name(id=name), op=ast.Mod(), right=ast.Constant(value=int(step))), ast.Eq(), _:
-            axis = own_name(name)
+            axis = safe_name(name)
             found |= {axis: -(-sizes[axis] // step) * step} if axis in sizes else {}
             return found
-        case ast.Name(id=name), ast.Eq(), ast.Constant(value=int(value)) if own_name(name) in sizes:
-            return found | {own_name(name): value}
+        case ast.Name(id=name), ast.Eq(), ast.Constant(value=int(value)) if safe_name(name) in sizes:
+            return found | {safe_name(name): value}
     side: ast.AST = right if isinstance(node.ops[0], ast.Lt | ast.LtE) else node.left
     for each in ast.walk(side):
-        if isinstance(each, ast.Name) and own_name(each.id) in found:
-            found[own_name(each.id)] *= 2
+        if isinstance(each, ast.Name) and safe_name(each.id) in found:
+            found[safe_name(each.id)] *= 2
             break
     return found

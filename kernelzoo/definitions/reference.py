@@ -14,8 +14,8 @@ from kernelzoo.definitions.files import DefinitionError, Json
 from kernelzoo.errors import KernelZooError, UndecidableError
 from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, NARROW
-from kernelzoo.operations.expected import Rare
-from kernelzoo.operations.meaning import is_number
+from kernelzoo.operations.expected import RareErrors
+from kernelzoo.operations.meaning import has_plain_floats
 
 _TRIES, _STEP = 6, 2.0**-12
 """How many times inputs are perturbed to show the effect of rounding, and the least relative perturbation."""
@@ -50,22 +50,22 @@ class Reference:
     """The function ``run`` of a definition. Raises DefinitionError for any error of its code."""
 
     def __init__(self, data: Json, where: str, given: Mapping[str, Any]) -> None:
-        self.space = _run(data["reference"], where, given)
+        self.space = _run_code(data["reference"], where, given)
         self._function: Callable[..., Any] = self.space["run"]
         self._outputs = tuple(data["outputs"])
         self._inputs = tuple(data["inputs"])
         self._dtypes = [one["dtype"] for one in data["inputs"].values()]
-        self._keywords = _keywords(data, where)
+        self._parameter_indices = _parameter_indices(data, where)
 
     def exact_results(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results in float64. If that and the reference as written both fail, raise UndecidableError."""
         try:
-            return self.run_in_float64([_copied(x) for x in arguments])
+            return self.run_in_float64([_clone(x) for x in arguments])
         except (KernelZooError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception:
             try:
-                self([_narrowed(x, dtype) for x, dtype in zip(arguments, self._dtypes, strict=True)])
+                self([_to_own_dtype(x, dtype) for x, dtype in zip(arguments, self._dtypes, strict=True)])
             except Exception as own:
                 words = f"{type(own).__name__}: {own}".rstrip(": ")
                 raise UndecidableError(f"its reference fails on such inputs: {words}") from own
@@ -74,25 +74,25 @@ class Reference:
     def __call__(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results for inputs in the definition's order, in the order of its outputs."""
         with torch.no_grad():
-            if self._keywords is None:
+            if self._parameter_indices is None:
                 found = self._function(*arguments)
             else:
-                found = self._function(**{name: arguments[place] for name, place in self._keywords.items()})
+                found = self._function(**{name: arguments[place] for name, place in self._parameter_indices.items()})
         return order_results(found, self._outputs)
 
     def run_on_copies(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results for copies of the inputs. Raises UndecidableError if the reference changes a copy and
         returns it, or draws random numbers. It is run again if the global generators' states changed: other results
         then show random draws. A reference that seeds itself gives the same."""
-        copies, before = [_copied(x) for x in arguments], _generators(arguments)
+        copies, before = [_clone(x) for x in arguments], _generator_states(arguments)
         found = self(copies)
         for name, x in zip(self._inputs, copies, strict=True):
-            if any(_changed(x, result) for result in found):
+            if any(_is_changed_input(x, result) for result in found):
                 raise UndecidableError(f"{CHANGES} {name} and returns it")
-        if ONE_OF_SEVERAL not in self.space and _generators(arguments) != before:
-            first = [_bytes(x) for x in found]
-            again = self([_copied(x) for x in arguments])
-            if len(again) != len(first) or not all(map(torch.equal, first, map(_bytes, again))):
+        if ONE_OF_SEVERAL not in self.space and _generator_states(arguments) != before:
+            first = [_copy_bytes(x) for x in found]
+            again = self([_clone(x) for x in arguments])
+            if len(again) != len(first) or not all(map(torch.equal, first, map(_copy_bytes, again))):
                 raise UndecidableError(f"{RANDOM}, so no result is the right one")
         return found
 
@@ -104,12 +104,12 @@ class Reference:
 
         class Widening(dispatch_mode()):  # type: ignore[misc]  # torch's own base class
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                def wide(value: Any) -> Any:
+                def widen(value: Any) -> Any:
                     return torch.float64 if isinstance(value, torch.dtype) and value in narrow else value
 
                 if func is torch.ops.aten.view.dtype and args[0].dtype != torch.float64:  # bytes, seen as floats
-                    return _widened(func(*args))
-                found = func(*map(wide, args), **{key: wide(value) for key, value in (kwargs or {}).items()})
+                    return _to_float64(func(*args))
+                found = func(*map(widen, args), **{key: widen(value) for key, value in (kwargs or {}).items()})
                 return found.double() if func is torch.ops.aten.lift_fresh.default and found.dtype in narrow else found
 
         if prepare := self.space.get(PREPARE):
@@ -138,7 +138,7 @@ def order_results(results: Any, outputs: Iterable[str]) -> tuple[Any, ...]:
 
 def result_hook(results: Callable[[Sequence[Any]], tuple[Any, ...]], order: tuple[str, ...]) -> Callable[..., Any]:
     """Return a hook for the operation that calls ``results`` with the inputs in this order."""
-    return rename_parameters(lambda **given: _one(results([given[name] for name in order])), order)
+    return rename_parameters(lambda **given: _single_or_tuple(results([given[name] for name in order])), order)
 
 
 def errors_hook(
@@ -149,30 +149,30 @@ def errors_hook(
 
     def errors(unit: float, tiny: float, ref: Any, **given: Any) -> Iterator[Any]:
         several = ref if isinstance(ref, tuple) else (ref,)
-        step = max((_step(dtype) for dtype in floats), default=_STEP)
+        step = max((_relative_step(dtype) for dtype in floats), default=_STEP)
         longest = max((size for name in dtypes for size in given[name].shape), default=1)
         steps = [torch.finfo(getattr(torch, out)).eps if out in NARROW else 0.0 for out in outs]  # near a tie
         shares = (8 + math.sqrt(longest)) * unit + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
 
         zipped = zip(several, steps, strict=True)
-        yield _one(tuple(result.abs().double().mul_(shares + more).add_(tiny) for result, more in zipped))
+        yield _single_or_tuple(tuple(result.abs().double().mul_(shares + more).add_(tiny) for result, more in zipped))
         moved, own = ([torch.zeros_like(result, dtype=torch.float64) for result in several] for _ in range(2))
         generator = torch.Generator(several[0].device).manual_seed(0)
         for tried in range(1, _TRIES + 1):
             near = {name: _perturb_input(x, dtypes.get(name, ""), generator) for name, x in given.items()}
-            exact = run.run_in_float64([_widened(near[name]) for name in order])
+            exact = run.run_in_float64([_to_float64(near[name]) for name in order])
             found = run.run_on_copies([near[name] for name in order])
             for place, (result, other, said) in enumerate(zip(several, exact, found, strict=True)):
                 if result.is_floating_point():
-                    moved[place] = torch.maximum(moved[place], _finite((other - result).abs()))
-                    off = (said.double() - other).abs() - other.abs() * _rounding(outs[place])
-                    own[place] = torch.maximum(own[place], _finite(off))
+                    moved[place] = torch.maximum(moved[place], _zero_nonfinite((other - result).abs()))
+                    off = (said.double() - other).abs() - other.abs() * _rounding_error(outs[place])
+                    own[place] = torch.maximum(own[place], _zero_nonfinite(off))
             if tried in _LEARNT:
 
                 def bound(worst: bool = False) -> Any:
                     pooled = [_pool_errors(mine, result, worst) for result, mine in zip(several, own, strict=True)]
                     known = zip(several, moved, pooled, steps, strict=True)
-                    return _one(
+                    return _single_or_tuple(
                         tuple(
                             change.mul(shares / step)
                             .add_(result.abs(), alpha=shares + more)
@@ -183,7 +183,7 @@ def errors_hook(
                     )
 
                 yield bound()
-        yield Rare(bound(worst=True), _SHARE)
+        yield RareErrors(bound(worst=True), _SHARE)
 
     return rename_parameters(errors, (*order, "unit", "tiny", "ref"))
 
@@ -199,7 +199,7 @@ def error_hook(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> 
 
 
 def _smooth_errors(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch.Tensor:
-    """Return the mean (if ``worst``, the maximum) of each element and its neighbours in that order."""
+    """Return the mean (if ``worst``, the maximum) error of each element and its neighbours in the given order."""
     some, places = own[order].view(1, 1, -1), (_WINDOW, 1, _WINDOW // 2)
     if worst:
         around = torch.nn.functional.max_pool1d(some, *places)
@@ -224,30 +224,30 @@ def _pool_errors(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.
 def _perturb_input(x: Any, dtype: str, generator: torch.Generator) -> Any:
     """Return an input in its own dtype. Floats are perturbed relatively by 2^-12, or by the dtype's eps if larger."""
     if dtype not in FLOATS:
-        return _narrowed(x, dtype) if dtype else x
+        return _to_own_dtype(x, dtype) if dtype else x
     signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
-    return (x * signs.double().mul_(_step(dtype)).add_(1)).to(getattr(torch, dtype))
+    return (x * signs.double().mul_(_relative_step(dtype)).add_(1)).to(getattr(torch, dtype))
 
 
-def _narrowed(x: Any, dtype: str) -> Any:
-    """Return an input in its own dtype."""
-    return x.to(getattr(torch, dtype)) if isinstance(x, torch.Tensor) and x.dtype == torch.float64 else _copied(x)
+def _to_own_dtype(x: Any, dtype: str) -> Any:
+    """Return an input, converted from float64 to its declared dtype."""
+    return x.to(getattr(torch, dtype)) if isinstance(x, torch.Tensor) and x.dtype == torch.float64 else _clone(x)
 
 
-def _step(dtype: str) -> float:
+def _relative_step(dtype: str) -> float:
     return max(_STEP, torch.finfo(getattr(torch, dtype)).eps)
 
 
-def _widened(x: Any) -> Any:
-    return x.double() if isinstance(x, torch.Tensor) and is_number(x) else _copied(x)
+def _to_float64(x: Any) -> Any:
+    return x.double() if isinstance(x, torch.Tensor) and has_plain_floats(x) else _clone(x)
 
 
-def _copied(x: Any) -> Any:
+def _clone(x: Any) -> Any:
     """Return a copy that a reference may change."""
     return x.clone() if isinstance(x, torch.Tensor) else x
 
 
-def _generators(arguments: Sequence[Any]) -> tuple[Any, ...]:
+def _generator_states(arguments: Sequence[Any]) -> tuple[Any, ...]:
     """Return the states of the global generators that a reference may draw from."""
     devices = {x.device for x in arguments if isinstance(x, torch.Tensor) and x.is_cuda}
     states = [torch.get_rng_state(), *map(torch.cuda.get_rng_state, devices)]
@@ -256,22 +256,22 @@ def _generators(arguments: Sequence[Any]) -> tuple[Any, ...]:
     return random.getstate(), [x.tolist() if hasattr(x, "tolist") else x for x in (*states, *known)]
 
 
-def _bytes(x: torch.Tensor) -> torch.Tensor:
+def _copy_bytes(x: torch.Tensor) -> torch.Tensor:
     """Return a copy of a result's bytes, for which NaN equals NaN."""
     return x.contiguous().flatten().view(torch.uint8).clone()
 
 
-def _changed(x: Any, result: Any) -> bool:
+def _is_changed_input(x: Any, result: Any) -> bool:
     """Whether a result lies in the memory of an input that was written to."""
     both = isinstance(x, torch.Tensor) and isinstance(result, torch.Tensor) and bool(x._version)
     return both and x.untyped_storage().data_ptr() == result.untyped_storage().data_ptr()
 
 
-def _finite(x: torch.Tensor) -> torch.Tensor:
+def _zero_nonfinite(x: torch.Tensor) -> torch.Tensor:
     return x.nan_to_num_(0.0, 0.0, 0.0).clamp_(min=0.0)
 
 
-def _rounding(dtype: str) -> float:
+def _rounding_error(dtype: str) -> float:
     """Return the relative error of rounding to an output's dtype, which the bounds allow separately."""
     return torch.finfo(getattr(torch, dtype)).eps / 2 if dtype in FLOATS[:2] else 0.0
 
@@ -286,7 +286,7 @@ def rename_parameters(function: Callable[..., Any], names: tuple[str, ...]) -> C
     return call
 
 
-def _run(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def _run_code(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Run a reference's code with the names ``given``, and return its namespace."""
     file = f"<reference of {where}>"
     linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
@@ -298,7 +298,7 @@ def _run(code: str, where: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return space
 
 
-def _keywords(data: Json, where: str) -> dict[str, int] | None:
+def _parameter_indices(data: Json, where: str) -> dict[str, int] | None:
     """Return the index of each parameter among the inputs; None if arguments can be passed in the inputs' order."""
     code = ast.parse(data["reference"])
     run = next(node for node in code.body if isinstance(node, ast.FunctionDef) and node.name == "run")
@@ -314,5 +314,5 @@ def _keywords(data: Json, where: str) -> dict[str, int] | None:
     return {name: inputs.index(name) for name in names if name in inputs}
 
 
-def _one(results: tuple[Any, ...]) -> Any:
+def _single_or_tuple(results: tuple[Any, ...]) -> Any:
     return results if len(results) > 1 else results[0]

@@ -59,7 +59,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
         lines = [line.strip() for line in str(error).splitlines() if "error:" in line]  # of a compiler's hundreds
         words = (" | ".join(lines[:3]) or str(error)).replace(f"{folder}/", "")
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {words}") from error
-    bind = _writing(op, function)
+    bind = _bind_writing(op, function)
     if not _takes_outputs(data, op, function):
         bind = bind_returning(op, lambda arguments, outs: partial(function, *arguments))
     doc = data.get("description") or f"{data['name']}, by {data['author']}."
@@ -67,7 +67,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
 
 
 def add_solution(author: str, op: str, name: str, bind: Callable[..., Launch], doc: str) -> registry.Implementation:
-    """Register a bind under its author's name, prefixed with ``by_`` if that is a backend's name."""
+    """Register a bind function under its author's name, with the prefix ``by_`` if a backend has that name."""
     backend, variant = identifier(author), identifier(name)
     backend = f"by_{backend}" if backend in packages() else backend
     bind.__doc__ = doc
@@ -80,7 +80,7 @@ def _build_entry_point(data: Json, folder: Path) -> Any:
     spec = data["spec"]
     entry, _, symbol = spec["entry_point"].partition("::")
     if not entry.endswith(_COMPILED):
-        module = _module(folder, entry)
+        module = _load_module(folder, entry)
         if not hasattr(module, symbol):
             raise AttributeError(f"{entry} has no function {symbol!r}")
         return getattr(module, symbol)
@@ -105,7 +105,7 @@ def _build_entry_point(data: Json, folder: Path) -> Any:
     return getattr(cpp.load(name, cpp_files=cpp_files, cuda_files=cuda_files, **places), symbol)
 
 
-def _module(folder: Path, entry: str) -> Any:
+def _load_module(folder: Path, entry: str) -> Any:
     """Load a module of the folder, which may import other files there."""
     sys.path.insert(0, str(folder))
     try:
@@ -148,8 +148,8 @@ def check_returned(op: str, returned: Any, outs: Sequence[torch.Tensor]) -> tupl
     return results
 
 
-def _writing(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
-    """Return a bind for a function that writes into the outputs."""
+def _bind_writing(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
+    """Return a bind function for a solution that writes into the outputs."""
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(op, tensors, scalars)
@@ -161,16 +161,16 @@ def _writing(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
 def bind_returning(
     op: str, make_call: Callable[[list[Any], tuple[torch.Tensor, ...]], Callable[[], Any]]
 ) -> Callable[..., Launch]:
-    """Return a bind for a function that returns new results. ``make_call(arguments, outputs)`` returns its call."""
+    """Return a bind function for a solution that returns results. ``make_call(arguments, outputs)`` returns a call."""
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(op, tensors, scalars)
 
-        def deliver(found: Any) -> None:
+        def copy_results(found: Any) -> None:
             for out, result in zip(outs, check_returned(op, found, outs), strict=True):
                 if result.data_ptr() != out.data_ptr():
                     out.copy_(result)
 
-        return ReturningLaunch(make_call(arguments, outs), deliver)
+        return ReturningLaunch(make_call(arguments, outs), copy_results)
 
     return bind

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelzoo.definitions.files import Json, own_name
+from kernelzoo.definitions.files import Json, safe_name
 from kernelzoo.errors import ContractError
 from kernelzoo.lazy import torch
 from kernelzoo.operations.expected import Bounds, Expected
@@ -40,18 +40,18 @@ def tolerance_of(workloads: Sequence[Json], sizes: dict[str, int]) -> Tolerance 
     """Return the tolerance of the workload with these sizes, else of the first that states one; None if none does."""
     stated = [one for one in workloads if one.get("tolerance")]
     for one in stated:
-        if all(sizes.get(own_name(axis), size) == size for axis, size in one["axes"].items()):
-            return _read(one["tolerance"])
-    return _read(stated[0]["tolerance"]) if stated else None
+        if all(sizes.get(safe_name(axis), size) == size for axis, size in one["axes"].items()):
+            return _parse_tolerance(one["tolerance"])
+    return _parse_tolerance(stated[0]["tolerance"]) if stated else None
 
 
-def _read(said: Json) -> Tolerance:
+def _parse_tolerance(said: Json) -> Tolerance:
     known = {"required_matched_ratio": said.get("required_match_ratio"), **said}
     return Tolerance(**{name: known[name] for name in Tolerance.__annotations__ if known.get(name) is not None})
 
 
 @dataclass(frozen=True)
-class Tolerated(Expected):
+class ToleratedResults(Expected):
     """The results that a set's own check accepts: most elements are close to the reference as it is written."""
 
     tolerance: Tolerance = Tolerance()

@@ -16,7 +16,7 @@ from kernelzoo.distributed.exchange import Groups
 from kernelzoo.errors import AxisError, UnknownNameError
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.tensors import check_storage
-from kernelzoo.torch_private import carries_tangents, count_modes, is_jit_traced, make_tensor_guard
+from kernelzoo.torch_private import count_modes, in_forward_mode, is_jit_traced, make_tensor_guard
 
 _last: dict[str, tuple[Any, ...]] = {}
 """For each operation: the last call's arguments, a test for similar tensors, and the result of :func:`validate`."""
@@ -86,7 +86,7 @@ def validate(op: str, inputs: tuple[Any, ...], dim: Any, backend: str | None, ke
     """
     before = _last.get(op)
     # State of torch that the tensors do not show.
-    seen = carries_tangents() or count_modes() or is_jit_traced()
+    seen = in_forward_mode() or count_modes() or is_jit_traced()
     # The test would end the process for a nested tensor.
     if before is not None and not seen and all(isinstance(x, torch.Tensor) and not x.is_nested for x in inputs):
         axis, keeps, named, same, found = before

@@ -16,7 +16,7 @@ from kernelzoo.operations.arguments import axes_of
 
 def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
     """Return the softmax of a DTensor, with the same placements."""
-    x, groups, (at,) = _without_partials(x, dim)
+    x, groups, (at,) = _add_up_partials(x, dim)
     local = x.to_local()
     _, name = calls.validate("softmax", (local.detach(),), at, backend)
     result = calls.softmax(local, at, groups, name, exchange)
@@ -25,7 +25,7 @@ def softmax(x: Any, dim: int, backend: str | None, exchange: str) -> DTensor:
 
 def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
     """Return the minimum of a DTensor: replicated where the axis was sharded, else with the same placements."""
-    x, groups, (at,) = _without_partials(x, dim)
+    x, groups, (at,) = _add_up_partials(x, dim)
     local = x.to_local()
     _, name = calls.validate("min", (local.detach(),), at, backend, keepdim)
     result = calls.minimum(local, at, keepdim, groups, name)
@@ -39,7 +39,7 @@ def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
     return _make_dtensor(x, result, tuple(placements), shape)
 
 
-def _without_partials(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
+def _add_up_partials(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
     """Return the DTensor with partial sums added up, the groups that share the axis, and (the axis,)."""
     if any(isinstance(placed, Partial) for placed in x.placements):
         whole = [Replicate() if isinstance(placed, Partial) else placed for placed in x.placements]

@@ -33,7 +33,7 @@ def is_capturing(x: torch.Tensor) -> bool:
 def cached_by_layout(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[torch.Tensor] = ()) -> T:
     """Return ``make(x, *rest)``, cached by stream and thread for tensors of the same layout as x and ``beside``.
 
-    Nothing is cached while a CUDA graph is captured, which owns that memory, or while a launch table is tried.
+    Nothing is cached while a CUDA graph is captured, because the graph owns new memory, or within ``tables.using``.
     """
     from kernelzoo.torch_private import current_stream
 
@@ -61,9 +61,9 @@ def implementation_of(op: str, backend: str, x: torch.Tensor) -> registry.Implem
     return found[0] if len(found) == 1 else registry.implementation(f"{found[0].backend}/{op}/auto")
 
 
-class Step:
-    """One operation of a backend on tensors of one layout. The first call binds it; later calls launch on new
-    addresses if possible. It keeps no reference to tensors."""
+class BoundOperation:
+    """One operation of a backend on tensors of one layout. The first call binds the operation; later calls launch
+    on new addresses if possible. The object keeps no reference to tensors."""
 
     def __init__(self, backend: str, op: str, x: torch.Tensor) -> None:
         self._implementation = implementation_of(op, backend, x)
@@ -83,8 +83,8 @@ class Step:
             launch()
 
     def run_at(self, *addresses: int) -> bool:
-        """Run the step on other addresses, inputs first, or return False if it is not bound. The tensors there must
-        be on the current device, with the bound tensors' layout and 16-byte alignment."""
+        """Run the operation on other addresses, inputs first, or return False if it is not bound. Tensors at these
+        addresses must be on the current device, with the bound tensors' layout and 16-byte alignment."""
         if self._at is None:
             return False
         self._at(*addresses)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from kernelzoo.distributed.local import Step
+from kernelzoo.distributed.local import BoundOperation
 from kernelzoo.layout import cdiv
 
 BLOCKS = 528
@@ -25,7 +25,7 @@ UNIT = 64
 """The number of elements per part is a multiple of this, so that each part starts at an aligned vector."""
 
 
-class Cut(NamedTuple):
+class RowSplit(NamedTuple):
     """The split of a shard's row: ``whole`` parts of ``span`` elements, then one part of ``rest`` elements."""
 
     whole: int
@@ -43,23 +43,23 @@ def count_row_parts(rows: int, on_gpu: bool) -> int:
     return max(1, min(MOST, BLOCKS // max(rows, 1))) if on_gpu else 1
 
 
-def split_elements(n: int, parts: int) -> Cut:
+def split_elements(n: int, parts: int) -> RowSplit:
     """Split n elements into at most ``parts`` parts."""
     if parts == 1 or n < UNIT:
-        return Cut(int(n > 0), n, 0)
+        return RowSplit(int(n > 0), n, 0)
     span = cdiv(n, parts * UNIT) * UNIT
-    return Cut(n // span, span, n % span)
+    return RowSplit(n // span, span, n % span)
 
 
-class Pass:
+class PartsPass:
     """An operation on all parts of shards like x: a launch for full-size parts, another for the rest.
 
     If a shard is split, it and its tensors of one number per row must be contiguous. Its device must be current.
     """
 
-    def __init__(self, backend: str, op: str, x: torch.Tensor, dim: int, cut: Cut) -> None:
+    def __init__(self, backend: str, op: str, x: torch.Tensor, dim: int, cut: RowSplit) -> None:
         self._dim, self._cut, self._kept_shape = dim, cut, x.shape[:dim] + x.shape[dim + 1 :]
-        self._first, self._last = Step(backend, op, x), Step(backend, op, x)
+        self._first, self._last = BoundOperation(backend, op, x), BoundOperation(backend, op, x)
 
     def compute_part_numbers(
         self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], part_numbers: Sequence[torch.Tensor]
@@ -109,5 +109,5 @@ class Pass:
 
 
 def _advance_addresses(places: Sequence[int], elements: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Return the addresses, each advanced by that many elements of its tensor."""
+    """Advance each address by a number of its tensor's elements; returns the new addresses."""
     return [place + n * one.itemsize for place, n, one in zip(places, elements, tensors, strict=True)]

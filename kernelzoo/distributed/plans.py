@@ -13,7 +13,7 @@ import torch
 from kernelzoo.device import on_device_of
 from kernelzoo.distributed import parts, symmetric
 from kernelzoo.distributed.exchange import Groups, gather_from_ranks
-from kernelzoo.distributed.local import Step, cached_by_layout, is_capturing
+from kernelzoo.distributed.local import BoundOperation, cached_by_layout, is_capturing
 from kernelzoo.errors import EmptyReductionError, UnknownNameError
 from kernelzoo.layout import identity, plain
 from kernelzoo.operations.tensors import check_storage
@@ -52,22 +52,22 @@ class Plan:
         self._parts = self._sent.unbind(1)
         self._merged = [torch.empty((len(empty), rows), dtype=wide, device=x.device) for _ in ranks]
         self._ones = [torch.ones((1, 1), dtype=wide, device=x.device)] * (merge == "vecdot")
-        self._first, self._last = (parts.Pass(backend, one, x, dim, cut) for one in (first, last))
-        self._merge = [Step(backend, merge, x) for _ in ranks]
+        self._first, self._last = (parts.PartsPass(backend, one, x, dim, cut) for one in (first, last))
+        self._merge = [BoundOperation(backend, merge, x) for _ in ranks]
         self._further = [number * rows * wide.itemsize for number in range(len(empty))]
         self._found = [number.view(self._kept_shape) for merged in self._merged[-1:] for number in merged]
 
     def run(
         self,
         shards: Sequence[torch.Tensor],
-        asked: Sequence[torch.Tensor],
-        also: Sequence[torch.Tensor],
+        row_inputs: Sequence[torch.Tensor],
+        last_pass_inputs: Sequence[torch.Tensor],
         groups: Groups,
         out: torch.Tensor,
     ) -> None:
         """Write this rank's part of the result; see :func:`run`."""
         if shards[0].numel():
-            self._first.compute_part_numbers(shards, asked, self._parts)
+            self._first.compute_part_numbers(shards, row_inputs, self._parts)
         sent = self._sent
         for group, merged, merge in zip(groups, self._merged, self._merge, strict=True):
             received = gather_from_ranks(sent, group)
@@ -79,7 +79,7 @@ class Plan:
                 merge((*of_all, *(one.expand_as(of_all[0]) for one in self._ones)), merged.unbind(0), 0)
             sent = merged.unsqueeze(0)
         if shards[0].numel():
-            self._last.compute_result(shards, (*asked, *also, *self._found), out)
+            self._last.compute_result(shards, (*row_inputs, *last_pass_inputs, *self._found), out)
 
 
 def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: str) -> torch.Tensor:
@@ -94,17 +94,17 @@ def softmax(x: torch.Tensor, dim: int, groups: Groups, backend: str, exchange: s
 def run(
     op: str,
     shards: Sequence[torch.Tensor],
-    asked: Sequence[torch.Tensor],
-    also: Sequence[torch.Tensor],
+    row_inputs: Sequence[torch.Tensor],
+    last_pass_inputs: Sequence[torch.Tensor],
     dim: int,
     groups: Groups,
     backend: str,
 ) -> torch.Tensor:
     """Return an operation's result for this rank's shard, with the same bits on each run, from checked arguments.
 
-    asked: tensors of one number per row, for the first and last pass. also: such tensors for the last pass only.
+    row_inputs: tensors of one number per row, for the first and last pass. last_pass_inputs: for the last pass only.
     """
-    x, *beside = *shards, *asked, *also
+    x, *beside = *shards, *row_inputs, *last_pass_inputs
     for one in (x, *beside):  # autograd saved some, which may have lost their memory
         check_storage(one, f"a tensor that {op} takes")
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
@@ -113,7 +113,7 @@ def run(
         ranks = tuple(group.size() for group in groups)
         with on_device_of(x):
             plan = cached_by_layout(Plan, x, dim, ranks, backend, op, dense, beside=beside)
-            plan.run(shards, asked, also, groups, out)
+            plan.run(shards, row_inputs, last_pass_inputs, groups, out)
     return out
 
 
@@ -133,8 +133,8 @@ class MinimumPlan:
         else:
             self._sent[0].fill_(identity(plain(x).dtype))
             self._sent[0][-1:].fill_(0)  # assigning one element copies from the host, which no capture allows
-        self._local = Step(backend, "min", x)
-        self._reduce = [Step(backend, "min", x) for _ in ranks]
+        self._local = BoundOperation(backend, "min", x)
+        self._reduce = [BoundOperation(backend, "min", x) for _ in ranks]
 
     def run(self, x: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
         """Write each row's minimum over all ranks, with the same bits on each rank. Raises EmptyReductionError."""

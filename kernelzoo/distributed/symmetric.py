@@ -40,7 +40,7 @@ def _without_multicast() -> Iterator[None]:
 
 
 class Workspace:
-    """Words in a group's symmetric memory, for a number of rows. All ranks make them together; one launch uses them."""
+    """Words in a group's symmetric memory, for a number of rows. All ranks allocate the words together."""
 
     def __init__(self, group: ProcessGroup, rows: int, device: torch.device) -> None:
         self.group = weakref.ref(group)
@@ -66,17 +66,17 @@ class Workspace:
         torch.cuda.synchronize(device)
         self._bound: dict[tuple[object, ...], tuple[Callable[..., None], object]] = {}
 
-    def launch(self, form: Any, x: torch.Tensor, out: torch.Tensor, rows: int) -> None:
+    def launch(self, variant: Any, x: torch.Tensor, out: torch.Tensor, rows: int) -> None:
         """Launch a kernel variant on a contiguous shard. It is bound once per layout, and cached in this workspace.
 
         Nothing is cached while a CUDA graph is captured: the graph owns the memory, which is ready only after a replay.
         """
-        key = form, x.dtype, x.numel(), x.data_ptr() % 16
+        key = variant, x.dtype, x.numel(), x.data_ptr() % 16
         at, _ = self._bound.get(key, (None, None))
         if at is None:
             place = self.words, self.peers, self.state, self.late
             flat = (one.view(rows, -1, 1) for one in (x, out))
-            bound = form(*flat, *place, self.rank, self.ranks, self.limit)
+            bound = variant(*flat, *place, self.rank, self.ranks, self.limit)
             at = bound.at
             if not (is_capturing(x) or tables.chosen.get()):
                 self._bound[key] = at, bound.workspace
@@ -89,8 +89,8 @@ _last: dict[torch.device, tuple[int, Any]] = {}
 _lock = threading.Lock()
 
 
-def _workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
-    """Return the group's workspace for that many rows. All streams share it: ranks may call on different streams."""
+def _group_workspace(group: ProcessGroup, rows: int, x: torch.Tensor) -> Workspace:
+    """Return the group's workspace for ``rows`` rows. All streams share it: ranks may call on different streams."""
     key = group.group_name, rows, x.device
     found = _workspaces.get(key)
     if found is None or found.group() is not group:  # a new group may have a destroyed group's name
@@ -132,8 +132,8 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
     Raises BackendUnavailableError if the backend has no such variant. Raises PeerError if a rank exceeded the group's
     timeout in an earlier call, whose results are NaN.
     """
-    form = _symmetric_variant(backend)
-    if form is None or not x.is_cuda or x.itemsize > 4:
+    variant = _symmetric_variant(backend)
+    if variant is None or not x.is_cuda or x.itemsize > 4:
         reason = "its kernels exchange no states by symmetric memory for this tensor"
         raise BackendUnavailableError(backend, reason, "leave out exchange='symmetric'")
     n, rows = x.size(dim), x.numel() // max(x.size(dim), 1)
@@ -147,12 +147,12 @@ def softmax(x: torch.Tensor, dim: int, group: ProcessGroup, backend: str) -> tor
     lined = x if in_place else x.movedim(dim, -1).contiguous()
     out = torch.empty_like(lined)
     with on_device_of(x), _lock:
-        workspace = _workspace(group, rows, x)
+        workspace = _group_workspace(group, rows, x)
         if workspace.came_late.value:
             raise PeerError(
                 f"rank {workspace.rank} of {workspace.ranks}: a rank was later than the group's timeout of "
                 f"{workspace.limit / 1e9:g} s in a call before this one, whose results are NaN"
             )
         _wait_for_last_launch(x.device)
-        workspace.launch(form, lined, out, rows)
+        workspace.launch(variant, lined, out, rows)
     return out if in_place else out.movedim(-1, dim).contiguous()

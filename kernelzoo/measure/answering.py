@@ -17,11 +17,11 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from kernelzoo.children import end_group
+from kernelzoo.children import kill_process_group
 from kernelzoo.errors import CacheWarning, DeviceLostError, KernelZooError
 
 
-class Answering:
+class RequestServer:
     """A server for requests. Its method ``on_open`` answers the request ``open``, and so on."""
 
     def __init__(self, replies: IO[str]) -> None:
@@ -44,7 +44,7 @@ class Answering:
         else:
             print(f"{filename}:{lineno}: {category.__name__}: {message}", file=sys.stderr)
 
-    def _tell(self, stage: str, id: str, **more: Any) -> None:
+    def _report_progress(self, stage: str, id: str, **more: Any) -> None:
         self.in_hand = True
         self.say(stage=stage, id=id, **more)
 
@@ -55,7 +55,7 @@ class Answering:
         print(json.dumps({**reply, "number": self.number}), file=self._replies, flush=True)
 
 
-def serve(make: Callable[[IO[str]], Answering], descriptor: int, lifeline: int) -> None:
+def serve(make: Callable[[IO[str]], RequestServer], descriptor: int, lifeline: int) -> None:
     """Answer requests until the parent ends. ``descriptor`` takes replies; the parent's end closes ``lifeline``."""
     _end_with_guard(lifeline)
     with contextlib.suppress(OSError):  # if memory runs out, Linux ends this process first
@@ -78,7 +78,7 @@ def serve(make: Callable[[IO[str]], Answering], descriptor: int, lifeline: int) 
 
 
 def _end_with_guard(lifeline: int) -> None:
-    """Kill this process and its children when the guard ends. A helper process waits: kernels may hold the GIL here."""
+    """Kill this process and its children when the guard ends. A helper process waits, as kernels may hold the GIL."""
     if child := os.fork():
         os.waitpid(child, 0)
         os.close(lifeline)
@@ -92,5 +92,5 @@ def _end_with_guard(lifeline: int) -> None:
             os.closerange(0, lifeline)
             os.closerange(lifeline + 1, 4096)
             os.read(lifeline, 1)
-            end_group(group)
+            kill_process_group(group)
     os._exit(0)

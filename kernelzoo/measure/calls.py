@@ -20,7 +20,7 @@ from kernelzoo.measure.problems import Problem
 
 
 class Call:
-    """A user's call on one set. As a launch, it also copies the results to the set; the clock times only ``call``."""
+    """A user's call on one set. As a launch, it also copies results to the set. The clock times only ``call``."""
 
     __slots__ = ("call", "outs")
 
@@ -31,7 +31,7 @@ class Call:
         self.deliver(self.call())
 
     def deliver(self, result: Any) -> None:
-        """Copy a result to the set. Raises ContractError for a wrong shape or dtype, since copying would hide it."""
+        """Copy a call's result to the set. Raises ContractError for a wrong shape or dtype that copying would hide."""
         made = result if isinstance(result, tuple) else (result,)
         for out, one in zip(self.outs, made, strict=True):
             if (one.shape, one.dtype) != (out.shape, out.dtype):
@@ -39,19 +39,19 @@ class Call:
             out.copy_(one)
 
 
-def call_on(
+def make_user_call(
     one: registry.Implementation, problem: Problem, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
 ) -> Call:
-    """Return a user's call of an implementation. For the baseline, it calls torch's function if there is one."""
+    """Return a user's call of an implementation. For the baseline, call torch's function if there is one."""
     named = {"variant": one.variant, **dict(problem.scalars)}
     axis = (problem.dim,) if problem.operation.by_rows else ()
-    own = torch_function(problem.operation, one.id)
+    own = torch_function_name(problem.operation, one.id)
     if own:
         return Call(lambda: getattr(torch, own)(*inputs, *axis), outs)
     return Call(lambda: getattr(backends.get(one.backend), one.op)(*inputs, *axis, **named), outs)
 
 
-def torch_function(operation: operations.Operation, id: str) -> str:
+def torch_function_name(operation: operations.Operation, id: str) -> str:
     """Return the name of torch's function if the id is the operation's baseline; "" otherwise, or if torch has none."""
     return operation.in_torch if id == registry.baseline(operation.name) else ""
 
@@ -66,7 +66,7 @@ class CallClock:
 
     def __init__(self, base: Clock, device: torch.device, op: str) -> None:
         self.base, self._device = base, device
-        own = torch_function(operations.OPERATIONS[op], registry.baseline(op))
+        own = torch_function_name(operations.OPERATIONS[op], registry.baseline(op))
         self.detail = f"time.perf_counter around kernelzoo.get(BACKEND).{op}" + (f", or torch.{own} itself" * bool(own))
         self.detail += ", not waited for" * (device.type == "cuda")
 
@@ -95,7 +95,7 @@ class CallClock:
             torch.cuda.synchronize(self._device)
 
 
-def clock_for(device: torch.device, timed: str, op: str) -> Clock | CallClock:
+def choose_clock(device: torch.device, timed: str, op: str) -> Clock | CallClock:
     """Return the clock of launches on a device; if ``timed`` is "call", the clock of users' calls."""
     clock = DeviceClock(device) if device.type == "cuda" else WallClock()
     return CallClock(clock, device, op) if timed == "call" else clock

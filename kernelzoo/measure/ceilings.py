@@ -1,4 +1,4 @@
-"""The limits of this device, measured in the same run as the results."""
+"""The speed limits of the device, measured in the same run as the results."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Ceilings:
     floor: float
 
     def bandwidth(self, op: str) -> float:
-        """Return an operation's limiting bandwidth: of copying if it writes as much as it reads, else of reading."""
-        return self.copy if operations.OPERATIONS[op].writes_all else self.read
+        """Return an operation's limiting bandwidth: of a copy if it writes as much as it reads, else of a read."""
+        return self.copy if operations.OPERATIONS[op].writes_as_much_as_reads else self.read
 
     def limit(self, op: str, bytes_moved: int) -> float:
         """Return the shortest possible time in seconds: launch floor + bytes / bandwidth."""
@@ -48,7 +48,7 @@ def ceilings(device: torch.device) -> Ceilings:
     """
     clock = DeviceClock(device)
     ours = [operations.OPERATIONS[name] for name in operations.MAPPED]
-    copying = [op for op in ours if op.writes_all]
+    copying = [op for op in ours if op.writes_as_much_as_reads]
     reading = [op for op in ours if op.reduces]
     count = 2**28  # 1 GiB of float32: 20 times the L2, and the launch floor is below 1 % of it
     with torch.cuda.device(device):
@@ -97,7 +97,7 @@ _FASTER = 4.0
 """The highest plausible multiple of the host's copy bandwidth. A kernel may only read, or its data may be cached."""
 
 
-def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
+def find_impossible_bandwidth(bytes_moved: int, seconds: float, volume: int) -> str:
     """Return why the host can't move so many bytes in ``seconds``; "" if it can.
 
     The bound is _FASTER times the best bandwidth of up to 50 copies now, on all processors or on one.
@@ -126,13 +126,13 @@ def beyond_memory(bytes_moved: int, seconds: float, volume: int) -> str:
     )
 
 
-def has_copy(sets: Sets) -> bool:
+def moves_like_copy(sets: Sets) -> bool:
     """Whether the operation moves as many bytes as a copy: it has one input, and one output of equal size."""
     inputs, outs = sets[0]
     return len(inputs) == len(outs) == 1 and inputs[0].nbytes == outs[0].nbytes
 
 
-def copies(sets: Sequence[Set]) -> list[Launch]:
+def make_copy_launches(sets: Sequence[Set]) -> list[Launch]:
     """Return one launch per set that copies its input to its output. ``copy_`` would not use a kernel."""
 
     def words(x: torch.Tensor) -> torch.Tensor:
@@ -146,7 +146,7 @@ def copies(sets: Sequence[Set]) -> list[Launch]:
 
 
 def _find_launches(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
-    """Yield launches of variant ``auto``: for each operation, of the two most preferred backends that are right."""
+    """Yield launches of variant ``auto``. Each operation uses its two most preferred backends with right results."""
     ids = [f"{backend}/{op.name}/auto" for op in operations for backend in registry.PREFERENCE["cuda"]]
     made = Counter[str]()
     for implementation in map(registry.implementation, ids):

@@ -57,7 +57,7 @@ class DeviceClock:
         self._counts = torch.version.cuda is not None  # ROCm's graph nodes are not read
 
     def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
-        """Return a turn of these launches in this order, with the link. Warm-up runs happen now."""
+        """Return a function that runs these launches in this order, with the link. Warm-up runs happen at once."""
         graph, found = self._capture(insert_link(launches, link))
         if self._counts and not found:
             raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
@@ -73,7 +73,7 @@ class DeviceClock:
 
     @cached_property
     def start(self) -> float:
-        """The seconds between the events that a graph without launches would take."""
+        """The seconds that the two CUDA events would measure around a graph without launches."""
         one = torch.zeros(1, device=self.device)
         short, long = (self._capture([one.zero_] * count)[0] for count in (1, 1 + self._FILLS))
         once, many = (min(self._replay(graph) for _ in range(5)) for graph in (short, long))
@@ -91,7 +91,7 @@ class DeviceClock:
         return graph, nodes
 
     def _warm_up(self, graph: Any) -> int:
-        """Replay a new graph, because first replays are slow. Returns the clock cycles that hide its submission."""
+        """Replay a new graph, because first replays are slow. Returns clock cycles that hide the graph's submission."""
         seconds = 0.0
         for _ in range(2):
             torch.cuda.synchronize(self.device)

@@ -38,7 +38,7 @@ _BUSY, _TICKS = 0.2, 0.03
 
 
 @dataclass(frozen=True)
-class Condition:
+class DeviceCondition:
     """The state of a device at one moment. None means unknown."""
 
     sm_mhz: int | None = None
@@ -72,13 +72,13 @@ class GpuWatch:
         if self._ask(self._reasons) is None:
             self._reasons = nvml.nvmlDeviceGetCurrentClocksThrottleReasons
 
-    def read(self) -> Condition:
-        """Return the condition now. It takes well under a millisecond, and never raises."""
+    def read(self) -> DeviceCondition:
+        """Return the GPU's present condition. The call takes well under a millisecond, and never raises."""
         nvml = self._nvml
         reasons = self._ask(self._reasons) or 0
         milliwatts = self._ask(nvml.nvmlDeviceGetPowerUsage)
         processes = self._ask(nvml.nvmlDeviceGetComputeRunningProcesses)
-        return Condition(
+        return DeviceCondition(
             sm_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, _CLOCK_SM),
             memory_mhz=self._ask(nvml.nvmlDeviceGetClockInfo, _CLOCK_MEMORY),
             temperature_c=self._ask(nvml.nvmlDeviceGetTemperature, _TEMPERATURE_GPU),
@@ -88,7 +88,7 @@ class GpuWatch:
             at_s=time.perf_counter() - self._began,
         )
 
-    def disturbed(self, before: Condition, after: Condition) -> str:
+    def disturbed(self, before: DeviceCondition, after: DeviceCondition) -> str:
         """Return why samples between two readings can't be trusted; "" if they can."""
         slowing = [name for name in _SLOWING.values() if name in before.throttled + after.throttled]
         if slowing:
@@ -102,13 +102,13 @@ class GpuWatch:
         return ""
 
     def describe_other_processes(self, ours: Collection[int]) -> str:
-        """Return, as text, how many processes besides ``ours`` use the GPU; "" if none, or if NVML uses other ids."""
+        """Return as text how many processes besides ``ours`` use the GPU. "" if none, or if NVML uses other ids."""
         processes = {one.pid for one in self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses) or ()}
         left = processes - {*ours} if os.getpid() in processes else ()
         return f"{len(left)} other processes use the device" if left else ""
 
     def _ask(self, function: Callable[..., Any], *arguments: int) -> Any:
-        """Return NVML's answer about the device; None if the device or driver has none."""
+        """Return the answer of one of NVML's functions about the device; None if device or driver don't support it."""
         try:
             return function(self._handle, *arguments)
         except self._nvml.NVMLError:
@@ -127,11 +127,11 @@ class HostWatch:
         self._processes, self._began = processes, time.perf_counter()
         self._waits, self._waited, self._used = _read_thread_waits(processes), 0.0, _read_cpu_seconds(processes)
 
-    def skip(self) -> None:
-        """Ignore the waits since the last reading, because nothing was timed."""
+    def discard_waits(self) -> None:
+        """Ignore the threads' waits since the last reading, because nothing was timed."""
         self._waits = _read_thread_waits(self._processes)
 
-    def read(self) -> Condition:
+    def read(self) -> DeviceCondition:
         waits = _read_thread_waits(self._processes)
         longest = max((wait - self._waits.get(thread, 0) for thread, wait in waits.items()), default=0)
         self._waits, self._waited = waits, self._waited + longest * 1e-9
@@ -140,9 +140,9 @@ class HostWatch:
         if used is not None and self._used is not None:
             (idle, ours), (idle_before, ours_before) = used, self._used
             others = max(0.0, _processors() * passed - (idle - idle_before) - (ours - ours_before))
-        return Condition(waited_s=self._waited, others_s=others, at_s=passed)
+        return DeviceCondition(waited_s=self._waited, others_s=others, at_s=passed)
 
-    def disturbed(self, before: Condition, after: Condition) -> str:
+    def disturbed(self, before: DeviceCondition, after: DeviceCondition) -> str:
         waited, passed = (after.waited_s or 0) - (before.waited_s or 0), after.at_s - before.at_s
         if waited > MOVED * passed:
             return f"a thread waited {waited * 1e3:.1f} of {passed * 1e3:.1f} ms for a processor"
@@ -163,12 +163,12 @@ Watch = GpuWatch | HostWatch
 def watch(device: torch.device, processes: Sequence[int | str] = ("self",)) -> Watch | None:
     """Return a watch on the device; None if it can't be watched. ``processes``: those to watch on a host."""
     if device.type == "cuda":
-        found = nvml_of(device)
+        found = find_nvml(device)
         return None if isinstance(found, str) else GpuWatch(*found)
     return HostWatch(processes) if device.type == "cpu" and _read_thread_waits(processes) else None
 
 
-def nvml_of(device: torch.device) -> tuple[Any, Any] | str:
+def find_nvml(device: torch.device) -> tuple[Any, Any] | str:
     """Return the module pynvml and its handle of the GPU, or the reason why there is none."""
     try:
         import pynvml

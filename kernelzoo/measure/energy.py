@@ -18,7 +18,7 @@ from typing import Any
 
 from kernelzoo.errors import KernelZooError
 from kernelzoo.lazy import torch
-from kernelzoo.measure.condition import nvml_of
+from kernelzoo.measure.condition import find_nvml
 
 STILL = 1.0
 """The counter must move within this many seconds of launches."""
@@ -50,8 +50,8 @@ class Energy:
     """The reason why the energy is unknown. It is not written to a results file."""
 
     @property
-    def facts(self) -> dict[str, float]:
-        """The numbers by name, rounded to five digits, as in a results file."""
+    def as_numbers(self) -> dict[str, float]:
+        """The energy's numbers by name, rounded to five digits, as in a results file."""
         known = {name: value for name, value in vars(self).items() if name != "unknown"}
         return {name: value if isinstance(value, int) else float(f"{value:.5g}") for name, value in known.items()}
 
@@ -61,7 +61,7 @@ class Energy:
         return 1e3 * self.launch_mj / self.launch_us
 
 
-def joules(nvml: Any, handle: Any) -> float:
+def read_joules(nvml: Any, handle: Any) -> float:
     """Return the value of a GPU's energy counter: joules since the driver was loaded. Raises EnergyError."""
     try:
         return float(nvml.nvmlDeviceGetTotalEnergyConsumption(handle)) / 1e3
@@ -70,14 +70,14 @@ def joules(nvml: Any, handle: Any) -> float:
 
 
 def make_energy_meter(device: torch.device) -> Callable[[], float]:
-    """Return a function that reads the device's energy counter. Raises EnergyError, which says what is missing."""
+    """Return a function that reads the device's energy counter. Raises EnergyError if anything is missing."""
     found: Any = f"it is read from a GPU's counter, and {device.type!r} has none"
     if device.type == "cuda":
-        found = nvml_of(device)
+        found = find_nvml(device)
     if isinstance(found, str):
         raise EnergyError(f"--energy is not available here: {found}")
-    joules(*found)
-    return partial(joules, *found)
+    read_joules(*found)
+    return partial(read_joules, *found)
 
 
 class Replays:
@@ -90,7 +90,7 @@ class Replays:
         self._first, self._runs = self._event(), 0
 
     def more(self) -> None:
-        """Queue enough runs to keep the device busy."""
+        """Queue more runs, enough to keep the device busy."""
         while len(self._waiting) > 1 and self._waiting[0].query():
             self._waiting.popleft()
         while len(self._waiting) < self._ahead:
@@ -111,7 +111,7 @@ class Replays:
 
 
 def measure(more: Callable[[], object], end: Callable[[], float], launches: int, meter: Callable[[], float]) -> Energy:
-    """Measure a launch's energy. ``more`` queues runs of ``launches``; ``end`` waits, and returns seconds per run."""
+    """Measure a launch's energy. ``more`` queues runs of ``launches``. ``end`` waits, and returns seconds per run."""
     more()
     began = moved = perf_counter()
     moves: list[tuple[float, float]] = []

@@ -111,7 +111,7 @@ def first_call(
 
 
 def time_calls(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folder: str, device: Any) -> Json:
-    """Time the first call on each shape, and a second call on the first shape. Returns fields of :class:`FirstCall`."""
+    """Time a first call on each shape, and a second call on the first shape. Returns fields of :class:`FirstCall`."""
     found: Json = {"outcome": "measured", "device": device_name(str(device))}
     backend_name, op, variant = id.split("/")
     torch.ones(1, device=device).add_(1).cpu()  # creates the device's context, which is torch's cost

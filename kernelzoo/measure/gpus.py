@@ -1,4 +1,4 @@
-"""The GPUs of a sweep. Each is used by one measuring process."""
+"""The GPUs of a sweep. Each GPU is used by one measuring process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernelzoo.errors import KernelZooError
 
 
 class GpusError(KernelZooError, ValueError):
-    """These GPUs are missing, or can't be told apart."""
+    """The requested GPUs are missing, or can't be told apart."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ Nodes = Counter[tuple[int, ...]]
 
 
 class _Kernel(ctypes.Structure):
-    """The struct CUDA_KERNEL_NODE_PARAMS_v2. Function or handle, and sizes identify a kernel."""
+    """The struct CUDA_KERNEL_NODE_PARAMS_v2. A function or handle, with sizes, identifies a kernel."""
 
     _fields_ = (
         ("function", ctypes.c_void_p),
@@ -31,23 +31,23 @@ def count_captured_nodes(stream: int) -> Nodes:
     driver = ctypes.CDLL("libcuda.so.1")  # loaded once, since a graph has thousands of nodes
     state, number, graph, count = ctypes.c_int(), ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_size_t()
     outputs = map(ctypes.byref, (state, number, graph))
-    _call(driver, "cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *outputs, None, None)
-    _call(driver, "cuGraphGetNodes", graph, None, ctypes.byref(count))
+    _call_driver(driver, "cuStreamGetCaptureInfo_v2", ctypes.c_void_p(stream), *outputs, None, None)
+    _call_driver(driver, "cuGraphGetNodes", graph, None, ctypes.byref(count))
     nodes = (ctypes.c_void_p * count.value)()
     if count.value:
-        _call(driver, "cuGraphGetNodes", graph, nodes, ctypes.byref(count))
+        _call_driver(driver, "cuGraphGetNodes", graph, nodes, ctypes.byref(count))
     found = Nodes()
     for node in map(ctypes.c_void_p, nodes):
         kind, kernel = ctypes.c_int(), _Kernel()
-        _call(driver, "cuGraphNodeGetType", node, ctypes.byref(kind))
+        _call_driver(driver, "cuGraphNodeGetType", node, ctypes.byref(kind))
         if kind.value == _KERNEL:
-            _call(driver, "cuGraphKernelNodeGetParams_v2", node, ctypes.byref(kernel))
+            _call_driver(driver, "cuGraphKernelNodeGetParams_v2", node, ctypes.byref(kernel))
         found[kind.value, kernel.function or 0, kernel.handle or 0, *kernel.sizes] += 1
     return found
 
 
 def check_same_nodes(found: Nodes, apart: Nodes, launches: int) -> None:
-    """Raise ContractError if a node occurs no multiple of ``launches`` times. ``apart``: nodes outside of launches."""
+    """Raise ContractError unless each node occurs ``launches`` times or a multiple. ``apart``: nodes of no launch."""
     uneven = [count for count in (found - apart).values() if count % launches]
     if uneven:
         raise ContractError(
@@ -55,7 +55,7 @@ def check_same_nodes(found: Nodes, apart: Nodes, launches: int) -> None:
         )
 
 
-def _call(driver: ctypes.CDLL, name: str, *arguments: object) -> None:
+def _call_driver(driver: ctypes.CDLL, name: str, *arguments: object) -> None:
     status = getattr(driver, name)(*arguments)
     if status:
         raise RuntimeError(f"{name}: CUDA error {status}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
-from kernelzoo.check.verifying import Finding, Found
+from kernelzoo.check.verifying import CheckResults, Finding
 from kernelzoo.measure import record, worker_process
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.measurement import UNJUDGED
@@ -84,7 +84,7 @@ class Guard(WorkerProcess):
         request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
         request |= {"energy": energy, "label": label, "waive": list(waive)}
         request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
-        judge = partial(_mismatch, problem, cache, rounds)
+        judge = partial(_find_answer_mismatch, problem, cache, rounds)
         done, lost = self._ask_retry(request, ids, partial(record.failure, problem, outcome="failed"), progress, judge)
         entries, failed = done.get("entries", []), lost + done.get("failed", [])
         self._opening["ceilings"] = done.get("ceilings") or self._opening["ceilings"]  # for the next process
@@ -146,8 +146,8 @@ class Guard(WorkerProcess):
     ) -> Json:
         """Check one implementation against the contract, and by the gate on some problems.
 
-        Returns a :class:`kernelzoo.check.verifying.Found` as JSON. ``cases`` are names or globs. Empty ``cases`` or
-        ``dtypes`` mean all. ``seed`` is for the gate's inputs. A case that kills the process or hangs ends the check.
+        Returns a :class:`kernelzoo.check.verifying.CheckResults` as JSON. ``cases`` are names or globs. Empty
+        arguments mean all. ``seed`` is for the gate's inputs. A case that kills the process or hangs ends the check.
         """
         request = {"do": "verify", "id": id, "problems": [asdict(p) for p in problems], "seed": seed}
         try:
@@ -158,10 +158,10 @@ class Guard(WorkerProcess):
             self.restart()
             kind = "hangs" if error.reason.startswith("hung") else "crashes"
             reason = f"{error.reason}; its other cases were not checked"
-            return Found(findings=[Finding(id, case, kind, reason, **known)]).document()
+            return CheckResults(findings=[Finding(id, case, kind, reason, **known)]).document()
 
     def largest(self, id: str) -> Json:
-        """Return ``elements`` of the largest fuzzing case, the ``emulator`` if any, or why it is ``unavailable``."""
+        """Return ``elements`` of the largest fuzzing case, any ``emulator``, or why the id is ``unavailable``."""
         try:
             return self._ask({"do": "largest", "id": id}, quiet, at_least=worker_process.IMPORTING)
         except DiedError as error:
@@ -169,7 +169,7 @@ class Guard(WorkerProcess):
             return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}
 
     def fuzz(self, id: str, cases: Sequence[str]) -> Json:
-        """Run fuzzing cases through one implementation; see :class:`kernelzoo.check.fuzz.running.Found`.
+        """Run fuzzing cases through one implementation; see :class:`kernelzoo.check.fuzz.running.FuzzCounts`.
 
         A case that kills the process or hangs counts as ``wrong``. After _MOST_DEATHS such cases the rest is skipped.
         """
@@ -222,9 +222,9 @@ class Guard(WorkerProcess):
         return [*done.get("rows", []), *lost]
 
 
-def _mismatch(problem: Problem, cache: str, rounds: int, ids: Sequence[str], done: Json) -> str:
+def _find_answer_mismatch(problem: Problem, cache: str, rounds: int, ids: Sequence[str], done: Json) -> str:
     """Return how a race's answer differs from its request; "" if it matches. Each id must occur exactly once."""
-    facts = {"op": problem.op, **record.described(problem)}
+    facts = {"op": problem.op, **record.describe_problem(problem)}
     scalars = facts.pop("scalars", {})  # the answer may have more, which were drawn with the inputs
     asked = json.dumps(facts, sort_keys=True)
     try:

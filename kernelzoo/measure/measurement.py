@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from kernelzoo import registry
-from kernelzoo.measure.condition import DISTURBED, Condition
+from kernelzoo.measure.condition import DISTURBED, DeviceCondition
 from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.problems import Problem
 
@@ -30,7 +30,7 @@ BETWEEN = 1e-6
 """Seconds between kernels, which only the device clock includes. On an H200: 0.3 to 0.8 us; 1.4 us for two kernels."""
 
 
-def disagree(device_seconds: float, cupti_seconds: float) -> bool:
+def clocks_disagree(device_seconds: float, cupti_seconds: float) -> bool:
     """Whether two clocks differ by over 3 % on a kernel above 10 us. Gaps between kernels are subtracted first."""
     more = device_seconds - cupti_seconds
     apart = -more if more < 0 else max(0.0, more - BETWEEN)
@@ -76,7 +76,7 @@ class Measurement:
     """Rounds of the race that were repeated because the device was disturbed."""
     disturbed_rounds: int = 0
     """Rounds that count although the device was disturbed, since it never settled."""
-    condition: tuple[Condition, Condition] | None = None
+    condition: tuple[DeviceCondition, DeviceCondition] | None = None
     """The device's state before and after the race."""
     refused: str = ""
     """The reason why it refuses this problem or can't run here. This is no error."""
@@ -113,7 +113,7 @@ class Measurement:
         found = [BREAKS] if self.breaks else []
         if self.clock == "device" and self.submit is not None and self.median < self.submit:
             found.append("host-bound")
-        if self.cupti is not None and disagree(self.median, self.cupti):
+        if self.cupti is not None and clocks_disagree(self.median, self.cupti):
             found.append("clocks disagree")
         if self.energy is not None and self.energy.unknown:
             found.append(f"no energy: {self.energy.unknown}")

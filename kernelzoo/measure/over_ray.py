@@ -21,7 +21,7 @@ from kernelzoo.measure import record
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import IMPORTING, About, GuardError, Json, LostError, RaceLostError
+from kernelzoo.measure.worker_process import IMPORTING, GuardError, Json, LostError, ProcessDescription, RaceLostError
 
 TRIES = 4
 """After this number of lost workers, the sweep continues without the race that lost them."""
@@ -35,7 +35,7 @@ class RayMissingError(KernelZooError, RuntimeError):
 
 
 @contextlib.contextmanager
-def cluster(address: str) -> Iterator[None]:
+def connect_to_cluster(address: str) -> Iterator[None]:
     """Return a context that is connected to a Ray cluster. Raises RayMissingError.
 
     The address is ``address``, else ``RAY_ADDRESS``. Without both, a new cluster starts on this machine.
@@ -59,7 +59,7 @@ def cluster(address: str) -> Iterator[None]:
             ray.shutdown()
 
 
-def starts(device: str, modules: Sequence[str], patience: float) -> list[Callable[[], RayWorker]]:
+def worker_starters(device: str, modules: Sequence[str], patience: float) -> list[Callable[[], RayWorker]]:
     """Return, for each GPU of the cluster, a function that starts a worker. Raises RayMissingError without a GPU."""
     import ray
 
@@ -81,7 +81,7 @@ class RayWorker:
         self._given = device, list(modules), patience
         self._source, self._over = source, threading.Event()
         self._actor: Any = None
-        self.about: About
+        self.about: ProcessDescription
         self._call("a worker")
 
     def _start(self) -> None:
@@ -91,7 +91,7 @@ class RayWorker:
         made = ray.remote(num_gpus=1, num_cpus=0, max_restarts=0, max_task_retries=0)(_RemoteGuard)
         self._actor = made.remote(*self._given)
         try:
-            self.about, source = ray.get(self._actor.opened.remote(), timeout=STARTING)
+            self.about, source = ray.get(self._actor.open_guard.remote(), timeout=STARTING)
         except ray.exceptions.GetTimeoutError:
             raise LostError(f"no GPU of the cluster was free for a worker within {STARTING:g} s") from None
         if source != self._source:
@@ -117,7 +117,7 @@ class RayWorker:
         self._end()
 
     def _call(self, what: str, *call: Any, **how: Any) -> Any:
-        """Call a method of the remote guard, and return its result. A lost worker is replaced. ``what`` names the task.
+        """Call a method of the remote guard, and return its result. Replace a lost worker. ``what`` names the task.
 
         Without ``call``, only start a worker. Raises GuardError if the call fails, RaceLostError after TRIES losses.
         """
@@ -132,13 +132,13 @@ class RayWorker:
             except ray.exceptions.RayTaskError as error:
                 if fresh:
                     self._end()
-                raise GuardError(_brief(error.cause)) from None
+                raise GuardError(_shorten_error(error.cause)) from None
             except (ray.exceptions.RayActorError, ray.exceptions.ObjectLostError) as error:
                 self._end()
                 if self._over.is_set():
                     raise GuardError("the worker was ended") from None
                 if not left:
-                    words = f"{what} has lost {TRIES} workers, the last one by: {_brief(error)}"
+                    words = f"{what} has lost {TRIES} workers, the last one by: {_shorten_error(error)}"
                     raise RaceLostError(words) from None
             except KernelZooError:
                 self._end()
@@ -162,7 +162,7 @@ class _RemoteGuard:
         self._guard: Guard | None = None
         self._host = socket.gethostname()
 
-    def opened(self) -> tuple[About, Json]:
+    def open_guard(self) -> tuple[ProcessDescription, Json]:
         """Start the guard. Returns its description, and digests of the code on this host."""
         import ray
 
@@ -181,5 +181,5 @@ class _RemoteGuard:
         return getattr(self._guard, name)(*given, **how)
 
 
-def _brief(error: BaseException) -> str:
+def _shorten_error(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]

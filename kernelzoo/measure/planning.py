@@ -31,7 +31,7 @@ _LARGEST = 2**26
 """The most elements of a problem. Rotated sets and the gate's copies take about eight times its bytes."""
 
 
-def declarations(backend: str, op: str) -> dict[str, Any] | None:
+def declared_knobs(backend: str, op: str) -> dict[str, Any] | None:
     """Return a loaded backend's knobs and ids for an operation, ``auto`` first; None if the backend has no table."""
     table = tables.declared(backend, op)
     if table is None:
@@ -89,7 +89,7 @@ def make_table(implementation: registry.Implementation, values: Values) -> Any:
 
 
 def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
-    """Return problems to tune on. Some have about as many rows as SMs. Some lengths are powers of two, or near them."""
+    """Return problems to tune on. Some have about as many rows as SMs. Some lengths are near powers of two."""
     m = multiprocessors
     rows = sorted({8, 16, 40, m // 2 + 1, m - 1, m, 2 * m + 1, 3 * m, 1000, 4096, 20011, 100003, 499979})
     lengths = (

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 
 from kernelzoo import packages
-from kernelzoo.check.staying import staying
+from kernelzoo.check.staying import forbid_exit_zero
 from kernelzoo.measure.problems import PREFIX, SETS
 
 TABLE = {"columns": ["median", "iqr"], "sort": "median"}
 """Default options of pytest-benchmark for a table of 80 columns."""
 
 
-class Replay:
-    """A timer that replays ``samples`` to pytest-benchmark: each timed ``step`` takes as long as the next sample."""
+class ReplayTimer:
+    """A timer that replays ``samples`` to pytest-benchmark. Each timed ``step`` takes as long as the next sample."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -63,5 +63,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Iterator[None]:
-    with staying():
+    with forbid_exit_zero():
         yield

@@ -75,7 +75,7 @@ class Problem:
         return self.operation.arguments(inputs, self.dim, scalars=dict(self.scalars))
 
 
-def problem_of(given: dict[str, Any]) -> Problem:
+def problem_from_json(given: dict[str, Any]) -> Problem:
     """Return the problem that has these fields, as read from JSON."""
     sizes, scalars = (tuple((str(name), value) for name, value in given[key]) for key in ("sizes", "scalars"))
     found = Problem(given["op"], tuple(given["shape"]), given["dtype"], given["dim"], sizes, scalars)
@@ -133,24 +133,24 @@ _PEOPLE = (
 )
 
 
-def _last_axis(shapes: Iterable[Shape]) -> tuple[tuple[Shape, int], ...]:
+def _on_last_axis(shapes: Iterable[Shape]) -> tuple[tuple[Shape, int], ...]:
     return tuple((shape, -1) for shape in shapes)
 
 
 SETS: dict[str, Callable[[str], tuple[tuple[Shape, int], ...]]] = {
     # "quick": float32 on all shapes, other dtypes on three. "host" takes three minutes on two cores.
-    "quick": lambda dtype: _last_axis(_QUICK if dtype == "float32" else ((4096, 1024), (1823, 781), (16, 262144))),
-    "host": lambda dtype: _last_axis(((4096, 256), (4096, 1024), (1823, 781), (16, 262144))),
+    "quick": lambda dtype: _on_last_axis(_QUICK if dtype == "float32" else ((4096, 1024), (1823, 781), (16, 262144))),
+    "host": lambda dtype: _on_last_axis(((4096, 256), (4096, 1024), (1823, 781), (16, 262144))),
     # Bandwidth against columns, the usual figure, and two well-known shapes.
-    "sweep": lambda dtype: _last_axis(_SWEEP),
-    "full": lambda dtype: _last_axis(_FULL),
-    "map": lambda dtype: _last_axis(_MAP),
+    "sweep": lambda dtype: _on_last_axis(_SWEEP),
+    "full": lambda dtype: _on_last_axis(_FULL),
+    "map": lambda dtype: _on_last_axis(_MAP),
     "axes": lambda dtype: _AXES,
     "people": lambda dtype: _PEOPLE,
-    "hidden": lambda dtype: _last_axis(_HIDDEN),
-    "vocabulary": lambda dtype: _last_axis(_VOCABULARY),
+    "hidden": lambda dtype: _on_last_axis(_HIDDEN),
+    "vocabulary": lambda dtype: _on_last_axis(_VOCABULARY),
     # Odd and prime lengths leave remainders in vector loads, power-of-two tiles and even splits.
-    "odd": lambda dtype: _last_axis(shape for shape in _MAP if shape[-1] % 2),
+    "odd": lambda dtype: _on_last_axis(shape for shape in _MAP if shape[-1] % 2),
 }
 
 

@@ -1,4 +1,4 @@
-"""A second clock to check the first: the device's timestamps of each kernel, recorded by CUPTI.
+"""A second clock to check the first. It uses the device's timestamps of each kernel, recorded by CUPTI.
 
 It is independent of :class:`kernelzoo.measure.clocks.DeviceClock`, and also times work that a graph did not capture.
 """
@@ -62,7 +62,7 @@ def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats:
                 torch.cuda.synchronize()
         finally:
             session.stop()
-    return per_launch(_activities(session.events(), index), count, repeats)
+    return active_seconds_per_launch(_find_activities(session.events(), index), count, repeats)
 
 
 @dataclass(frozen=True, order=True)
@@ -75,7 +75,7 @@ class Activity:
     """Whether it is the spinning kernel that begins a run."""
 
 
-def per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> float | None:
+def active_seconds_per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> float | None:
     """Return the active seconds per launch: the median over complete runs. A spinning kernel begins each run.
 
     A run is complete if no other run has more activities. None if fewer than half of ``repeats`` runs are complete.
@@ -90,10 +90,10 @@ def per_launch(activities: Iterable[Activity], launches: int, repeats: int) -> f
     whole = [run for run in runs if len(run) == fullest]
     if fullest < launches or 2 * len(whole) < repeats:
         return None
-    return statistics.median(_busy(run) for run in whole) / launches * 1e-6
+    return statistics.median(_active_microseconds(run) for run in whole) / launches * 1e-6
 
 
-def _busy(run: Sequence[Activity]) -> float:
+def _active_microseconds(run: Sequence[Activity]) -> float:
     """Return the microseconds in which anything is active. The activities of ``run`` are sorted by start."""
     busy, until = 0.0, float("-inf")
     for activity in run:
@@ -102,7 +102,7 @@ def _busy(run: Sequence[Activity]) -> float:
     return busy
 
 
-def _activities(events: Iterable[Any], index: int) -> Iterator[Activity]:
+def _find_activities(events: Iterable[Any], index: int) -> Iterator[Activity]:
     """Yield a device's kernels, fills and copies from torch.profiler's events. Events without times are left out."""
     for event in events:
         if (

@@ -21,7 +21,7 @@ from kernelzoo import files, tables
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure import schema
 from kernelzoo.measure.environment import device_name, gpu_uuid, versions
-from kernelzoo.measure.measurement import OF_CALLS, Measurement, disagree
+from kernelzoo.measure.measurement import OF_CALLS, Measurement, clocks_disagree
 from kernelzoo.measure.problems import Problem
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "op": problem.op,
         "variant": implementation.variant,
         "form": measured.form or None,
-        **described(problem),
+        **describe_problem(problem),
         "bytes": measured.bytes,
         "gb_per_s": _round(measured.gb_per_s) if measured.clock not in OF_CALLS else None,
         "clock": measured.clock,
         "clock_detail": measured.clock_detail,
         "cache": measured.cache,
         "device": device_name(device),
-        "gpu": {"index": _index(device), "uuid": uuid} if (uuid := gpu_uuid(device)) else None,
-        "table": tables.label(implementation.backend, problem.op, _index(device)),
+        "gpu": {"index": _device_index(device), "uuid": uuid} if (uuid := gpu_uuid(device)) else None,
+        "table": tables.label(implementation.backend, problem.op, _device_index(device)),
         "versions": versions(device),
         "samples": len(measured.samples),
         "rounds": measured.rounds,
@@ -65,7 +65,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "limit_us": _round(measured.limit, 1e6),
         "of_limit": _round(measured.of_limit),
         # If the energy is unknown, the flags say why.
-        "energy": measured.energy.facts if measured.energy and not measured.energy.unknown else None,
+        "energy": measured.energy.as_numbers if measured.energy and not measured.energy.unknown else None,
         "same_bits": measured.same_bits,
         "batch_invariant": measured.batch_invariant,
         "repeated_rounds": measured.repeated_rounds,
@@ -76,7 +76,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
     }
 
 
-def _index(device: str) -> int:
+def _device_index(device: str) -> int:
     return int(device.partition(":")[2] or 0) if device.startswith("cuda") else -1
 
 
@@ -121,11 +121,11 @@ def add_cross_check(entry: Json, seconds: float) -> None:
     """Add the profiler's time to a result, and a flag if the clocks disagree."""
     info = entry["extra_info"]
     info["cupti_us"] = _round(seconds, 1e6)
-    if disagree(entry["stats"]["median"], seconds):
+    if clocks_disagree(entry["stats"]["median"], seconds):
         info["flags"] = [*info["flags"], "clocks disagree"]
 
 
-def described(problem: Problem) -> Json:
+def describe_problem(problem: Problem) -> Json:
     """Return a problem as JSON, without its operation. Named axes and scalars are included if there are any."""
     found: Json = {"shape": list(problem.shape), "dim": problem.dim, "dtype": problem.dtype}
     found |= {} if problem.operation.by_rows else {"axes": problem.axes}
@@ -134,10 +134,10 @@ def described(problem: Problem) -> Json:
 
 def failure(problem: Problem, id: str, outcome: str, reason: str) -> Json:
     """Return the record of a failure on a problem. ``outcome`` is ``refused``, ``wrong`` or ``failed``."""
-    return {"id": id, "op": problem.op, **described(problem), "outcome": outcome, "reason": reason}
+    return {"id": id, "op": problem.op, **describe_problem(problem), "outcome": outcome, "reason": reason}
 
 
-def failure_of(measured: Measurement) -> Json | None:
+def find_failure_record(measured: Measurement) -> Json | None:
     """Return the record of a measurement's failure; None if it has none."""
     for outcome in ("wrong", "failed", "refused"):
         if reason := getattr(measured, outcome):
@@ -161,11 +161,11 @@ def machine(device: str) -> Json:
 def source(modules: Sequence[Path]) -> Json:
     """Return digests of kernelzoo's files and of each module. A module's package is included."""
     found = {m.name: _digest([file for one in modules if one.name == m.name for file in _files(one)]) for m in modules}
-    return {"sha256": _sources(), "modules": found}
+    return {"sha256": _digest_own_files(), "modules": found}
 
 
 def _files(module: Path) -> list[Path]:
-    """Return the files that a module may run: its package's files if it is in one, else only itself."""
+    """Return the files that a module may run: all of its package, or its own if it has no package."""
     beside = sorted(module.parent.glob("*.*")) if module.with_name("__init__.py").exists() else []
     return beside or [module]
 
@@ -184,7 +184,7 @@ class Record:
         modules: Sequence[Path] = (),
         shard: Json | None = None,
     ) -> None:
-        """``device``: a name from :func:`kernelzoo.measure.device_name`. ``shard``: what ``Shard.facts`` returned.
+        """``device``: a name from :func:`kernelzoo.measure.device_name`. ``shard``: what ``Shard.describe`` returned.
 
         If ``resume``, an existing file is continued. Raises RecordError if it is no results file, or was measured with
         another shard, device, kernelzoo or ``modules``. If given, ``versions`` and ``rounds`` must match too.
@@ -224,10 +224,10 @@ class Record:
         """Return the ids that have neither a result nor a failure for this problem, cache state and kind of timing."""
         infos = [e["extra_info"] for e in self._document["benchmarks"]]
         infos = [info for info in infos if (info["clock"] == "call") == (timed == "call")]
-        held = {key(info) for info in infos if info.get("cache", "cold") == cache} | {
-            key(f) for f in self._document["kernelzoo"]["failed"]
+        held = {record_key(info) for info in infos if info.get("cache", "cold") == cache} | {
+            record_key(f) for f in self._document["kernelzoo"]["failed"]
         }
-        return [id for id in ids if key({"id": id, "op": problem.op, **described(problem)}) not in held]
+        return [id for id in ids if record_key({"id": id, "op": problem.op, **describe_problem(problem)}) not in held]
 
     def add(self, entries: Sequence[Json], failed: Sequence[Json], verdicts: Sequence[Json] = ()) -> None:
         """Add results, and write the file. If there are verdicts, results replace those of the same id and problem.
@@ -237,9 +237,9 @@ class Record:
         ours, held = self._document["kernelzoo"], self._document["benchmarks"]
         lost = ours["failed"]
         if verdicts:
-            new = {*(key(entry["extra_info"]) for entry in entries), *map(key, failed)}
-            held = [entry for entry in held if key(entry["extra_info"]) not in new]
-            lost = [failure for failure in lost if key(failure) not in new]
+            new = {*(record_key(entry["extra_info"]) for entry in entries), *map(record_key, failed)}
+            held = [entry for entry in held if record_key(entry["extra_info"]) not in new]
+            lost = [failure for failure in lost if record_key(failure) not in new]
             ours = {**ours, "verdicts": [*ours.get("verdicts", []), *verdicts]}
         ours = {**ours, "failed": [*lost, *failed]}
         grown = {**self._document, "benchmarks": [*held, *entries], "kernelzoo": ours}
@@ -262,7 +262,7 @@ def _read_to_resume(path: Path, device: str, versions: Mapping[str, str] | None,
         document: Json = files.read_json(path)
     except files.FileError as error:
         raise RecordError(f"can't resume: {error}") from error
-    if wrong := schema.wrong(document):
+    if wrong := schema.find_error(document):
         raise RecordError(f"{path} can't be resumed: it is no results file of kernelzoo bench: {wrong.lstrip(': ')}")
     machine = document.get("machine_info")
     if "kernelzoo" not in document or not isinstance(machine, dict):
@@ -317,7 +317,7 @@ def _first_difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     return ""
 
 
-def key(of: Mapping[str, Any]) -> tuple[Any, ...]:
+def record_key(of: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return a key for the implementation and problem of a result or failure."""
     further = (tuple(sorted(of.get(key, {}).items())) for key in ("axes", "scalars"))
     return of["id"], of["op"], tuple(of["shape"]), of["dim"], of["dtype"], *further
@@ -343,7 +343,7 @@ def git(folder: Path, *words: str, timeout: float = 10) -> str:
 
 
 @functools.cache
-def _sources() -> str:
+def _digest_own_files() -> str:
     """Return a digest of kernelzoo's own files."""
     return _digest(sorted(path for path in _HOME.rglob("*") if path.is_file() and "__pycache__" not in path.parts))
 
@@ -356,5 +356,5 @@ def _digest(paths: Sequence[Path]) -> str:
 
 
 def _round(value: float | None, scale: float = 1.0) -> float | None:
-    """Scale a value, and round it to five digits: no clock here is more exact. None stays None."""
+    """Scale a value, and round it to five digits, because no clock is more exact. None stays None."""
     return None if value is None else float(f"{value * scale:.5g}")

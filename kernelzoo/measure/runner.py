@@ -20,8 +20,8 @@ from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError, KernelZooError, LaunchError
 from kernelzoo.launch import Launch, postpone_deliveries
 from kernelzoo.measure import planning
-from kernelzoo.measure.calls import CallClock, call_on, clock_for
-from kernelzoo.measure.ceilings import copies
+from kernelzoo.measure.calls import CallClock, choose_clock, make_user_call
+from kernelzoo.measure.ceilings import make_copy_launches
 from kernelzoo.measure.clocks import Clock, DeviceClock, Link, Turn
 from kernelzoo.measure.energy import Replays
 from kernelzoo.measure.judge.memory import Sets
@@ -59,14 +59,14 @@ class Lane:
     """The number of launches of the current turn."""
     replays: Replays | None = None
 
-    def using(self) -> AbstractContextManager[None]:
+    def apply_table(self) -> AbstractContextManager[None]:
         """Return a context in which the lane's launch table applies."""
         return nullcontext() if self.table is None else tables.using(self.table)
 
     def bind(self, problem: Problem, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
         """Bind the implementation to these tensors, and return the launch."""
         assert self.implementation is not None
-        with self.using():
+        with self.apply_table():
             return problem.launch(self.implementation, inputs, outs)
 
 
@@ -85,7 +85,7 @@ class Runner:
         self._lanes, self._timed = {}, timed
         if not isinstance(memory, Sets):
             memory = Sets(problem, int(memory["count"]), self.device, memory=memory)
-        self._sets, self._clock = memory, clock_for(self.device, timed, problem.op)
+        self._sets, self._clock = memory, choose_clock(self.device, timed, problem.op)
 
     def release(self) -> None:
         """Drop the sets and all lanes, and free their memory for other processes."""
@@ -101,7 +101,7 @@ class Runner:
         """
         sets = self._sets
         if id == COPY:
-            self._lanes[id] = Lane(copies([sets[number] for number in range(sets.count)]))
+            self._lanes[id] = Lane(make_copy_launches([sets[number] for number in range(sets.count)]))
             return {"first_call": None, "submit": None, "form": "", "returns": False}
         made = registry.implementation(id.partition("@")[0])
         if emulator := backends.get(made.backend).emulator:
@@ -117,12 +117,12 @@ class Runner:
             deliver()
         launches += [self._bind_set(lane, number) for number in range(1, sets.count)]
         inputs, outs = sets[0]
-        with lane.using():
-            form = form_of(made, sets.problem.arguments(inputs), outs)
+        with lane.apply_table():
+            form = find_first_form(made, sets.problem.arguments(inputs), outs)
         with postpone_deliveries(0):
             submit = self._clock.submit(launches)
         if self._timed == "call":
-            launches = [call_on(made, sets.problem, *sets[number]) for number in range(sets.count)]
+            launches = [make_user_call(made, sets.problem, *sets[number]) for number in range(sets.count)]
         lane.launches, lane.returns = launches, bool(results)
         self._lanes[id] = lane
         return {"first_call": first, "submit": submit, "form": form, "returns": lane.returns}
@@ -150,7 +150,7 @@ class Runner:
         self._wait()
 
     def chain(self, id: str, links: int) -> None:
-        """While the stream is busy, queue launches on the first sets. Even ones write into the next launch's input."""
+        """While the stream is busy, queue launches on the first sets. Even launches write into the next one's input."""
         sets, launches = self._sets, list[Launch]()
         for number in range(links):
             inputs, (_, *others) = sets[number]
@@ -172,7 +172,7 @@ class Runner:
         self._run([self._lanes[id].bind(*first)])
 
     def arrange(self, id: str, order: Sequence[int], link: Sequence[int] = (), delivered: bool = False) -> None:
-        """Prepare a turn with a launch on each of these sets, in this order. Their data changes before the turn runs.
+        """Prepare a turn with a launch on each of these sets, in this order. The sets' data changes before the turn.
 
         ``delivered``: the turn also copies returned results to the outputs. ``link``: an index into ``order``, the
         number of another set, and a number of elements. Right before the launch at that index, so many elements of
@@ -195,7 +195,7 @@ class Runner:
 
     @staticmethod
     def _collect_deliveries(lane: Lane, count: int) -> AbstractContextManager[deque[Callable[[], object]]]:
-        """Return a context that collects functions which copy returned results, if the turn does not copy them."""
+        """Return a context that collects functions that copy returned results, unless the turn copies them itself."""
         return postpone_deliveries(count) if lane.waits else nullcontext(deque())
 
     def _copy(self, order: Sequence[int], place: int, source: int, elements: int) -> Link:
@@ -216,7 +216,7 @@ class Runner:
         return seconds
 
     def once(self, id: str) -> None:
-        """Run the arranged turn, and wait. The judge times it by its own clock."""
+        """Run the arranged turn, and wait for it. The judge times the turn by its own clock."""
         turn = self._lanes[id].turn
         if turn is not None:
             getattr(turn, "queue", partial(turn, 1))()
@@ -281,7 +281,7 @@ class Runner:
             torch.cuda.synchronize(self.device)
 
 
-def form_of(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:
+def find_first_form(implementation: registry.Implementation, args: Arguments, outs: Sequence[torch.Tensor]) -> str:
     """Return the id of the first form that an implementation would launch. Nothing is launched."""
     forms = list[str]()
 

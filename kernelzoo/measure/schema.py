@@ -16,7 +16,7 @@ FORMAT = 1
 """The number of the newest known layout of the object ``kernelzoo`` in a results file."""
 
 
-def wrong(document: Any) -> str:
+def find_error(document: Any) -> str:
     """Return the first error in a results file, with its position and the allowed values; "" if there is none."""
     if not isinstance(document, dict) or not isinstance(document.get("benchmarks"), list):
         return "holds no list 'benchmarks', so it is no results file; kernelzoo bench -o FILE.json writes one"
@@ -28,17 +28,17 @@ def wrong(document: Any) -> str:
             "read it with the kernelzoo that wrote it, or a newer one"
         )
     error = next(_validator().iter_errors(document), None)
-    return "" if error is None else _words(document, error)
+    return "" if error is None else _describe_error(document, error)
 
 
-def is_name(value: object) -> bool:
+def is_registry_name(value: object) -> bool:
     """Whether a value could be a registry name, with or without ``+batch_invariant``. Such names suit file names."""
     return isinstance(value, str) and value.removesuffix(BATCH_INVARIANT).isidentifier()
 
 
 _FORMATS: dict[str, Callable[[str], bool]] = {
-    "identifier": is_name,
-    "implementation": lambda v: v.count("/") == 2 and all(map(is_name, v.split("/"))),
+    "identifier": is_registry_name,
+    "implementation": lambda v: v.count("/") == 2 and all(map(is_registry_name, v.split("/"))),
     "printable": lambda v: bool(printable(v)),
 }
 
@@ -67,7 +67,7 @@ def _validator() -> Any:
     return extend(Draft202012Validator, type_checker=strict)(schema, format_checker=formats)
 
 
-def _words(document: Any, error: Any) -> str:
+def _describe_error(document: Any, error: Any) -> str:
     """Return an error as text. It names the list entry, such as ``benchmarks[3] (NAME)``, and the wrong field."""
     place = list(error.absolute_path)
     told = next((i + 1 for i, key in enumerate(place) if isinstance(key, int)), 0)  # after the entry's number

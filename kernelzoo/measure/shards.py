@@ -30,17 +30,17 @@ class Shard:
     number: int
     of: int
 
-    def part(self, plan: Sequence[T]) -> list[T]:
-        """Return the shard's part of a plan. Raises ShardError if it is empty."""
+    def select_part(self, plan: Sequence[T]) -> list[T]:
+        """Return the shard's part of a plan. Raises ShardError if that part is empty."""
         if self.of > len(plan):
             raise ShardError(f"no shard of {self.of}: the sweep has {len(plan)} problems")
         return list(plan[self.number - 1 :: self.of])
 
-    def facts(self, plan: Sequence[tuple[Problem, Sequence[str]]], how: Mapping[str, Any]) -> Json:
+    def describe(self, plan: Sequence[tuple[Problem, Sequence[str]]], how: Mapping[str, Any]) -> Json:
         """Return the shard as JSON: its number, a digest of the sweep, and the problems and ids to measure."""
-        whole = [{"op": problem.op, **record.described(problem), "ids": list(ids)} for problem, ids in plan]
+        whole = [{"op": problem.op, **record.describe_problem(problem), "ids": list(ids)} for problem, ids in plan]
         sweep = hashlib.sha256(json.dumps([whole, how], sort_keys=True).encode()).hexdigest()
-        return {"number": self.number, "of": self.of, "sweep": sweep, "asked": self.part(whole)}
+        return {"number": self.number, "of": self.of, "sweep": sweep, "asked": self.select_part(whole)}
 
 
 def parse_shard(text: str) -> Shard | None:
@@ -55,7 +55,7 @@ def parse_shard(text: str) -> Shard | None:
 
 
 def merge_shards(paths: Sequence[Path]) -> Json:
-    """Merge the files of all shards of a sweep. Raises ShardError unless each occurs once and is complete."""
+    """Merge the files of all shards of a sweep. Raises ShardError unless each shard occurs once and is complete."""
     by_number: dict[int, tuple[Path, Json]] = {}
     for path in paths:
         document = _read(path)
@@ -77,8 +77,8 @@ def merge_shards(paths: Sequence[Path]) -> Json:
     if missing := [str(number) for number in range(1, of + 1) if number not in by_number]:
         raise ShardError(f"a gap: no file holds shard {', '.join(missing)} of {of}")
     for path, document in documents:
-        _check_rows(path, document)
-    return _joined([document for _, document in documents])
+        _check_complete(path, document)
+    return _join_documents([document for _, document in documents])
 
 
 def _read(path: Path) -> Json:
@@ -86,35 +86,35 @@ def _read(path: Path) -> Json:
         document: Json = files.read_json(path)
     except files.FileError as error:
         raise ShardError(str(error)) from error
-    if wrong := schema.wrong(document):
+    if wrong := schema.find_error(document):
         raise ShardError(f"{path} is no results file of kernelzoo bench: {wrong.lstrip(': ')}")
     shard = document.get("kernelzoo", {}).get("shard")
     try:
         assert 1 <= shard["number"] <= shard["of"] and isinstance(shard["sweep"], str)
-        _keys(shard["asked"])
+        _expected_keys(shard["asked"])
     except (AssertionError, AttributeError, KeyError, TypeError):
         raise ShardError(f"{path} is no shard; kernelzoo bench --shard K/N writes one") from None
     return document
 
 
-def _check_rows(path: Path, document: Json) -> None:
+def _check_complete(path: Path, document: Json) -> None:
     """Raise ShardError unless the file has exactly one result or failure for each problem and id of its shard."""
     shard = document["kernelzoo"]["shard"]
-    asked, held = _keys(shard["asked"]), set[object]()
+    asked, held = _expected_keys(shard["asked"]), set[object]()
     for row in (*(entry["extra_info"] for entry in document["benchmarks"]), *document["kernelzoo"].get("failed", [])):
-        key = record.key(row)
+        key = record.record_key(row)
         if key in held:
-            raise ShardError(f"{path} holds {_words(key)} twice")
+            raise ShardError(f"{path} holds {_format_key(key)} twice")
         if key not in asked:
-            raise ShardError(f"{path} holds {_words(key)}, which is not of shard {shard['number']}/{shard['of']}")
+            raise ShardError(f"{path} holds {_format_key(key)}, which is not of shard {shard['number']}/{shard['of']}")
         held.add(key)
     if left := [key for key in asked if key not in held]:
         raise ShardError(
-            f"a gap: {path} lacks {len(left)} results, the first {_words(left[0])}; continue it with --resume"
+            f"a gap: {path} lacks {len(left)} results, the first {_format_key(left[0])}; continue it with --resume"
         )
 
 
-def _joined(documents: Sequence[Json]) -> Json:
+def _join_documents(documents: Sequence[Json]) -> Json:
     first, ours = documents[0], [document["kernelzoo"] for document in documents]
     devices = dict.fromkeys(str(document.get("machine_info", {}).get("device")) for document in documents)
     kernelzoo = {name: value for name, value in ours[0].items() if name not in ("shard", "workers")}
@@ -130,11 +130,11 @@ def _joined(documents: Sequence[Json]) -> Json:
     }
 
 
-def _keys(asked: Sequence[Json]) -> dict[object, None]:
-    return {record.key({**one, "id": id}): None for one in asked for id in one["ids"]}
+def _expected_keys(asked: Sequence[Json]) -> dict[object, None]:
+    return {record.record_key({**one, "id": id}): None for one in asked for id in one["ids"]}
 
 
-def _words(key: Any) -> str:
+def _format_key(key: Any) -> str:
     id, _, shape, dim, dtype, *further = key
     sizes = "x".join(map(str, shape)) + ("" if dim == -1 else f" dim {dim}")
     return " ".join([id, "on", dtype, sizes, *(f"{name}={value}" for pairs in further for name, value in pairs)])

@@ -78,7 +78,7 @@ def median_interval(samples: Sequence[float], *, confidence: float = 0.95) -> In
     Samples must come from interleaved rounds, because autocorrelated samples contain less information. Compare
     implementations by :func:`ratio_interval`, not by two such intervals. Raises SamplesError if there are no samples.
     """
-    return _median(_array(samples), confidence)
+    return _median(_checked_array(samples), confidence)
 
 
 def ratio_interval(
@@ -112,7 +112,7 @@ def ratio_interval(
         log = _median(times - base, confidence)
         log = log if independent else _widen(log, times - base)
     else:
-        log = _difference(_median(times, confidence), _median(base, confidence))
+        log = _difference_interval(_median(times, confidence), _median(base, confidence))
     return Interval(math.exp(log.low), math.exp(log.mid), math.exp(log.high), log.lag)
 
 
@@ -137,7 +137,7 @@ def verdict(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -
 
 
 def why_unclear(ratio: Interval, *, disturbed: bool = False) -> str:
-    """Return why :func:`verdict` says UNCLEAR for these arguments; "" if it does not."""
+    """Return why :func:`verdict` says UNCLEAR for the same arguments; "" if it does not."""
     if verdict(ratio, disturbed=disturbed) is not Verdict.UNCLEAR:
         return ""
     if disturbed:
@@ -150,7 +150,7 @@ def why_unclear(ratio: Interval, *, disturbed: bool = False) -> str:
 
 
 def settled(lanes: Sequence[Sequence[float]]) -> bool:
-    """Whether a race may stop: each lane's verdict against the first lane is clear, or rounds are below FEWEST."""
+    """Whether a race may stop: each verdict against the first implementation is clear, or rounds are below FEWEST."""
     base, *others = lanes
     return len(base) < FEWEST or all(
         verdict(ratio_interval(other, base, paired=True)) is not Verdict.UNCLEAR for other in others
@@ -180,7 +180,7 @@ def regression(
     return Regression(ratio, slower, unclear=not slower and ratio.high > 1 + allowed)
 
 
-def _array(samples: Sequence[float]) -> NDArray[np.float64]:
+def _checked_array(samples: Sequence[float]) -> NDArray[np.float64]:
     array = np.asarray(samples, dtype=np.float64)
     if array.ndim != 1 or not array.size:
         raise SamplesError("no samples; measure at least one round")
@@ -188,7 +188,7 @@ def _array(samples: Sequence[float]) -> NDArray[np.float64]:
 
 
 def _logarithms(samples: Sequence[float]) -> NDArray[np.float64]:
-    array = _array(samples)
+    array = _checked_array(samples)
     if not (np.isfinite(array) & (array > 0)).all():
         raise SamplesError(f"a time is a positive, finite number of seconds; got {samples}")
     return np.log(array)
@@ -197,7 +197,7 @@ def _logarithms(samples: Sequence[float]) -> NDArray[np.float64]:
 def _median(array: NDArray[np.float64], confidence: float) -> Interval:
     ordered, count = np.sort(array), len(array)
     middle = float(ordered[count // 2] + ordered[(count - 1) // 2]) / 2
-    bound = _bounds(count, confidence)
+    bound = _median_bounds(count, confidence)
     if bound is None:
         return Interval(-math.inf, middle, math.inf)
     k, weight = bound
@@ -207,7 +207,7 @@ def _median(array: NDArray[np.float64], confidence: float) -> Interval:
 
 
 def _widen(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
-    """Widen an interval for possible autocorrelation of the rounds. Its ``lag`` is set if that is significant.
+    """Widen an interval for autocorrelated rounds. The interval's ``lag`` is set if autocorrelation is significant.
 
     Ranks make the autocorrelation robust to outliers (Bartels, JASA 77, 1982). Its standard error is 1 / sqrt(n).
     """
@@ -226,8 +226,8 @@ def _widen(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
 
 
 @lru_cache(maxsize=256)
-def _bounds(count: int, confidence: float) -> tuple[int, float] | None:
-    """Return the index, from either end, of the sample that bounds the median, and the weight of its inner neighbour.
+def _median_bounds(count: int, confidence: float) -> tuple[int, float] | None:
+    """Return the index of the sample, from either end, that bounds the median, and its inner neighbour's weight.
 
     None if even the range of all samples does not reach that confidence.
     """
@@ -245,7 +245,7 @@ def _bounds(count: int, confidence: float) -> tuple[int, float] | None:
     return k - 1, (count - k) * share / (k + (count - 2 * k) * share)
 
 
-def _difference(one: Interval, other: Interval) -> Interval:
+def _difference_interval(one: Interval, other: Interval) -> Interval:
     """Return the MOVER interval of the difference between two independent estimates."""
     mid = one.mid - other.mid
     return Interval(

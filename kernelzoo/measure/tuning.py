@@ -85,7 +85,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Verified:
+class TableVerdict:
     """The comparison of a complete table with the shipped one."""
 
     values: Values
@@ -98,13 +98,13 @@ class Verified:
 
 
 @dataclass
-class Outcome:
+class TuningOutcome:
     backend: str
     op: str
     values: Values = field(default_factory=dict)
     """The knobs to store, whose values are better than the shipped ones; empty if there are none."""
     trials: list[Trial] = field(default_factory=list)
-    verified: list[Verified] = field(default_factory=list)
+    verified: list[TableVerdict] = field(default_factory=list)
     unmeasured: dict[str, str] = field(default_factory=dict)
     """The knobs that were not measured, with the reasons."""
     findings: list[str] = field(default_factory=list)
@@ -143,7 +143,7 @@ class Tuner:
         if rounds < least:
             raise TuningError(f"{rounds} rounds can't tell {tests} changes apart from chance; at least {least} can")
 
-    def surveys(self, knobs: Sequence[Knob], values: Values) -> list[Site | None]:
+    def find_sites(self, knobs: Sequence[Knob], values: Values) -> list[Site | None]:
         """Return each knob's site, with the other knobs at ``values``; None if the knob affects no plan."""
         left, found = list(knobs), dict[str, Site]()
         for id in self.ids:
@@ -158,10 +158,10 @@ class Tuner:
                 left = [knob for knob in left if knob.name not in found]
         return [found.get(knob.name) for knob in knobs]
 
-    def run(self) -> Outcome:
+    def run(self) -> TuningOutcome:
         """Tune the knobs, verify them against the shipped table, and return the outcome."""
         backend, op, _ = self.ids[0].split("/")
-        outcome, started = Outcome(backend, op), self._clock()
+        outcome, started = TuningOutcome(backend, op), self._clock()
         until = started + self._limit * (1 - VERIFYING)
         current: Values = {}
         for turn in range(PASSES):
@@ -180,14 +180,14 @@ class Tuner:
         outcome.seconds = self._clock() - started
         return outcome
 
-    def _tune_knob(self, knob: Knob, current: Values, outcome: Outcome, turn: int) -> None:
-        (site,) = self.surveys([knob], current)
+    def _tune_knob(self, knob: Knob, current: Values, outcome: TuningOutcome, turn: int) -> None:
+        (site,) = self.find_sites([knob], current)
         if site is None:
             if not turn:
                 outcome.unmeasured[knob.name] = "it changes no plan of the problems here"
             return
         now = current.get(knob.name, knob.shipped)
-        races, lost = self._races(knob, now, site, current, outcome)
+        races, lost = self._race_values(knob, now, site, current, outcome)
         trials = [self._judge(knob, value, now, site, races, lost) for value in knob.among if value != now]
         better = [trial for trial in trials if trial.verdict == Verdict.FASTER and not trial.reason and trial.ratio]
         best = min(better, key=lambda trial: trial.ratio.mid if trial.ratio else math.inf, default=None)
@@ -197,10 +197,10 @@ class Tuner:
             if best.value == knob.shipped:
                 del current[knob.name]
 
-    def _races(
-        self, knob: Knob, now: int, site: Site, current: Values, outcome: Outcome
+    def _race_values(
+        self, knob: Knob, now: int, site: Site, current: Values, outcome: TuningOutcome
     ) -> tuple[Races, dict[int, str]]:
-        """Race a knob's values; values with equal plans share samples. Returns samples, and why values failed."""
+        """Race a knob's values. Values with equal plans share samples. Returns samples, and why values failed."""
         races, lost = Races(), dict[int, str]()
         for problem, plans in zip(site.problems, site.plans, strict=True):
             plan_of = dict(zip(knob.among, plans, strict=True))
@@ -233,12 +233,12 @@ class Tuner:
         slow = f"a problem is {worst - 1:.1%} slower" if said is Verdict.FASTER and worst > 1 + SLOWEST else ""
         return replace(trial, ratio=ratio, worst=worst, verdict=said.value, reason=slow)
 
-    def _verify(self, current: Values, outcome: Outcome) -> None:
-        """Race the table against the shipped one. Remove knobs that slow a problem, until it is better or empty."""
+    def _verify(self, current: Values, outcome: TuningOutcome) -> None:
+        """Race a table against the shipped one. Remove knobs that slow a problem until the table is better or empty."""
         values = dict(current)
         while values:
             self._tell("verifying", 1 - VERIFYING)
-            found, slow = self._against_shipped(values, outcome)
+            found, slow = self._race_shipped(values, outcome)
             outcome.verified.append(found)
             if found.verdict == Verdict.FASTER and not slow:
                 outcome.values = values
@@ -246,7 +246,7 @@ class Tuner:
             blamed = {name for id, problem in slow for name in self._slowing_knobs(id, problem, values)}
             values = {name: value for name, value in values.items() if name not in blamed} if blamed else {}
 
-    def _against_shipped(self, values: Values, outcome: Outcome) -> tuple[Verified, list[tuple[str, Problem]]]:
+    def _race_shipped(self, values: Values, outcome: TuningOutcome) -> tuple[TableVerdict, list[tuple[str, Problem]]]:
         sites = self._changed_plans(values, self.held)
         held_out = bool(sites)
         if not sites:
@@ -262,14 +262,14 @@ class Tuner:
                 pairs.append((samples["tuned"], samples["shipped"]))
                 if _combine(pairs[-1:], CONFIDENCE)[1] > 1 + SLOWEST:
                     slow.append((id, problem))
-        found = Verified(dict(values), None, None, "", tuple(f"{id} {p.id}" for id, p in sites), held_out)
+        found = TableVerdict(dict(values), None, None, "", tuple(f"{id} {p.id}" for id, p in sites), held_out)
         if pairs:
             ratio, worst = _combine(pairs, CONFIDENCE)
             found = replace(found, ratio=ratio, worst=worst, verdict=verdict(ratio).value)
         return found, slow
 
     def _changed_plans(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
-        """Return ids with problems whose plans ``values`` change. Each id adds knobs that earlier ids do not show."""
+        """Return ids with problems whose plans ``values`` change. Each id shows knobs that earlier ids do not."""
         found, shown = list[tuple[str, Problem]](), set[str]()
         for id in self.ids:
             left = [name for name in values if name not in shown]
@@ -288,11 +288,11 @@ class Tuner:
             shown |= told
             # One problem for every knob, then others evenly.
             first = [next(problem for problem, names in differ if name in names) for name in sorted(told)]
-            found += [(id, problem) for problem in _spread(first, [problem for problem, _ in differ], HELD_OUT)]
+            found += [(id, problem) for problem in _pick_spread(first, [problem for problem, _ in differ], HELD_OUT)]
         return found
 
     def _slowing_knobs(self, id: str, problem: Problem, values: Values) -> set[str]:
-        """Return the knobs that slow a problem: those whose removal makes it faster, else all that affect it."""
+        """Return the knobs that slow a problem: those whose removal makes it faster, or else all that affect it."""
         without = {name: {k: v for k, v in values.items() if k != name} for name in values}
         ((whole, *rest),) = self.plans(id, [problem], [values, *without.values()])
         left = {name: of for (name, of), plan in zip(without.items(), rest, strict=True) if plan != whole}
@@ -323,11 +323,11 @@ def _find_site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Se
     for turn, k in enumerate(others):
         those = [p for p, of_values in affected.items() if of_values[k] != of_values[at]]
         telling += [those[(2 * turn + 1) * len(those) // (2 * len(others))]] if those else []
-    chosen = _spread(telling, list(affected), PROBLEMS)
+    chosen = _pick_spread(telling, list(affected), PROBLEMS)
     return Site(id, tuple(chosen), tuple(affected[problem] for problem in chosen), len(affected))
 
 
-def _spread(first: Sequence[Problem], others: Sequence[Problem], most: int) -> list[Problem]:
+def _pick_spread(first: Sequence[Problem], others: Sequence[Problem], most: int) -> list[Problem]:
     """Return ``first`` without duplicates, then evenly spaced problems of ``others``, up to ``most`` in all."""
     chosen = list(dict.fromkeys(first))
     rest = [problem for problem in others if problem not in chosen]

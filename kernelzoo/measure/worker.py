@@ -21,9 +21,9 @@ from kernelzoo.device import ARCHITECTURES, check_device
 from kernelzoo.errors import BackendUnavailableError, ContractError, DeviceLostError, KernelZooError
 from kernelzoo.lazy import torch
 from kernelzoo.measure import first_call, planning
-from kernelzoo.measure.answering import Answering, serve
+from kernelzoo.measure.answering import RequestServer, serve
 from kernelzoo.measure.measurement import FULL
-from kernelzoo.measure.problems import Problem, problem_of
+from kernelzoo.measure.problems import Problem, problem_from_json
 from kernelzoo.operations import declared
 from kernelzoo.operations.known import signature_fields
 from kernelzoo.packages import how_to_install
@@ -36,7 +36,7 @@ class OpenError(KernelZooError, RuntimeError):
     """A device can't be used."""
 
 
-class Worker(Answering):
+class Worker(RequestServer):
     """A server that runs kernels on request."""
 
     def __init__(self, replies: IO[str]) -> None:
@@ -73,7 +73,7 @@ class Worker(Answering):
         self.in_hand = True
         try:
             if call == "open":
-                arguments["problem"] = problem_of(arguments["problem"])
+                arguments["problem"] = problem_from_json(arguments["problem"])
             return {"value": getattr(self._runner, call)(**arguments)}
         except ContractError as error:
             return {"raised": "wrong", "words": str(error), "kind": error.kind}
@@ -101,22 +101,22 @@ class Worker(Answering):
             if backend and (backend.emulator or self._device.type not in backend.devices):
                 found["unavailable"][name] = f"it runs on {backend.emulator or ' and '.join(backend.devices)} here"
                 continue
-            found["declared"] += filter(None, (planning.declarations(name, op) for op in ops))
+            found["declared"] += filter(None, (planning.declared_knobs(name, op) for op in ops))
         return found
 
     def on_plans(
         self, id: str, problems: list[dict[str, Any]], values: list[dict[str, int]]
     ) -> dict[str, list[list[str]]]:
         """Return each problem's plan with each table; see :func:`kernelzoo.measure.planning.plans`."""
-        self._tell("plan", id)
-        return {"plans": planning.plans(id, [problem_of(problem) for problem in problems], values, self._device)}
+        self._report_progress("plan", id)
+        return {"plans": planning.plans(id, [problem_from_json(problem) for problem in problems], values, self._device)}
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
-        """Time implementations by the profiler. It slows later launches, so no race may follow in this process."""
+        """Time implementations by the profiler. The profiler slows later launches, so no race may follow here."""
         from kernelzoo.measure import profiler
 
         chosen = [registry.implementation(id) for id in ids]
-        return profiler.cross_check(problem_of(problem), chosen, self._device, progress=self._tell)
+        return profiler.cross_check(problem_from_json(problem), chosen, self._device, progress=self._report_progress)
 
     def on_first_call(self, **request: Any) -> dict[str, Any]:
         """Return the times of first calls; see :func:`kernelzoo.measure.first_call.time_calls`."""
@@ -134,25 +134,25 @@ class Worker(Answering):
         implementation = registry.implementation(id)
         device = self._device_for(id)
         if isinstance(device, str):
-            return verifying.Found(unavailable=device).document()
+            return verifying.CheckResults(unavailable=device).document()
         if implementation.op not in self._weak:
-            self._weak[implementation.op] = weak.weak(implementation.operation)
-        checks = verifying.checks(implementation, device, whole=bool(cases))
+            self._weak[implementation.op] = weak.accepted_wrong_results(implementation.operation)
+        checks = verifying.checks_of(implementation, device, whole=bool(cases))
         if not registry.language(implementation.backend).emulator:
-            for problem in map(problem_of, problems):
+            for problem in map(problem_from_json, problems):
                 admit = partial(_pass_gate, implementation, problem, device, seed)
                 checks.append(verifying.Check(problem.id, problem.dtype, admit))
         found = verifying.verify(
             implementation,
-            verifying.chosen(checks, cases, dtypes),
+            verifying.select(checks, cases, dtypes),
             device,
             whole=not cases and not dtypes,
-            progress=lambda name, known: self._tell("check", f"{id} {name}", input=known),
+            progress=lambda name, known: self._report_progress("check", f"{id} {name}", input=known),
         )
         return replace(found, weak=self._weak[implementation.op]).document()
 
     def on_fuzz(self, id: str, cases: list[str], one_by_one: bool) -> dict[str, Any]:
-        """Run fuzzing cases. Returns the fields of :class:`kernelzoo.check.fuzz.running.Found`."""
+        """Run fuzzing cases. Returns the fields of :class:`kernelzoo.check.fuzz.running.FuzzCounts`."""
         from kernelzoo.check import fuzz
         from kernelzoo.check.fuzz import running
 
@@ -160,13 +160,13 @@ class Worker(Answering):
         implementation = registry.implementation(id)
         device = self._device_for(id)
         if isinstance(device, str):
-            return {**vars(running.Found()), "unavailable": device}
+            return {**vars(running.FuzzCounts()), "unavailable": device}
         found = running.run(
             implementation,
-            [fuzz.parse(case, implementation.op) for case in cases],
+            [fuzz.parse_case(case, implementation.op) for case in cases],
             device,
             one_by_one=one_by_one,
-            progress=lambda waiting, number: self._tell(f"{waiting} {number}", id),
+            progress=lambda waiting, number: self._report_progress(f"{waiting} {number}", id),
         )
         return vars(found)
 
@@ -182,7 +182,7 @@ class Worker(Answering):
             else:
                 able[id] = place
         if able:  # all ids are of one backend, or torch's function, so one device suits all
-            device, progress = next(iter(able.values())), partial(self._tell, "accuracy")
+            device, progress = next(iter(able.values())), partial(self._report_progress, "accuracy")
             rows += accuracy.measure(op, dtype, list(able), values, seed, device, progress=progress)
         return {"rows": rows}
 
@@ -195,7 +195,7 @@ class Worker(Answering):
         if isinstance(unavailable, str):
             return {"unavailable": unavailable, "elements": 0, "emulator": ""}
         emulator = registry.language(implementation.backend).emulator
-        return {"unavailable": "", "elements": fuzz.largest(implementation), "emulator": emulator}
+        return {"unavailable": "", "elements": fuzz.max_elements(implementation), "emulator": emulator}
 
     def _device_for(self, id: str) -> torch.device | str:
         """Return the device of an id, or why it can't run here. An id such as ``torch.softmax`` is torch's function."""

@@ -114,7 +114,7 @@ class WorkerPool:
 
 
 @dataclass(frozen=True)
-class Checked:
+class WorkerTime:
     """One worker's time on the problem that all workers measured."""
 
     problem: str
@@ -127,8 +127,8 @@ class Checked:
     why: str = ""
 
 
-def measure_on_each(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[Checked]:
-    """Measure one implementation on one problem with all workers at once, to compare cards of one model."""
+def measure_on_each(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[WorkerTime]:
+    """Measure one implementation on one problem with all workers at once, to compare GPUs of one model."""
 
     def median(worker: Worker) -> tuple[str, float | None, str]:
         name = worker.about.device_name
@@ -145,7 +145,7 @@ def measure_on_each(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> 
         same = [other for model, other, _ in found if model == name]
         ratio = took / min(filter(None, same)) if took and len(same) > 1 else None
         slower = ratio is not None and ratio > AGREE
-        checked.append(Checked(problem.id, id, took and took * 1e6, ratio, slower, why))
+        checked.append(WorkerTime(problem.id, id, took and took * 1e6, ratio, slower, why))
     return checked
 
 

@@ -76,7 +76,7 @@ class RaceLostError(GuardError):
 
 
 class DiedError(Pickled, Exception):
-    """The process died or was killed; ``id`` is the implementation it was running, or ""."""
+    """The measuring process died or was killed. ``id`` is the implementation that it was running, or ""."""
 
     def __init__(self, id: str, reason: str) -> None:
         super().__init__(reason)
@@ -84,7 +84,7 @@ class DiedError(Pickled, Exception):
 
 
 @dataclass(frozen=True)
-class About:
+class ProcessDescription:
     """A measuring process's description of itself: the device, and the implementations it can measure."""
 
     device: str
@@ -140,11 +140,11 @@ class WorkerProcess:
         self._replies: IO[bytes] | None = None
         self._lifeline: int | None = None
         self._pending = bytearray()
-        self._said: _Tail | None = None
+        self._said: _OutputTail | None = None
         self._number, self._in_hand = 0, ""
         self.told: Json = {}
         """The data of the last progress message."""
-        self.about: About
+        self.about: ProcessDescription
         if start:
             self._spawn()
             self._open()
@@ -163,7 +163,7 @@ class WorkerProcess:
             self._clean()
 
     def _spawn(self) -> None:
-        """Start a process. It runs no code of a user yet."""
+        """Start the measuring process. The process runs no code of a user yet."""
         if self._closed:
             raise GuardError("the measuring process was ended")
         read, write = os.pipe()
@@ -183,7 +183,7 @@ class WorkerProcess:
         os.close(alive)
         self._replies, self._pending = os.fdopen(read, "rb", buffering=0), bytearray()
         assert self._process.stdout is not None
-        self._said = _Tail(self._process.stdout)
+        self._said = _OutputTail(self._process.stdout)
         self._ask_at_start({"do": "confirm"})
 
     def _ask_at_start(self, request: Json) -> Json:
@@ -198,27 +198,27 @@ class WorkerProcess:
             raise
 
     def _open(self) -> None:
-        """Let the process load the user's files, and store its description in ``about``. Raises GuardError."""
+        """Let the process load the user's files. Store the process's description in ``about``. Raises GuardError."""
         done = self._ask_at_start({"do": "open", "device": self._device, "modules": self._modules, **self._opening})
         self._ask_at_start({"do": "confirm"})
         try:
-            self._learn(done.get("operations", ()))
+            self._register_operations(done.get("operations", ()))
             given = {name: done[name] for name in ("device", "device_name", "versions", "summaries")}
             more: dict[str, Any] = {name: dict(done.get(name, {})) for name in ("files", "refused")}
             index = self._gpu.index if self._gpu else int(done["device"].partition(":")[2] or 0)
             gpu = {"index": index, "uuid": done["gpu"]} if done.get("gpu") else None
-            self.about = About(**given, **more, gpu=gpu)
+            self.about = ProcessDescription(**given, **more, gpu=gpu)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             self._stop()
             raise GuardError(f"the measuring process says nothing sensible of itself: {error!r:.80}") from None
 
-    def _learn(self, said: Sequence[Json]) -> None:
+    def _register_operations(self, said: Sequence[Json]) -> None:
         """Register the operations that the process describes."""
         for one in said:
             operations.known.register_signature(one)
 
     def restart(self) -> None:
-        """Replace the process by a new one."""
+        """Replace the measuring process by a new one."""
         self._stop()
         self._spawn()
         self._open()
@@ -226,7 +226,7 @@ class WorkerProcess:
     def _stop(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            children.end_group(process.pid)
+            children.kill_process_group(process.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_ENDING)
             for pipe in (process.stdin, self._replies):
@@ -256,7 +256,7 @@ class WorkerProcess:
             raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
 
     def _ask(self, request: Json, progress: Progress, *, at_least: float = 0.0, judge: Judge = lambda done: "") -> Json:
-        """Send a request and wait for its answer. Each step may take ``patience`` s, or ``at_least`` s if longer.
+        """Send a request and wait for its answer. Each step may take ``patience`` seconds, or ``at_least`` if longer.
 
         Raises DiedError, or GuardError if the process refuses the request.
         """
@@ -278,16 +278,16 @@ class WorkerProcess:
         try:
             self._process.stdin.write(json.dumps({**request, "number": self._number}).encode() + b"\n")
         except OSError:
-            raise DiedError(self._in_hand, self._last_words()) from None
+            raise DiedError(self._in_hand, self._describe_end()) from None
         until = time.monotonic() + patience
         while True:
-            line = self._line(until)
+            line = self._next_reply(until)
             if line is None:
                 where = f" in {stage} of {self._in_hand}" if stage else ""
                 raise DiedError(self._in_hand, f"hung{where}: no sign of life for {patience:g} s")
             if not line:
-                raise DiedError(self._in_hand, self._last_words())
-            match _parsed(line):
+                raise DiedError(self._in_hand, self._describe_end())
+            match _parse_reply(line):
                 case {"warning": str() as words}:  # from any thread, at any time
                     warnings.warn(printable(words), CacheWarning, stacklevel=2)
                 case {"done": dict() as done, "number": self._number}:
@@ -303,8 +303,8 @@ class WorkerProcess:
                 case _:
                     raise DiedError(self._in_hand, f"something else wrote to the answer pipe: {line[:80]!r}")
 
-    def _line(self, until: float) -> bytes | None:
-        """Return the next reply; empty if the process has ended, None if no reply came before the time ``until``."""
+    def _next_reply(self, until: float) -> bytes | None:
+        """Return the next reply. It is empty if the process has ended, None if no reply came before time ``until``."""
         assert self._replies is not None
         assert self._process is not None
         while b"\n" not in self._pending[-65536:]:
@@ -326,7 +326,7 @@ class WorkerProcess:
         self._pending = rest
         return bytes(line)
 
-    def _last_words(self) -> str:
+    def _describe_end(self) -> str:
         """Return how the process ended, with the end of its output."""
         assert self._process is not None and self._said is not None
         try:
@@ -341,7 +341,7 @@ class WorkerProcess:
         return f"the process {how}" + (f": {' | '.join(said)}" if said else "")
 
 
-class _Tail:
+class _OutputTail:
     """A reader of a process's output, so that the process never blocks. It keeps the end of the output."""
 
     _KEPT = 2**16
@@ -362,7 +362,7 @@ class _Tail:
                 self._end = (self._end + read)[-self._KEPT :]
 
 
-def _parsed(line: bytes) -> object:
+def _parse_reply(line: bytes) -> object:
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -370,7 +370,7 @@ def _parsed(line: bytes) -> object:
 
 
 def _explaining_lines(lines: list[str]) -> list[str]:
-    """Return the lines that explain a process's end: a crash or exception and its source line, else the last four."""
+    """Return the lines that explain how a process ended: a crash or exception with its source line, else four lines."""
     frames = [index for index, line in enumerate(lines) if line.startswith('File "')]
     for index, line in enumerate(lines):
         if line.startswith("Fatal Python error"):

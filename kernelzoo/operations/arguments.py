@@ -27,9 +27,9 @@ from kernelzoo.operations.canonical import launch_invariant, launch_reduced, lau
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Output
 from kernelzoo.operations.derived import completed_sizes, contradicting_sizes, shape_of
 from kernelzoo.operations.limits import broken_limit
-from kernelzoo.operations.memory import count_distinct_elements, no_memory_for
-from kernelzoo.operations.signature import Signature, wide_name, zip_dict
-from kernelzoo.operations.tensors import check_fully, check_integers, check_output, describe, is_traced, is_wrapper
+from kernelzoo.operations.memory import allocation_error, count_distinct_elements
+from kernelzoo.operations.signature import Signature, wide_dtype_name, zip_dict
+from kernelzoo.operations.tensors import check_integers, check_output, check_unusual, describe, is_traced, is_wrapper
 
 if TYPE_CHECKING:
     import torch
@@ -67,17 +67,17 @@ class Arguments:
 
 def check_input(x: Any, name: str, op: str, dtypes: Sequence[str]) -> None:
     """Check that an input is a dense tensor of an allowed dtype. The call must not lose its gradient or tangent.
-    It must not belong to a transform that can't see into a kernel.
+    The input must not belong to a torch transform that can't see into a kernel.
 
     Raises InputTypeError, GradientError.
     """
     from kernelzoo.torch_private import is_ordinary
 
     if not is_ordinary(x) or dtype_name(x.dtype) not in dtypes or not storage_covers(x, span(x)):
-        check_fully(x, name, op, dtypes)
+        check_unusual(x, name, op, dtypes)
 
 
-def plain_dim(dim: object) -> bool:
+def is_cacheable_dim(dim: object) -> bool:
     """Whether a dim can be a cache key. True and 1.0 equal 1, but are not axes."""
     return type(dim) is int or (type(dim) is tuple and all(type(axis) is int for axis in dim))
 
@@ -87,11 +87,11 @@ def normalize_dim(dim: Any, several: bool) -> Any:
     if dim is None and several:
         return ()
     if isinstance(dim, list | tuple):
-        return tuple(map(_plain_axis, dim))
-    return _plain_axis(dim)
+        return tuple(map(_axis_as_int, dim))
+    return _axis_as_int(dim)
 
 
-def _plain_axis(axis: Any) -> Any:
+def _axis_as_int(axis: Any) -> Any:
     return int(axis) if isinstance(axis, numbers.Integral) and not isinstance(axis, bool) else axis
 
 
@@ -151,7 +151,7 @@ class Bindable(Signature):
         """
         dims = self.check_tensors(inputs, dim, keepdim)
         if self.needs_element and is_empty(inputs[0].numel()):
-            self._check_elements(tuple(inputs[0].shape), dims)
+            self._check_changed_elements(tuple(inputs[0].shape), dims)
         args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars) if self.scalars else ())
         if self.derived or self.checks_values:
             self._check_values(args)
@@ -177,7 +177,7 @@ class Bindable(Signature):
                 found.append((place, partial(check_integers, f"{self.name} takes {name}", low, high, also)))
         return found
 
-    def _check_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    def _check_changed_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
         for d in dims:
             if d < len(shape) and is_empty(shape[d]):
                 raise EmptyReductionError(
@@ -194,7 +194,7 @@ class Bindable(Signature):
         check_input(x, next(iter(self.inputs)), self.name, self.dtypes)
         dims = axes_of(dim, x.ndim) if self.by_rows else ()
         if not (self.by_rows and len(inputs) == len(self.inputs) == 1):
-            self._check_companions(inputs, dims)
+            self._check_other_inputs(inputs, dims)
         return dims
 
     def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
@@ -210,7 +210,7 @@ class Bindable(Signature):
             return (self.dtype_of(name, dtype_name(x.dtype)),)
         return (wanted,) if isinstance(wanted, str) else wanted
 
-    def _check_companions(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
+    def _check_other_inputs(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
         """Check the inputs other than the first, and that all shapes match."""
         sizes: dict[str, int] = {}
         shape = tuple(inputs[0].shape)
@@ -271,7 +271,7 @@ class Bindable(Signature):
         if out.dtype in inputs:
             return inputs[out.dtype].dtype
         name = dtype_name(args.x.dtype)
-        named = {WIDE: wide_name(name), SUMMED: name if "float" in name else "int64"}
+        named = {WIDE: wide_dtype_name(name), SUMMED: name if "float" in name else "int64"}
         found: torch.dtype = getattr(torch, named.get(out.dtype, out.dtype))
         return found
 
@@ -281,7 +281,7 @@ class Bindable(Signature):
         try:
             return tuple(args.x.new_empty(shape, dtype=dtype) for shape, dtype in outs)
         except RuntimeError as error:
-            raise no_memory_for(outs, error) from error
+            raise allocation_error(outs, error) from error
 
     def outputs_of(self, out: Any, args: Arguments) -> tuple[torch.Tensor, ...]:
         """Check the caller's outputs, and return them as a tuple. Raises OutputError."""
@@ -336,7 +336,7 @@ class Bindable(Signature):
             shapes = {ROW: (-1, x.size(-1), 1), ("outer", "inner"): (-1, 1)}
             named = zip(tensors, self.axes, strict=True)
             return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in named))
-        return self._launch_axes(bind, args, outs)
+        return self._launch_any_layout(bind, args, outs)
 
     def launch_invariant(self, id: str, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """Bind as ``launch`` does, batch-invariantly. Raises UnsupportedProblemError if the implementation can't."""
@@ -355,7 +355,7 @@ class Bindable(Signature):
         launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
         return sequence(*(copy for _, copy in plain), launch)
 
-    def _launch_axes(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+    def _launch_any_layout(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """Bind arguments with any axes and any strides."""
         if len(args.dims) == 1 and args.x.ndim:
             return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
@@ -385,7 +385,7 @@ def _shape_by_rows(names: tuple[str, ...], shape: Shape, dims: Shape, keepdim: b
     return (math.prod(shape[d] for d in dims) if shape else 1,) if names else ()
 
 
-def launch_of(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
+def call_bind(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
     """Call a bind with canonical tensors; returns its launch. Raises LaunchError if that is not callable."""
     launch = bind(*tensors, **scalars)
     if not callable(launch):

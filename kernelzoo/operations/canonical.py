@@ -22,7 +22,7 @@ from kernelzoo.launch import (
     sequence,
     void,
 )
-from kernelzoo.layout import VECTOR_BYTES, cdiv, is_whole
+from kernelzoo.layout import VECTOR_BYTES, cdiv, fills_whole_vectors
 from kernelzoo.lazy import torch
 
 Group: TypeAlias = "tuple[int, tuple[int, ...], bool]"
@@ -50,7 +50,7 @@ def merge_row_axes(kept: Sequence[Group]) -> list[Group]:
     return runs if len(runs) <= 2 else merge_axes([(*run[:2], False) for run in runs])
 
 
-def outer_inner(groups: list[Group], tensors: int) -> tuple[Group, Group]:
+def as_outer_and_inner(groups: list[Group], tensors: int) -> tuple[Group, Group]:
     one: Group = (1, (1,) * tensors, False)
     if len(groups) == 2:
         return groups[0], groups[1]
@@ -71,8 +71,8 @@ Launched: TypeAlias = "Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]]
 """A function that binds inputs and outputs."""
 
 
-def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
-    """Make a launch that copies whatever is not contiguous, before and after the launch that ``launched`` binds."""
+def with_copies(bind_contiguous: Launched, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
+    """Make a launch that also copies non-contiguous tensors, before and after the launch of ``bind_contiguous``."""
     steps: list[Launch] = []
     own: list[torch.Tensor] = []
 
@@ -83,15 +83,15 @@ def through_copies(launched: Launched, inputs: Sequence[torch.Tensor], outs: Seq
         return own[-1]
 
     staged = [contiguous(x) for x in inputs]
-    steps += [_copy(to, x) for to, x in zip(staged, inputs, strict=True) if to is not x]
+    steps += [_copy_launch(to, x) for to, x in zip(staged, inputs, strict=True) if to is not x]
     targets = [contiguous(out) for out in outs]
-    steps.append(launched(staged, targets))
-    steps += [_copy(out, target) for out, target in zip(outs, targets, strict=True) if target is not out]
+    steps.append(bind_contiguous(staged, targets))
+    steps += [_copy_launch(out, target) for out, target in zip(outs, targets, strict=True) if target is not out]
     launch = sequence(*steps)
     return ContiguousFallback(keeping_alive(launch, *own) if own else launch)
 
 
-def _copy(to: torch.Tensor, x: torch.Tensor) -> Launch:
+def _copy_launch(to: torch.Tensor, x: torch.Tensor) -> Launch:
     return lambda: void(to.copy_(x))
 
 
@@ -119,8 +119,8 @@ def launch_rows(
     groups = merge_row_axes(kept) if all(size for size, *_ in kept) else [(0, (0,) * len(rows), False)]
     if len(groups) > 2:
         # More row axes than the canonical form has: copy the tensors that have no such view.
-        return through_copies(lambda xs, to: launch_rows(bind, xs, to, axes, dim), inputs, outs)
-    outer, inner = outer_inner(groups, len(rows))
+        return with_copies(lambda xs, to: launch_rows(bind, xs, to, axes, dim), inputs, outs)
+    outer, inner = as_outer_and_inner(groups, len(rows))
     views = []
     for i, (tensor, names) in enumerate(zip(tensors, axes, strict=True)):
         if i not in rows:
@@ -152,7 +152,7 @@ def launch_invariant(
     rows, n = prod(x.size(d) for d in kept), prod(x.size(d) for d in dims)
     views: list[torch.Tensor] = []
     own: list[torch.Tensor] = []
-    single = not is_whole(n, x.element_size())
+    single = not fills_whole_vectors(n, x.element_size())
     for i, (tensor, names) in enumerate(zip([*inputs, *outs], axes, strict=True)):
         if "outer" not in names:
             plain, copy = resolve_negation(tensor)
@@ -168,9 +168,9 @@ def launch_invariant(
             own.append(tensor.new_empty(rows, step))
             place = own[-1][:, :each].view(lies.shape)
             if i < len(inputs):
-                before.append(_copy(place, lies))
+                before.append(_copy_launch(place, lies))
             else:
-                after.append(_copy(lies, place))
+                after.append(_copy_launch(lies, place))
             lies = place
         views.append(lies.as_strided(*(((rows, n, 1), (step, 1, 1)) if "n" in names else ((rows, 1), (1, 1)))))
     launch = sequence(*before, bind(*views), *after)
@@ -213,8 +213,8 @@ def launch_reduced(
         ]
     groups = merge_row_axes(kept)
     if len(groups) > 2:
-        return through_copies(lambda xs, to: launch_reduced(bind, xs[0], to[0], dims, stage_dtype), (x,), (out,))
-    outer, inner = outer_inner(groups, 2)
+        return with_copies(lambda xs, to: launch_reduced(bind, xs[0], to[0], dims, stage_dtype), (x,), (out,))
+    outer, inner = as_outer_and_inner(groups, 2)
     target = stage if staged else out
     launch = bind(
         x.as_strided((outer[0], first[0], inner[0]), (outer[1][0], first[1][0], inner[1][0])),

@@ -116,7 +116,7 @@ def operation(
     """
 
     def declare(cls: ClassT) -> ClassT:
-        made = _operation_of(cls, name or cls.__name__, tuple(dtypes), several_axes, in_torch)
+        made = _make_operation(cls, name or cls.__name__, tuple(dtypes), several_axes, in_torch)
         known = declared.get(made.name)
         if known is not None and known.hooks["reference"].__code__ != made.hooks["reference"].__code__:
             raise RegistrationError(f"there is an operation {made.name!r} already; choose another name")
@@ -128,7 +128,7 @@ def operation(
     return declare
 
 
-def _operation_of(cls: type, name: str, dtypes: tuple[str, ...], several_axes: bool, in_torch: str) -> Operation:
+def _make_operation(cls: type, name: str, dtypes: tuple[str, ...], several_axes: bool, in_torch: str) -> Operation:
     said = vars(cls).items()
     inputs = {key: value for key, value in said if isinstance(value, Input)}
     scalars = {key: value for key, value in said if isinstance(value, Scalar)}
@@ -146,14 +146,14 @@ def _operation_of(cls: type, name: str, dtypes: tuple[str, ...], several_axes: b
             raise RegistrationError(
                 f"operation {name}: {key} is no input, scalar or output, and none of {', '.join(HOOKS)}"
             )
-    for wrong, what in _faults(name, inputs, scalars, outputs, dtypes, several_axes, hooks):
+    for wrong, what in _declaration_faults(name, inputs, scalars, outputs, dtypes, several_axes, hooks):
         if wrong:
             raise RegistrationError(f"operation {name}: {what}")
     doc = cls.__doc__ or ""
     return Operation(name, doc, inputs, scalars, outputs, dtypes, hooks, several_axes, in_torch, cls.__module__)
 
 
-def _faults(
+def _declaration_faults(
     name: str,
     inputs: dict[str, Input],
     scalars: dict[str, Scalar],

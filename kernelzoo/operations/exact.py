@@ -28,12 +28,12 @@ def two_sum(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tenso
 def two_product(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return ``a * b`` rounded, and the rounding error (Dekker, Veltkamp)."""
     product = a * b
-    a_high, a_low = _halves(a)
-    b_high, b_low = _halves(b)
+    a_high, a_low = _split_mantissa(a)
+    b_high, b_low = _split_mantissa(b)
     return product, (a_high * b_high - product).add_(a_high * b_low).add_(a_low * b_high).add_(a_low * b_low)
 
 
-def _halves(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _split_mantissa(a: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     large = a * 134217729.0  # 2^27 + 1
     high = large - (large - a)
     return high, a - high
@@ -56,8 +56,8 @@ _STEPS = 256
 
 
 @functools.cache
-def _table() -> tuple[list[float], list[float], list[float]]:
-    """Return 2^(j / _STEPS) as highs and lows, and log(2) / _STEPS as a sum of three. The first two have 32 bits."""
+def _power_table() -> tuple[list[float], list[float], list[float]]:
+    """Return 2^(j / _STEPS) as highs and lows, and log(2) / _STEPS as three terms. Terms one and two have 32 bits."""
     from decimal import Decimal, localcontext
 
     with localcontext() as context:
@@ -80,7 +80,7 @@ def exponential(t: torch.Tensor, t_low: torch.Tensor) -> tuple[torch.Tensor, tor
     The argument is reduced by n * log(2) / 256 to r, below 2^-9. Powers of r from r^2 on are below 2^-18, and need
     only float64. The factor 2^(n / 256) is a pair from a table, times 2^scale.
     """
-    high, low, (c1, c2, c3) = _table()
+    high, low, (c1, c2, c3) = _power_table()
     n = (t * (_STEPS / math.log(2))).add_(0.5).floor_()
     r, r_low = two_sum(t - n * c1, n * -c2)
     r, r_low = two_sum(r, r_low.add_(t_low).sub_(n * c3))

@@ -76,8 +76,8 @@ def bounds_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 @dataclass(frozen=True)
-class Rare:
-    """A value of the hook ``errors``, where only a fraction of the elements may exceed the errors before it."""
+class RareErrors:
+    """An item of the hook ``errors``: only a fraction of the elements may exceed the previous item's errors."""
 
     errors: Any
     share: float

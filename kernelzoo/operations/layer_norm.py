@@ -28,7 +28,7 @@ class layer_norm:
     finite = ("weight",)  # an infinite weight times a value that underflows would be NaN
 
     def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-        away = from_mean(x)
+        away = subtract_mean(x)
         return away / (away.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None] + bias[:, None]
 
     def error(
@@ -38,7 +38,7 @@ class layer_norm:
 
         A subnormal input or product may count as zero.
         """
-        normal, off, scale = distances(x, eps, n, unit)
+        normal, off, scale = normalised_distances(x, eps, n, unit)
         weight = weight.abs()[:, None]
         lost = tiny * ((1 + weight) * (1 + scale) + math.sqrt(n))
         return (weight * off + unit * (4 * weight * normal.abs() + 2 * ref.abs()) + lost).nan_to_num_(0.0, 0.0, 0.0)
@@ -50,7 +50,7 @@ class layer_norm:
         )
 
 
-def from_mean(x: Tensor) -> Tensor:
+def subtract_mean(x: Tensor) -> Tensor:
     """Return x - mean of each row. The mean is clamped to the row's range, so that a row of equal elements gives 0."""
     mean = x.mean(1, keepdim=True)
     if x.size(1):
@@ -58,13 +58,13 @@ def from_mean(x: Tensor) -> Tensor:
     return x - mean
 
 
-def distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Tensor, Tensor, Tensor]:
+def normalised_distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return normalised distances from the mean, the error that rounding can cause in them, and their scale.
 
     A sum in order has an error of about sqrt(n) roundings, relative to its terms' absolute values. The mean's error
     shifts all distances equally. Its square is added to the variance.
     """
-    away = from_mean(x)
+    away = subtract_mean(x)
     scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
     normal = away * scale
     moved = unit * (8 + math.sqrt(n)) * x.abs().mean(1, keepdim=True) * scale

@@ -4,7 +4,7 @@ import math
 
 from kernelzoo.operations.declared import Input, Output, Scalar, Tensor, no_overflow
 from kernelzoo.operations.declaring import operation
-from kernelzoo.operations.layer_norm import distances, from_mean
+from kernelzoo.operations.layer_norm import normalised_distances, subtract_mean
 
 
 @operation()
@@ -32,7 +32,7 @@ class layer_norm_backward:
     finite = ("weight", "grad")
 
     def reference(x: Tensor, weight: Tensor, grad: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
-        away = from_mean(x)
+        away = subtract_mean(x)
         scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
         normal, pulled = away * scale, grad * weight[:, None]
         slope = (pulled * normal).mean(1, keepdim=True)
@@ -48,7 +48,7 @@ class layer_norm_backward:
         makes about sqrt(m) roundings. They are relative to the sum of absolute values. A subnormal input or product may
         count as zero.
         """
-        normal, off, scale = distances(x, eps, n, unit)
+        normal, off, scale = normalised_distances(x, eps, n, unit)
         normal, grad = normal.abs(), grad.abs()
         weight = weight.abs()[:, None]
         pulled = grad * weight

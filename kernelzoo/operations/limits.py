@@ -51,7 +51,7 @@ class Limit:
 def parse_axes(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, Limit], ...]]:
     """Parse the names of axes, and the limits of those with bounds. Raises RegistrationError for a wrong text.
 
-    >>> parse("M N>=4 8")
+    >>> parse_axes("M N>=4 8")
     (('M', 'N', '8'), (('N', Limit(least=4, most=None, steps=())),))
     """
     names, limits = list[str](), list[tuple[str, Limit]]()
@@ -62,11 +62,11 @@ def parse_axes(text: str) -> tuple[tuple[str, ...], tuple[tuple[str, Limit], ...
             raise RegistrationError(f"axes {text!r}: can't read {word!r}; {_FORM}")
         names.append(name)
         if bounds:
-            limits.append((name, _limit(_BOUND.findall(bounds), text)))
+            limits.append((name, _parse_limit(_BOUND.findall(bounds), text)))
     return tuple(names), tuple(limits)
 
 
-def _limit(bounds: Iterable[tuple[str, str]], text: str) -> Limit:
+def _parse_limit(bounds: Iterable[tuple[str, str]], text: str) -> Limit:
     numbers: dict[str, list[int]] = {">=": [0], "<=": [], "%": []}
     for sign, number in bounds:
         numbers[sign].append(int(number))

@@ -41,7 +41,7 @@ class logsumexp:
         return (rounding_error(x, n) + 2 * ref.abs()) * unit
 
     def samples() -> tuple[Sample, ...]:
-        return tuple(Sample(f"{dtype}-cancels", (8, 300), partial(cancelling, dtype)) for dtype in FLOATS)
+        return tuple(Sample(f"{dtype}-cancels", (8, 300), partial(cancelling_rows, dtype)) for dtype in FLOATS)
 
 
 def rounding_error(x: Tensor, n: int) -> Tensor:
@@ -58,7 +58,7 @@ def finite_or_zero(top: Tensor) -> Tensor:
     return top.where(top.isfinite(), 0)
 
 
-def cancelling(dtype: str) -> Tensor:
+def cancelling_rows(dtype: str) -> Tensor:
     """Return rows whose maximum and logarithm almost cancel: results of about 1, 1/8, 1/64, ..."""
     noise = torch.randn(8, 300, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     wanted = 8.0 ** -torch.arange(8.0)[:, None]

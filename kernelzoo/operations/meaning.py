@@ -15,9 +15,9 @@ from kernelzoo.operations import sampling
 from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
-from kernelzoo.operations.expected import Bounds, Expected, Rare, bounds_dtype, bounds_of
+from kernelzoo.operations.expected import Bounds, Expected, RareErrors, bounds_dtype, bounds_of
 from kernelzoo.operations.hooks import parameters
-from kernelzoo.operations.rows import Rows, split_rows
+from kernelzoo.operations.rows import CanonicalInputs, split_rows
 from kernelzoo.operations.signature import zip_dict
 from kernelzoo.operations.tensors import describe
 
@@ -43,9 +43,9 @@ class Operation(Bindable):
 
     def reference(self, args: Arguments) -> tuple[torch.Tensor, ...]:
         """Return the exact results in float64. The inputs count as exact, although they are rounded."""
-        rows = Rows(self, args)
+        rows = CanonicalInputs(self, args)
         inputs = [self._as_float64(x) for x in rows.inputs]
-        results = _several(self.call("reference", self._hook_arguments(inputs, args)))
+        results = _as_tuple(self.call("reference", self._hook_arguments(inputs, args)))
         return tuple(rows.restore_shape(i, result) for i, result in enumerate(results))
 
     def call_reference(self, inputs: Sequence[torch.Tensor], args: Arguments) -> Any:
@@ -54,7 +54,7 @@ class Operation(Bindable):
         return function(**{name: known[name] for name in parameters(function)})
 
     def _as_float64(self, x: torch.Tensor) -> torch.Tensor:
-        return x.double() if self.rounds and is_number(x) else x
+        return x.double() if self.rounds and has_plain_floats(x) else x
 
     def expect(self, args: Arguments) -> Expected:
         """Return the bounds of right results for this call. They serve any number of checks.
@@ -66,7 +66,7 @@ class Operation(Bindable):
             return found
         if "errors" in self.hooks and not self.by_rows:
             return self._expect_stepwise(args)
-        rows, dtypes = Rows(self, args), self.out_dtypes(args)
+        rows, dtypes = CanonicalInputs(self, args), self.out_dtypes(args)
         pairs_of = [
             tuple(torch.empty(shape, dtype=bounds_dtype(dtype), device=args.x.device) for _ in range(2))
             for shape, dtype in zip(rows.out_shapes, dtypes, strict=True)
@@ -79,7 +79,7 @@ class Operation(Bindable):
             inputs, bounds = [self._as_float64(x) for x in part[:count]], part[count:]
             known = self._hook_arguments(inputs, args)
             results = self._call_for_outputs("reference", known, bounds[::2])
-            known["ref"] = _one(results)
+            known["ref"] = _unpack_single(results)
             errors = self._call_for_outputs("error", known, bounds[::2]) if self.rounds else (None,) * len(results)
             due = self._call_for_outputs("special", known, bounds[::2]) if "special" in self.hooks else results
             for i, (exact, error, special, dtype) in enumerate(zip(results, errors, due, dtypes, strict=True)):
@@ -90,9 +90,9 @@ class Operation(Bindable):
     def _expect_stepwise(self, args: Arguments) -> Expected:
         """Return the bounds from the first of ``errors``. A result outside of them is compared with the next bounds."""
         kinds = list(zip(self.out_shapes(args), self.out_dtypes(args), strict=True))
-        known = self._hook_arguments([self._as_float64(x) for x in Rows(self, args).inputs], args)
+        known = self._hook_arguments([self._as_float64(x) for x in CanonicalInputs(self, args).inputs], args)
         results = self._call_for_outputs("reference", known, [torch.empty(shape, device="meta") for shape, _ in kinds])
-        errors = self.call("errors", {**known, "ref": _one(results)})
+        errors = self.call("errors", {**known, "ref": _unpack_single(results)})
 
         first = self._next_bounds(errors, results, kinds, args)
         assert first is not None
@@ -103,13 +103,13 @@ class Operation(Bindable):
     ) -> Expected | None:
         """Return the bounds from the next of ``errors``; None after the last.
 
-        They are part of no reference cycle, so that large tensors are freed without Python's garbage collector.
+        The bounds are part of no reference cycle, so that large tensors are freed without Python's garbage collector.
         """
-        if (found := self.guarded("errors", next, errors, None)) is None:
+        if (found := self.call_guarded("errors", next, errors, None)) is None:
             return None
-        found, share = (found.errors, found.share) if isinstance(found, Rare) else (found, 1.0)
+        found, share = (found.errors, found.share) if isinstance(found, RareErrors) else (found, 1.0)
         pairs = []
-        for exact, error, (shape, dtype) in zip(results, _several(found), kinds, strict=True):
+        for exact, error, (shape, dtype) in zip(results, _as_tuple(found), kinds, strict=True):
             pairs.append([torch.empty(shape, dtype=bounds_dtype(dtype), device=args.x.device) for _ in range(2)])
             self._write_bounds(pairs[-1], exact, error, exact, dtype)
         wider = cache(partial(self._next_bounds, errors, results, kinds, args))
@@ -152,7 +152,7 @@ class Operation(Bindable):
         narrow = any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs)
         if not self.rounds or not (narrow or written):
             return ""
-        rows, device = Rows(self, args), args.x.device
+        rows, device = CanonicalInputs(self, args), args.x.device
         shapes = zip(rows.out_shapes, self.out_dtypes(args), strict=True)
         outs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in shapes]
         if not any(out.numel() for out in outs):
@@ -160,10 +160,10 @@ class Operation(Bindable):
         count = len(self.inputs)
         try:
             for part in split_rows(self.by_rows, self.axes, [*rows.inputs, *outs], count):
-                known = self._hook_arguments([x if written else _as_kernels(x) for x in part[:count]], args)
+                known = self._hook_arguments([x if written else _in_kernel_dtype(x) for x in part[:count]], args)
                 results = self._call_for_outputs("written" if written else "reference", known, part[count:])
                 if "special" in self.hooks:
-                    due = self._call_for_outputs("special", {**known, "ref": _one(results)}, part[count:])
+                    due = self._call_for_outputs("special", {**known, "ref": _unpack_single(results)}, part[count:])
                     results = tuple(map(_with_special, results, due))
                 for out, result in zip(part[count:], results, strict=True):
                     out.copy_(result)
@@ -177,7 +177,7 @@ class Operation(Bindable):
 
     def _call_for_outputs(self, hook: str, known: Mapping[str, Any], outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         """Call a function of the class, which returns a value for each output. Raises OperationError if it does not."""
-        found = _several(self.call(hook, known))
+        found = _as_tuple(self.call(hook, known))
         if len(found) != len(outs):
             raise self.fault(hook, f"returned {len(found)} results, must return {len(outs)}")
         for name, one, out in zip(self.outputs, found, outs, strict=True):
@@ -198,22 +198,22 @@ class Operation(Bindable):
         half = torch.finfo(dtype).eps / 2 if dtype.itemsize < 4 else 0.0
         return exact.abs().mul_(half).nan_to_num_(0.0, 0.0, 0.0).add_(floor)
 
-    def allowance(self, args: Arguments, exact: torch.Tensor) -> torch.Tensor:
+    def allowed_error(self, args: Arguments, exact: torch.Tensor) -> torch.Tensor:
         """Return the allowed error of each element of the first output, in canonical form, if the operation rounds."""
-        rows = Rows(self, args)
+        rows = CanonicalInputs(self, args)
         known = self._hook_arguments([self._as_float64(x) for x in rows.inputs], args)
-        rest = _several(self.call("reference", known))[1:] if len(self.outputs) > 1 else ()
-        error: torch.Tensor = _several(self.call("error", {**known, "ref": _one((exact, *rest))}))[0]
+        rest = _as_tuple(self.call("reference", known))[1:] if len(self.outputs) > 1 else ()
+        error: torch.Tensor = _as_tuple(self.call("error", {**known, "ref": _unpack_single((exact, *rest))}))[0]
         return error + self._rounding(exact, self.out_dtypes(args)[0])
 
     def exact(self, args: Arguments) -> Exact:
         """Return the first output in canonical form, exact to 1/100 ulp. For float64, ``exact`` makes it a pair."""
-        rows = Rows(self, args)
+        rows = CanonicalInputs(self, args)
         if args.x.dtype == torch.float64 and "exact" in self.hooks:
             found: Exact = self.call("exact", self._hook_arguments(rows.inputs, args))
             return found
         known = self._hook_arguments([self._as_float64(x) for x in rows.inputs], args)
-        return _several(self.call("reference", known))[0], None, None
+        return _as_tuple(self.call("reference", known))[0], None, None
 
     @property
     def exact_dtypes(self) -> tuple[str, ...]:
@@ -222,10 +222,10 @@ class Operation(Bindable):
 
     # --- Inputs to try --------------------------------------------------------------------------------------------
 
-    sample, match_companions = sampling.sample, sampling.match_companions
+    sample, match_other_inputs = sampling.sample, sampling.match_other_inputs
 
     def unset(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
-        """Allocate inputs like these on a device. Their values are arbitrary, but legal."""
+        """Allocate inputs of the same shapes and dtypes on a device. Their values are arbitrary, but legal."""
         made = zip(self.inputs.values(), args.inputs, strict=True)
         return tuple((torch.zeros_like if one.checked else torch.empty_like)(x, device=device) for one, x in made)
 
@@ -245,7 +245,7 @@ class Operation(Bindable):
         limit = self.hooks.get("domain", {}).get(name)
         if limit is not None and x.is_floating_point() and dtype_name(x.dtype) not in NARROW:
             info = torch.finfo(x.dtype)
-            found = self.guarded("domain", limit, info, n)
+            found = self.call_guarded("domain", limit, info, n)
             least, largest = found if isinstance(found, tuple) else (None, found)
             largest = 0.99 * min(largest, info.max)
             clamp_to_domain = x.clamp(-largest if least is None else least, largest)
@@ -254,24 +254,24 @@ class Operation(Bindable):
 
     def assert_close(self, actual: Any, inputs: Any, dim: Dims = -1, keepdim: bool = False, **scalars: Any) -> None:
         """Check a result, or a tuple of results, for these inputs. Raises ContractError, an AssertionError."""
-        args = self.arguments(_several(inputs), dim, keepdim, scalars)
-        self.expect(args).check(_several(actual))
+        args = self.arguments(_as_tuple(inputs), dim, keepdim, scalars)
+        self.expect(args).check(_as_tuple(actual))
 
 
-def _several(results: Any) -> tuple[Any, ...]:
+def _as_tuple(results: Any) -> tuple[Any, ...]:
     return results if isinstance(results, tuple) else (results,)
 
 
-def _one(results: Sequence[Any]) -> Any:
+def _unpack_single(results: Sequence[Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _as_kernels(x: torch.Tensor) -> torch.Tensor:
+def _in_kernel_dtype(x: torch.Tensor) -> torch.Tensor:
     """Return an input in the dtype in which kernels compute."""
-    return x.float() if is_number(x) and x.dtype.itemsize < 4 else x
+    return x.float() if has_plain_floats(x) and x.dtype.itemsize < 4 else x
 
 
-def is_number(x: torch.Tensor) -> bool:
+def has_plain_floats(x: torch.Tensor) -> bool:
     """Whether the elements are floats that torch can convert. Packed floats of four bits are not."""
     return x.is_floating_point() and not dtype_name(x.dtype).startswith("float4")
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kernelzoo.device import no_room
+from kernelzoo.device import no_room_error
 from kernelzoo.layout import span
 from kernelzoo.lazy import torch
 
@@ -60,8 +60,8 @@ def count_distinct_elements(x: torch.Tensor) -> int:
     return math.prod(size for size, stride in zip(x.shape, x.stride(), strict=True) if stride) if x.numel() else 0
 
 
-def no_memory_for(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error: RuntimeError) -> Exception:
+def allocation_error(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error: RuntimeError) -> Exception:
     """Return the error to raise if outputs of these shapes and dtypes could not be allocated."""
     if "can't allocate memory" not in str(error):
         return error
-    return no_room("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))
+    return no_room_error("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))

@@ -35,7 +35,7 @@ class quantize_rows:
     def reference(x: Tensor) -> tuple[Tensor, Tensor]:
         if not x.size(1):
             return x, x.new_ones((x.size(0), x.size(2)))
-        scale = scales(x)
+        scale = row_scales(x)
         return (x / scale[:, None]).clamp(-TOP, TOP).to(torch.float8_e4m3fn).to(x.dtype), scale
 
     def error(ref: tuple[Tensor, Tensor], x: Tensor, unit: float, tiny: float) -> tuple[Tensor, Tensor]:
@@ -54,7 +54,7 @@ class quantize_rows:
         return tuple(Sample(f"{dtype}-ties", (8, 255), partial(rounding_ties, dtype)) for dtype in DTYPES)
 
 
-def scales(x: Tensor) -> Tensor:
+def row_scales(x: Tensor) -> Tensor:
     top = x.abs().amax(1)
     return torch.where(top < LEAST, 1, top / TOP)
 

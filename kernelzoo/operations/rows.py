@@ -10,7 +10,7 @@ from kernelzoo.operations.arguments import Arguments, Bindable
 from kernelzoo.operations.declared import ROW
 
 
-class Rows:
+class CanonicalInputs:
     """The inputs of a call in canonical form. :meth:`restore_shape` restores an output to its own shape."""
 
     def __init__(self, op: Bindable, args: Arguments) -> None:

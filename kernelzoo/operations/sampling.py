@@ -10,7 +10,7 @@ from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims, axes_of
 from kernelzoo.operations.declared import Input
 from kernelzoo.operations.derived import completed_sizes
-from kernelzoo.operations.rows import Rows
+from kernelzoo.operations.rows import CanonicalInputs
 from kernelzoo.operations.signature import zip_dict
 
 
@@ -39,18 +39,18 @@ def sample(
         return tuple(op.call("draws", {"sizes": known, "generator": generator}))
     drawn = [_draw_first(op, shape, dtype, dim, dims, known, generator)]
     for name, size in zip(others, shapes[1:], strict=False):
-        drawn.append(as_declared(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
-    return match_companions(op, tuple(drawn), dim, generator=generator)
+        drawn.append(draw_declared(op.inputs[name], size, op.dtype_of(name, dtype), known, generator))
+    return match_other_inputs(op, tuple(drawn), dim, generator=generator)
 
 
-def match_companions(
+def match_other_inputs(
     op: Bindable, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
 ) -> tuple[torch.Tensor, ...]:
-    """Replace the companion inputs by ones that match the first input, if the operation defines ``others``."""
+    """Replace all inputs but the first by ones that match the first, if the operation defines ``others``."""
     if "others" not in op.hooks or not inputs[0].numel():
         return inputs
     args = Arguments(inputs, axes_of(dim, inputs[0].ndim) if op.by_rows else ())
-    rows = Rows(op, args).inputs
+    rows = CanonicalInputs(op, args).inputs
     n = rows[0].size(1) if op.by_rows else 0
     made = op.call("others", {**zip_dict(op.inputs, rows), "n": n, "generator": generator})
     fitting = zip(made, inputs[1:], strict=True)
@@ -68,9 +68,9 @@ def _draw_first(
 ) -> torch.Tensor:
     first, kind = next(iter(op.inputs.values())), getattr(torch, dtype)
     if not kind.is_floating_point or not op.rounds or dtype in NARROW:
-        x = as_declared(first, shape, dtype, known, generator, dim if op.by_rows else ())
+        x = draw_declared(first, shape, dtype, known, generator, dim if op.by_rows else ())
         return place_decisive(x, dims, op.decisive, generator) if op.by_rows and first.low is first.high is None else x
-    x = normal(shape, dtype, generator=generator)
+    x = draw_normal(shape, dtype, generator=generator)
     if not x.numel() or not shape:
         return x.to(kind)
     if "sample" in op.hooks:
@@ -86,7 +86,7 @@ def _draw_first(
 
 
 def place_decisive(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
-    """Put a decisive element at a random place in each row. It reveals a kernel that skips part of a row."""
+    """Put a value that decides a row's result at a random place in each row. So a skipped part of a row shows."""
     if not x.numel():
         return x
     place = random_places(x, dims, generator)
@@ -118,7 +118,7 @@ def random_places(
     return tuple(found)
 
 
-def as_declared(
+def draw_declared(
     declared: Input,
     shape: tuple[int, ...],
     dtype: str,
@@ -126,14 +126,14 @@ def as_declared(
     generator: torch.Generator,
     dim: Dims = (),
 ) -> torch.Tensor:
-    """Draw values in the declared range, or plain ones if no range is declared."""
+    """Draw values in the declared range, or by ``draw_plain`` if no range is declared."""
 
     def value(said: Any) -> Any:
         return known[said] if isinstance(said, str) else said
 
     kind = getattr(torch, dtype)
     if declared.low is None and declared.high is None:
-        x = plain(shape, dtype, dim, generator=generator)
+        x = draw_plain(shape, dtype, dim, generator=generator)
     else:
         info = torch.iinfo(kind)
         low = info.min if declared.low is None else value(declared.low)
@@ -153,13 +153,13 @@ def row_shape(shape: tuple[int, ...], dim: Dims) -> list[int]:
     return [1 if d in dims else size for d, size in enumerate(shape)]
 
 
-def normal(shape: tuple[int, ...], dtype: str, *, generator: torch.Generator) -> torch.Tensor:
+def draw_normal(shape: tuple[int, ...], dtype: str, *, generator: torch.Generator) -> torch.Tensor:
     """Draw standard normal values, in float64 for float64, and in float32 for every other dtype."""
     wide = torch.float64 if dtype == "float64" else torch.float32
     return torch.randn(shape, dtype=wide, generator=generator, device=generator.device)
 
 
-def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Generator) -> torch.Tensor:
+def draw_plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Generator) -> torch.Tensor:
     """Draw normal floats, or integers in a different range for each row. Of bool rows, about half are all true."""
     kind = getattr(torch, dtype)
     if dtype.startswith("float4"):
@@ -174,4 +174,4 @@ def plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Gen
         # Each row's range leaves a number below and one above.
         base = torch.randint(lowest + 1, info.max // 2, row, dtype=kind, generator=generator, device=generator.device)
         return base + torch.randint(0, step, shape, dtype=kind, generator=generator, device=generator.device)
-    return normal(shape, dtype, generator=generator).to(kind)
+    return draw_normal(shape, dtype, generator=generator).to(kind)

@@ -74,12 +74,12 @@ class Signature:
         return f"<kernelzoo operation {self.name!r}>"
 
     @property
-    def writes_all(self) -> bool:
-        """Whether it writes as many bytes as it reads. If so, a copy is its speed limit, else a read."""
+    def writes_as_much_as_reads(self) -> bool:
+        """Whether the operation writes as many bytes as it reads. If so, a copy limits its speed, else a read."""
         return not self.reduces
 
     @property
-    def narrowest(self) -> str:
+    def narrowest_dtype(self) -> str:
         """The narrowest dtype except bool, signed if possible, so that most elements fit in memory."""
         # Signed, since its least value can't be mistaken for another one. The name contains the width.
         taken = (dtype for dtype in self.dtypes if dtype != "bool")
@@ -115,16 +115,16 @@ class Signature:
         wrong = {axis for axis, limit in self.limits.items() if axis in sizes and not limit.allows(sizes[axis])}
         return {axis: self.limits[axis].nearest(size) if axis in wrong else size for axis, size in sizes.items()}
 
-    def first_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    def first_input_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape of the first input from the sizes of named axes."""
         return shape_of(self.axes[0], completed_sizes(self.derived, sizes))
 
     def call(self, hook: str, known: Mapping[str, Any]) -> Any:
         """Call a function of the operation's class with those of ``known`` that it takes. Raises OperationError."""
         function = self.hooks[hook]
-        return self.guarded(hook, function, **{name: known[name] for name in parameters(function)})
+        return self.call_guarded(hook, function, **{name: known[name] for name in parameters(function)})
 
-    def guarded(self, hook: str, function: Hook, *args: Any, **named: Any) -> Any:
+    def call_guarded(self, hook: str, function: Hook, *args: Any, **named: Any) -> Any:
         """Call a function that the operation declares. Raises OperationError, with file and line, if it fails.
 
         Errors of kernelzoo, lack of memory, and device errors that a kernel caused are raised unchanged.
@@ -150,11 +150,11 @@ class Signature:
         if name == next(iter(self.inputs)) or not wanted:
             return dtype
         if wanted == WIDE:
-            return wide_name(dtype)
+            return wide_dtype_name(dtype)
         return wanted if isinstance(wanted, str) else wanted[0]
 
 
-def wide_name(dtype: str) -> str:
+def wide_dtype_name(dtype: str) -> str:
     """Return the dtype that WIDE means if the first input has this dtype."""
     return "float64" if dtype == "float64" else "float32"
 

@@ -70,10 +70,10 @@ class softmax:
 
     def samples() -> tuple[Sample, ...]:
         widths = (39, 79, 263, 781)
-        return tuple(Sample(f"float32-equal-terms-{n}", (8, n), partial(equal_terms, n)) for n in widths)
+        return tuple(Sample(f"float32-equal-terms-{n}", (8, n), partial(rows_of_equal_terms, n)) for n in widths)
 
 
-def equal_terms(width: int) -> Tensor:
+def rows_of_equal_terms(width: int) -> Tensor:
     """Return rows of a maximum and many equal terms. A sum in order rounds up each time, by almost half an ulp.
     So 38 additions in order break the contract."""
     x = torch.empty(8, width)

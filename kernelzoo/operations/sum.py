@@ -55,17 +55,17 @@ class sum:
 
 def _samples() -> Iterator[Sample]:
     for n in (3000, 100003):
-        yield Sample(f"float32-equal-terms-{n}", (8, n), partial(equal_terms, n))
-    yield Sample("float32-cancels", (8, 3001), cancelling)
+        yield Sample(f"float32-equal-terms-{n}", (8, n), partial(rows_of_equal_terms, n))
+    yield Sample("float32-cancels", (8, 3001), cancelling_rows)
     yield Sample("int32-wider-than-int32", (2, 3000), overflowing_rows)
 
 
-def equal_terms(n: int) -> Tensor:
+def rows_of_equal_terms(n: int) -> Tensor:
     """Return rows that repeat one number. A running sum rounds in the same direction at almost every step."""
     return torch.linspace(1, 1.9, 8).mul_(1 + 2.0**-23)[:, None].expand(8, n).contiguous()
 
 
-def cancelling() -> Tensor:
+def cancelling_rows() -> Tensor:
     """Return rows of large terms, their negatives in another order, and a small term."""
     generator = torch.Generator().manual_seed(0)
     half = torch.randn(8, 1500, generator=generator)

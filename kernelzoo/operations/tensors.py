@@ -25,7 +25,7 @@ def check_tensor(x: object, name: str = "x") -> None:
         )
 
 
-def check_fully(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
+def check_unusual(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
     """Check an unusual tensor in full, since it may still be a legal input.
 
     Raises InputTypeError, GradientError."""
@@ -71,9 +71,9 @@ def why_storage_unusable(x: torch.Tensor) -> str:
     """Say why a tensor's storage can't be used: freed or shrunk. "" if it can, or if torch only traces the tensor."""
     import torch
 
-    from kernelzoo.torch_private import is_hidden, is_transformed
+    from kernelzoo.torch_private import is_hidden_wrapper, is_transformed
 
-    if torch.compiler.is_dynamo_compiling() or x.is_meta or is_wrapper(x) or is_hidden(x) or is_traced(x):
+    if torch.compiler.is_dynamo_compiling() or x.is_meta or is_wrapper(x) or is_hidden_wrapper(x) or is_traced(x):
         return ""
     if x.layout != torch.strided or x.is_nested or is_transformed(x):
         return ""
@@ -84,20 +84,20 @@ def has_tangent(x: torch.Tensor) -> bool:
     """Whether a tensor carries a forward-mode tangent, at any level."""
     from torch.autograd import forward_ad
 
-    from kernelzoo.torch_private import carries_tangents, is_transformed
+    from kernelzoo.torch_private import in_forward_mode, is_transformed
 
-    if not carries_tangents() or is_transformed(x):
+    if not in_forward_mode() or is_transformed(x):
         return False
     return forward_ad.unpack_dual(x).tangent is not None  # type: ignore[no-untyped-call]  # torch's own
 
 
 def why_unreadable(x: torch.Tensor) -> str:
     """Say why a kernel must not read a tensor: torch or a wrapper would not see what it does. "" if it may."""
-    from kernelzoo.torch_private import is_hidden, is_jit_traced, is_transformed
+    from kernelzoo.torch_private import is_hidden_wrapper, is_jit_traced, is_transformed
 
     if is_transformed(x):
         return "belongs to torch.vmap or another transform of torch.func, which can't see into a kernel"
-    if is_hidden(x):
+    if is_hidden_wrapper(x):
         return "is one that torch functionalizes or batches, which can't see into a kernel"
     if is_jit_traced():
         return "is traced by torch.jit.trace, which would keep the one shape of this call"

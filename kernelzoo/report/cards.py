@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import sections, standing
-from kernelzoo.report.result_tables import marks_of
+from kernelzoo.report.result_tables import marks_text
 from kernelzoo.report.results import Group, Problem, Results, geometric_mean
 from kernelzoo.report.table import Cell, Table
 
@@ -17,7 +17,7 @@ NOTE = (
 
 
 def tables(results: Results) -> Mapping[str, Table]:
-    """Return tables by caption: the scores of each operation, and the conditions in which each card was measured.
+    """Return tables by caption: the scores of each operation, and the measuring conditions of each card.
 
     Only cards of different models are compared. They need known limits, and the same clock, cache state and problems.
     """
@@ -31,9 +31,9 @@ def tables(results: Results) -> Mapping[str, Table]:
         how, scores = f"{clock} clock, {cache} cache", {}
         for op in sorted(set.intersection(*(set(card.operations()) for card in cards))) if len(cards) > 1 else ():
             shared = set.intersection(*(set(card.select(op).problems) for card in cards))
-            if (table := _scores(cards, op, shared)).rows:
+            if (table := _score_table(cards, op, shared)).rows:
                 scores[f"{op}: problems that all cards measured ({len(shared)}), {how}"] = table
-        found |= scores | ({f"Measured with, {how}": _facts(cards)} if scores else {})
+        found |= scores | ({f"Measured with, {how}": _conditions_table(cards)} if scores else {})
     return found
 
 
@@ -41,11 +41,11 @@ def markdown(results: Results) -> str:
     """Return the tables with their captions as Markdown, or "" if there are none."""
     found = tables(results)
     parts = [part for caption, table in found.items() for part in (f"**{caption}**", table.markdown())]
-    marks = sections.notes_of((row for group in results.groups for row in group.rows), parts)
+    marks = sections.mark_notes((row for group in results.groups for row in group.rows), parts)
     return "\n\n".join([NOTE, *parts, *marks]) if found else ""
 
 
-def _scores(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
+def _score_table(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
     """Tabulate scores on common problems: a column per card, a line per implementation that two cards measured."""
     selections = [card.select(op) for card in cards]
     lines = []
@@ -55,7 +55,7 @@ def _scores(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
         common = shared.intersection(*filter(None, limits))
         if sum(map(bool, limits)) > 1 and common:
             means = [geometric_mean(map(of_card.get, common)) for of_card in limits]
-            marks = marks_of(row for rows in known for row in rows)
+            marks = marks_text(row for rows in known for row in rows)
             fewer = f" ({len(common)} of {len(shared)})" * (len(common) < len(shared))
             cells = ["-" if mean is None else f"{mean:.2f}" for mean in means]
             lines.append((-len(common), -max(filter(None, means)), [name + marks + fewer, *cells]))
@@ -63,7 +63,7 @@ def _scores(cards: Sequence[Group], op: str, shared: set[Problem]) -> Table:
     return Table(["score", *(card.device for card in cards)], rows)
 
 
-def _facts(cards: Sequence[Group]) -> Table:
+def _conditions_table(cards: Sequence[Group]) -> Table:
     """Tabulate measuring conditions: a column for each card, and a line for each fact, the driver first."""
     facts = []
     for card in cards:

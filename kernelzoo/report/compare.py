@@ -45,7 +45,7 @@ class Comparison:
 
     @property
     def marks(self) -> list[str]:
-        """The row's mark if it breaks the contract, and a mark if either row was disturbed."""
+        """A mark if ``row`` breaks the contract, and a mark if other work disturbed either row."""
         return notes.marks([*([BREAKS] if self.row.breaks else []), *([DISTURBED] if self.disturbed else [])])
 
     @property
@@ -91,7 +91,7 @@ def compare(row: Row, base: Row) -> Comparison:
 
 
 def same_card(row: Row, base: Row) -> bool:
-    """Whether the same card measured both rows. If a file does not name its card, the answer is True."""
+    """Return whether the same card measured both rows. If a row does not name a card, return True."""
     return not (row.gpu and base.gpu) or row.gpu == base.gpu
 
 
@@ -106,7 +106,7 @@ def compare_to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Co
 
 
 def by_current_id(rows: Sequence[Row]) -> dict[tuple[str, Problem], Row]:
-    """Index rows by id and problem. A removed form's row gets its replacement's id, unless that has a row itself."""
+    """Index rows by id and problem. A removed form's row gets the replacement's id, unless that id has a row."""
     found = {(current_id(row.id), row.problem): row for row in rows}
     return {**found, **{(row.id, row.problem): row for row in rows if current_id(row.id) == row.id}}
 

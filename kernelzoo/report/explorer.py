@@ -46,15 +46,15 @@ CLASSES = {
 
 
 VERDICTS = tuple(verdict.value for verdict in Verdict)
-"""The verdicts. :func:`pairs` names a verdict by its index here."""
+"""The verdicts. :func:`compare_pairs` names a verdict by its index in this tuple."""
 
 PACKAGE = Path(kernelzoo.__file__).parent
 ROOT = PACKAGE.parent
 
 
 def document(results: Results, styles: Mapping[str, Look]) -> Json:
-    """Return everything that the explorer shows. A subject is one operation and dtype of one group."""
-    texts = texts_of(results)
+    """Return all data of the page's explorer. Each subject has one operation and dtype of one group."""
+    texts = source_texts(results)
     return {
         "baseline": results.baseline,
         "operations": operations.BUILT_IN,
@@ -63,7 +63,7 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
         "looks": {id: [look.colour, look.symbol] for id, look in styles.items()},
         "marks": NOTES,
         "peer": standing.PEER,
-        "lines": _lines(results),
+        "lines": _count_code_lines(results),
         "sources": {form: list(of_form) for form, of_form in texts.items()},
         "texts": {path: text for of_form in texts.values() for path, text in of_form.items()},
         "verdicts": VERDICTS,
@@ -73,10 +73,10 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
                 "label": group.label,
                 "cache": group.cache,
                 "runs": [[run.file, run.minute, run.commit or "unknown"] for run, _ in group.runs()],
-                "checked": {op: _checked(results, op) for op in group.operations()},
+                "checked": {op: _check_summary(results, op) for op in group.operations()},
                 "standings": {op: _standings(group, op) for op in group.operations()},
                 "subjects": [
-                    _subject(results, group, group.select(op, dtype))
+                    _describe_subject(results, group, group.select(op, dtype))
                     for op in group.operations()
                     for dtype in group.dtypes(op)
                 ],
@@ -87,27 +87,27 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
     }
 
 
-def pack(document: object) -> str:
+def compress_document(document: object) -> str:
     """Return the document as compressed JSON in base64, which the page's script unpacks."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
-def texts_of(results: Results) -> dict[str, dict[str, str]]:
-    """Return the sources of each form, by path."""
+def source_texts(results: Results) -> dict[str, dict[str, str]]:
+    """Return the text of each source file by path, for each form."""
     forms = sorted({row.form or row.id for group in results.groups for row in group.rows})
     paths = {form: found for form in forms if (found := sources(form))}
     return {form: {path: (ROOT / path).read_text(encoding="utf-8") for path in found} for form, found in paths.items()}
 
 
-def pairs(selection: Selection) -> dict[str, list[str]]:
+def compare_pairs(selection: Selection) -> dict[str, list[str]]:
     """Compare every two implementations except the baseline on each problem.
 
     The key ``"1 4"`` is the pair of ``selection.names[1]`` and ``names[4]``. Its value has one text per problem: ratio,
     interval, index of the verdict, and marks. If no interval is known, the text is "".
     """
     found = {}
-    problems = looks.by_length(selection.problems)
+    problems = looks.sort_by_length(selection.problems)
     for (one, name), (other, base) in combinations(enumerate(selection.names), 2):
         if selection.baseline not in (name, base):
             told = [_pair_text(selection, problem, name, base) for problem in problems]
@@ -122,8 +122,8 @@ def sources(form: str) -> list[str]:
     return [path.relative_to(ROOT).as_posix() for path in paths if path.is_relative_to(PACKAGE)]
 
 
-def _pair_text(selection: Selection, problem: Problem, one: str, other: str) -> str:
-    row, base = selection.cells.get((problem, one)), selection.cells.get((problem, other))
+def _pair_text(selection: Selection, problem: Problem, name: str, base_name: str) -> str:
+    row, base = selection.cells.get((problem, name)), selection.cells.get((problem, base_name))
     if row is None or base is None:
         return ""
     found = compare.compare(row, base)
@@ -133,7 +133,7 @@ def _pair_text(selection: Selection, problem: Problem, one: str, other: str) -> 
     return ",".join([*ends, str(VERDICTS.index(found.verdict.value)), " ".join(found.marks)])
 
 
-def arguments(problem: Problem) -> str:
+def problem_options(problem: Problem) -> str:
     """Return the options that name a problem to ``kernelzoo compare`` and ``inspect``, or "" if none can."""
     if problem.scalars:
         return ""
@@ -143,7 +143,7 @@ def arguments(problem: Problem) -> str:
     return f"--shape {'x'.join(map(str, problem.shape))} --dtype {problem.dtype}{dim}"
 
 
-def classes(problem: Problem) -> list[str]:
+def problem_classes(problem: Problem) -> list[str]:
     """Return the names in :data:`CLASSES` that match a problem."""
     length = problem.length
     found = ["short" if length <= SHORT else "middle" if length <= MIDDLE else "long", "odd" if length % 2 else "even"]
@@ -151,7 +151,7 @@ def classes(problem: Problem) -> list[str]:
 
 
 def _standings(group: Group, op: str) -> Json:
-    """Return the standings by dtype and then by kind of problem. If there are several dtypes, ``all`` has them all."""
+    """Return the standings by dtype and then by kind of problem. Of several dtypes, ``all`` has all rows."""
     known = standing.scores(group.select(op))
     dtypes = group.dtypes(op)
     return {
@@ -165,13 +165,13 @@ def _standings(group: Group, op: str) -> Json:
 
 
 def _standing(selection: Selection, known: standing.Scores, kind: str) -> Json | None:
-    asked = [problem for problem in selection.problems if not kind or kind in classes(problem)]
-    found = standing.standing(selection, known, asked)
+    asked = [problem for problem in selection.problems if not kind or kind in problem_classes(problem)]
+    found = standing.rank_implementations(selection, known, asked)
     if not found.bars:
         return None
     return {
-        "said": standing.sentence(found, selection),
-        "shapes": standing.shapes(found, len(asked)),
+        "said": standing.describe_fastest(found, selection),
+        "shapes": standing.describe_shapes(found, len(asked)),
         "count": len(found.problems),
         "lead": standing.leading_names(selection),
         "bars": [
@@ -184,13 +184,13 @@ def _standing(selection: Selection, known: standing.Scores, kind: str) -> Json |
     }
 
 
-def _checked(results: Results, op: str) -> str:
+def _check_summary(results: Results, op: str) -> str:
     wrong = sum(failure.op == op and failure.outcome == "wrong" for failure in results.failed)
     lost = f" {wrong} that were wrong got no time." if wrong else ""
     return f"Checked: each result was right against a float64 reference, before and while it was timed.{lost}"
 
 
-def _lines(results: Results) -> Mapping[str, int]:
+def _count_code_lines(results: Results) -> Mapping[str, int]:
     """Count the lines of code of each kernelzoo implementation, including those of all forms that it chose."""
     forms: dict[str, set[str]] = {}
     for group in results.groups:
@@ -201,8 +201,8 @@ def _lines(results: Results) -> Mapping[str, int]:
     return {id: sum(counted[path] for path in paths) for id, paths in files.items() if paths}
 
 
-def _subject(results: Results, group: Group, selection: Selection) -> Json:
-    problems, names = looks.by_length(selection.problems), selection.names
+def _describe_subject(results: Results, group: Group, selection: Selection) -> Json:
+    problems, names = looks.sort_by_length(selection.problems), selection.names
     places = {problem: place for place, problem in enumerate(problems)}, {name: i for i, name in enumerate(names)}
     comparisons = compare.compare_to_baseline(selection)
     runs = {run: place for place, (run, _) in enumerate(group.runs())}
@@ -225,12 +225,12 @@ def _subject(results: Results, group: Group, selection: Selection) -> Json:
         "floor": median(row.floor_us for row in rows),
         "names": names,
         "lead": [places[1][name] for name in standing.leading_names(selection)],
-        "problems": [[str(p), moved[p], p.length, arguments(p), classes(p)] for p in problems],
+        "problems": [[str(p), moved[p], p.length, problem_options(p), problem_classes(p)] for p in problems],
         "columns": list(
             zip(*([places[1][r.name], places[0][r.problem], *line(r, run=runs[r.run])] for r in ordered), strict=True)
         ),
         "counters": counters,
-        "pairs": pairs(selection),
+        "pairs": compare_pairs(selection),
     }
 
 

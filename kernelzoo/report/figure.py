@@ -1,6 +1,6 @@
-"""The standard figure: GB/s against the number of columns, with a line for each implementation.
+"""The standard figure plots GB/s against the number of columns, with a line for each implementation.
 
-If the problems are no sweep over columns, it has bars. There is also the picture of a race: speeds relative to torch.
+If the problems are no sweep over columns, the figure has bars. A race has a picture of speeds relative to torch.
 """
 
 import io
@@ -51,7 +51,7 @@ def draw(group: Group, op: str, dtype: str) -> Figure:
     """Draw one operation and dtype: curves over its longest sweep, or if there is no sweep, bars for each problem."""
     selection = group.select(op, dtype)
     with rc_context(STYLE):
-        return _curves(group, selection) if selection.is_sweep else _bars(group, selection)
+        return _draw_curves(group, selection) if selection.is_sweep else _draw_bars(group, selection)
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -63,12 +63,12 @@ def save(figure: Figure, path: Path) -> None:
             write_whole(path.with_name(f"{path.name}.{suffix}"), drawn.getvalue())
 
 
-def _curves(group: Group, selection: Selection) -> Figure:
+def _draw_curves(group: Group, selection: Selection) -> Figure:
     points = selection.sweep()
     columns = [problem.shape[1] for problem in points]
     figure = Figure(figsize=(9, 5.2))
     axes = figure.add_subplot()
-    colours, seen = _colours(selection), Counter[str]()
+    colours, seen = _backend_colours(selection), Counter[str]()
     for index, name in enumerate(selection.names):
         place = seen[backend := name.split("/")[0]]  # the number of earlier variants of its backend
         seen[backend] += 1
@@ -104,7 +104,7 @@ def _curves(group: Group, selection: Selection) -> Figure:
     return figure
 
 
-def _bars(group: Group, selection: Selection) -> Figure:
+def _draw_bars(group: Group, selection: Selection) -> Figure:
     """Draw a panel for each problem, with a labelled bar for each implementation."""
     problems, names = selection.problems, selection.names
     across = min(3, len(problems))
@@ -112,7 +112,7 @@ def _bars(group: Group, selection: Selection) -> Figure:
     height = 0.5 + 0.24 * len(names)
     figure = Figure(figsize=(1.6 + 3.2 * across, 0.8 + (height + 0.3) * down), layout="constrained")
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    colours, ceiling = _colours(selection), selection.ceiling
+    colours, ceiling = _backend_colours(selection), selection.ceiling
     for panel, problem in zip(panels.flat, problems, strict=False):
         rows = [selection.cells.get((problem, name)) for name in names]
         speeds = [0.0 if row is None else row.gb_per_s for row in rows]
@@ -142,7 +142,7 @@ def _title(group: Group, selection: Selection) -> str:
     return f"{row.op}, {row.problem.dtype} on {group.label}"
 
 
-def _colours(selection: Selection) -> Mapping[str, str]:
+def _backend_colours(selection: Selection) -> Mapping[str, str]:
     others = sorted({row.backend for row in selection.rows} - set(COLOURS))
     return COLOURS | {name: SPARE_COLOURS[i % len(SPARE_COLOURS)] for i, name in enumerate(others)}
 

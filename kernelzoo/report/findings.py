@@ -75,7 +75,7 @@ def blocks(paths: Sequence[str | Path]) -> dict[str, str]:
     return {kind: "\n\n".join([*parts, *NOTES.get(kind, ())]) for kind, parts in found.items()}
 
 
-def terminal(paths: Sequence[str | Path], width: int) -> str:
+def terminal_text(paths: Sequence[str | Path], width: int) -> str:
     """Return the records' tables as plain text, wrapped to a terminal's width. Raises ResultsError."""
     parts = list[str]()
     for findings in map(load, paths):
@@ -89,7 +89,7 @@ def terminal(paths: Sequence[str | Path], width: int) -> str:
 def load(path: str | Path) -> Findings:
     """Read one record. Raises ResultsError."""
     try:
-        return _parsed(files.read_json(Path(path)), Path(path).name)
+        return _parse_record(files.read_json(Path(path)), Path(path).name)
     except files.FileError as error:
         raise ResultsError(str(error)) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -97,7 +97,7 @@ def load(path: str | Path) -> Findings:
         raise ResultsError(f"{path} is no record of checks ({wrong}); report results apart from these") from error
 
 
-def _parsed(document: Any, file: str) -> Findings:
+def _parse_record(document: Any, file: str) -> Findings:
     kind = FORMAT.fullmatch(document["format"])
     if kind is None:
         raise ValueError(f"unknown format {document['format']!r}")
@@ -108,7 +108,7 @@ def _parsed(document: Any, file: str) -> Findings:
         facts.append(f"{seconds:.0f} s" if seconds < 300 else f"{seconds / 60:.0f} min")
     facts += [versions, f"{document['started'][:16]} ({file})"]
     told = SUMMARIES.get(kind[1], list)(document["rows"])
-    rows = tuple({printable(name): _text(value) for name, value in row.items()} for row in told)
+    rows = tuple({printable(name): _cell_text(value) for name, value in row.items()} for row in told)
     return Findings(kind[1], printable(environment["device"]), printable("; ".join(facts)), rows)
 
 
@@ -157,9 +157,9 @@ SUMMARIES: dict[str, Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, A
 """Summaries for kinds that do not show every row."""
 
 
-def _text(value: object) -> str:
+def _cell_text(value: object) -> str:
     if isinstance(value, list):
-        return ", ".join(map(_text, value))
+        return ", ".join(map(_cell_text, value))
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: ""}[value]
     if isinstance(value, float):

@@ -16,8 +16,8 @@ Key = tuple[str, Problem]
 
 
 @dataclass(frozen=True)
-class Step:
-    """A change of an implementation's time on a problem, relative to the run of its previous change."""
+class SpeedChange:
+    """A change of an implementation's time on a problem, since the run in which that time last changed."""
 
     comparison: Comparison
     """The row of this run, compared with the row of the previous change's run."""
@@ -29,13 +29,13 @@ class Step:
 
     @property
     def relative(self) -> float | None:
-        """The time ratio divided by the baseline's."""
+        """The time ratio divided by the baseline's time ratio."""
         return None if self.of_baseline is None else self.comparison.ratio / self.of_baseline
 
 
 @dataclass(frozen=True)
-class Point:
-    """One run, with the number of its results and its changes."""
+class RunChanges:
+    """One run: the number of results, and the speed changes since earlier runs."""
 
     run: Run
     label: str
@@ -45,13 +45,13 @@ class Point:
     """How many of the results an earlier run has too."""
     not_comparable: int
     """How many of ``again`` can't be compared: too few samples, disturbed, or of another card."""
-    steps: tuple[Step, ...]
+    steps: tuple[SpeedChange, ...]
 
     def count(self, kind: Verdict) -> int:
         return sum(step.verdict is kind for step in self.steps)
 
 
-def history(paths: Sequence[Path], by: float, op: Sequence[str] = ()) -> list[Point]:
+def history(paths: Sequence[Path], by: float, op: Sequence[str] = ()) -> list[RunChanges]:
     """Return the runs of each device, clock and cache, by date.
 
     A row has changed if its ratio's complete interval is below 1 - ``by`` or above 1 + ``by``. ``op``: the operations
@@ -63,13 +63,13 @@ def history(paths: Sequence[Path], by: float, op: Sequence[str] = ()) -> list[Po
     for path in paths:
         for group in load([path]).groups:
             by_place.setdefault((group.device, group.clock, group.cache), []).append(group)
-    points = [point for groups in by_place.values() for point in _points(groups, by, op)]
+    points = [point for groups in by_place.values() for point in _compare_runs(groups, by, op)]
     if not any(point.again for point in points):
         raise ResultsError("no two of these runs measured the same on one device and clock, so there is no history")
     return points
 
 
-def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Point]:
+def _compare_runs(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[RunChanges]:
     """Return the runs of one device, clock and state of the cache."""
     ordered = sorted(groups, key=lambda group: group.rows[0].run.date)  # stable: the given order for equal dates
     runs = [[row for row in group.rows if not ops or row.op in ops] for group in ordered]
@@ -78,7 +78,7 @@ def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Poin
     since: dict[Key, tuple[int, Row]] = {}
     points = []
     for place, rows in enumerate(measured):
-        steps, again, not_comparable = list[Step](), 0, 0
+        steps, again, not_comparable = list[SpeedChange](), 0, 0
         for key, row in rows.items():
             if key not in since:
                 since[key] = place, row
@@ -97,9 +97,9 @@ def _points(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[Poin
                 base = f"{ordered[0].baseline.replace('/', f'/{row.op}/')}", row.problem
                 both = rows.get(base), measured[start].get(base)
                 ratio = compare(both[0], both[1]).ratio if both[0] and both[1] else None
-                steps.append(Step(found, told, ratio, newest[key] == place))
+                steps.append(SpeedChange(found, told, ratio, newest[key] == place))
                 since[key] = place, row
         if rows:
             run = next(iter(rows.values())).run
-            points.append(Point(run, ordered[place].label, len(rows), again, not_comparable, tuple(steps)))
+            points.append(RunChanges(run, ordered[place].label, len(rows), again, not_comparable, tuple(steps)))
     return points

@@ -71,6 +71,6 @@ def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
     return found
 
 
-def by_length(problems: Iterable[Problem]) -> list[Problem]:
-    """Sort problems by row length first, because it affects a kernel's speed more than the number of rows does."""
+def sort_by_length(problems: Iterable[Problem]) -> list[Problem]:
+    """Sort problems by row length first, because row length affects a kernel's speed more than the number of rows."""
     return sorted(problems, key=lambda problem: (problem.length, math.prod(problem.shape), problem))

@@ -1,4 +1,4 @@
-"""The marks behind names and times, and their explanations below a table."""
+"""The marks after names and times, and the explanations of marks below a table."""
 
 import statistics
 from collections.abc import Collection, Iterable, Sequence
@@ -31,13 +31,13 @@ def append_marks(text: str, flags: Iterable[str]) -> str:
     return " ".join([text, *marks(flags)])
 
 
-def unmarked(flags: Iterable[str]) -> list[str]:
+def unmarked_flags(flags: Iterable[str]) -> list[str]:
     """Return the flags that have no mark."""
     return [flag for flag in flags if flag not in _MARKS]
 
 
-def costs(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Say for which ids in ``rows`` torch ran a slower form than the baseline to keep the contract."""
+def contract_costs(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each id in ``rows`` that ran a slower form than torch's baseline to keep the contract."""
     found: dict[tuple[str, str], None] = {}
     for id, form in rows:
         backend, op, _ = id.split("/")
@@ -50,7 +50,7 @@ def costs(rows: Iterable[tuple[str, str]]) -> list[str]:
     ]
 
 
-def lines(results: Sequence[Collection[str]]) -> list[str]:
+def explain_marks(results: Sequence[Collection[str]]) -> list[str]:
     """Return an explanation of each mark in the results, with the number of marked results unless all are marked."""
     found = []
     for mark, note in NOTES.items():
@@ -62,7 +62,7 @@ def lines(results: Sequence[Collection[str]]) -> list[str]:
 
 
 def energy_resolution(energies: Iterable[Energy | None]) -> str:
-    """Say what the energy covers, and at which resolution. If no energy is known, the text is empty."""
+    """Return a text about what the energy covers, and its resolution. Without known energies, return ""."""
     known = [energy for energy in energies if energy is not None]
     if not known:
         return ""
@@ -75,7 +75,7 @@ def energy_resolution(energies: Iterable[Energy | None]) -> str:
     )
 
 
-def energy(energies: Iterable[Energy | None], baseline: str) -> list[str]:
+def energy_footer(energies: Iterable[Energy | None], baseline: str) -> list[str]:
     """Return the footer of a table with energy columns, or [] if no energy is known."""
     words = energy_resolution(energies)
     columns = f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}."

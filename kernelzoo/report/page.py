@@ -1,4 +1,4 @@
-"""The report as one HTML page that holds everything and fetches nothing.
+"""The report as one HTML page, which contains all that it shows and fetches nothing.
 
 Results files are untrusted: every text is escaped or set as text, and no other script or request is allowed.
 """
@@ -34,7 +34,7 @@ UNITS = {"mhz": " MHz", "c": " °C", "w": " W", "s": " s"}
 
 @dataclass(frozen=True)
 class Part:
-    """The part of the page about one group."""
+    """The part of the page about one group of rows."""
 
     id: str
     heading: str
@@ -52,15 +52,15 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
     """
     scripts = [f"/*!\n{_file(licence)}*/\n{_file(name)}" for name, licence in VENDOR] + [_file(name) for name in OURS]
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"body": _body, "heads": _heads}
+    environment.filters |= {"body": _html_rows, "heads": _table_headers}
     styles = looks.looks(row for group in results.groups if group.clock not in OF_CALLS for row in group.rows)
     data = explorer.document(results, styles)
     html = environment.from_string(_file("page.html")).render(
         title=printable(title),
         baseline=results.baseline,
-        data=explorer.pack(data),
+        data=explorer.compress_document(data),
         explored=bool(data["groups"]),
-        parts=[_part(group, slug) for group, slug in zip(results.groups, results.slugs(), strict=True)],
+        parts=[_describe_group(group, slug) for group, slug in zip(results.groups, results.slugs(), strict=True)],
         cards=[
             replace(made, caption=said, op=said.rpartition(": ")[0]) for said, made in cards.tables(results).items()
         ],
@@ -68,7 +68,7 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
         breaking=_with_caption(result_tables.breaking_table(results), "Timed although it breaks the contract"),
         breaking_note=sections.BREAKING_NOTE,
         failures=_with_caption(result_tables.failure_table(results), "Without a result, and why"),
-        differing=results.differing(),
+        differing=results.contradictions(),
         differing_note=sections.DIFFERING_NOTE,
         against=None if against is None else differences(results, against),
         marks=notes.NOTES,
@@ -80,25 +80,25 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
     write_whole(path, html.encode())
 
 
-def _body(table: Table) -> Markup:
+def _html_rows(table: Table) -> Markup:
     """Return the rows as HTML, because a template is too slow for 100 000 cells. Each row's first cell is a heading."""
     lines = (f"<tr>{_html(row[0], 0)}{''.join(map(_html, row[1:]))}</tr>\n" for row in table.rows)
     return Markup("".join(lines))
 
 
-def _heads(table: Table) -> list[tuple[str, bool]]:
+def _table_headers(table: Table) -> list[tuple[str, bool]]:
     """Return each header, and whether its column has numbers."""
     first = table.rows[0] if table.rows else [Cell("")] * len(table.headers)
-    return [(text, "number" in _kind(cell, i)) for i, (text, cell) in enumerate(zip(table.headers, first, strict=True))]
+    return [(text, "number" in _css(cell, i)) for i, (text, cell) in enumerate(zip(table.headers, first, strict=True))]
 
 
-def _kind(cell: Cell, column: int) -> str:
+def _css(cell: Cell, column: int) -> str:
     return cell.kind or "number" * bool(column) + " best" * cell.best
 
 
 def _html(cell: Cell, column: int = 1) -> str:
     tag, scope = ("td", "") if column else ("th", ' scope="row"')
-    kind = f' class="{kind}"' if (kind := _kind(cell, column)) else ""
+    kind = f' class="{kind}"' if (kind := _css(cell, column)) else ""
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
     return f"<{tag}{scope}{kind}>{escape(cell.text)}{note}</{tag}>"
 
@@ -108,7 +108,7 @@ def _file(name: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _part(group: Group, id: str) -> Part:
+def _describe_group(group: Group, id: str) -> Part:
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
     if group.clock not in OF_CALLS:  # the cache matters to kernels only
         facts.append(("cache", group.cache))
@@ -119,13 +119,13 @@ def _part(group: Group, id: str) -> Part:
         id=id,
         heading=group.label,
         facts=facts,
-        runs=_runs(group),
-        notes=notes.lines([row.marks for row in group.rows]),
-        summaries=[_summary(group, op) for op in group.operations()],
+        runs=_runs_table(group),
+        notes=notes.explain_marks([row.marks for row in group.rows]),
+        summaries=[_summary_table(group, op) for op in group.operations()],
     )
 
 
-def _runs(group: Group) -> Table:
+def _runs_table(group: Group) -> Table:
     lines = [
         [
             Cell(run.file),
@@ -161,7 +161,7 @@ def _conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
     return facts
 
 
-def _summary(group: Group, op: str) -> Table:
+def _summary_table(group: Group, op: str) -> Table:
     tables = {"submit": result_tables.submit_table, "call": result_tables.call_table}
     table = tables.get(group.clock, result_tables.summary_table)(group.select(op))
     return replace(table, caption=f"{op}: the fastest first", op=op)

@@ -8,7 +8,7 @@ from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, sections
 from kernelzoo.report.compare import Change, Comparison
 from kernelzoo.report.results import Group, Results, Row, geometric_mean
-from kernelzoo.report.table import WORDS, Cell, Table, known, ratio_text
+from kernelzoo.report.table import WORDS, Cell, Table, ratio_text, to_cell
 
 FEW = 25
 """The maximum number of lines in the table of the largest changes. A second, collapsed table has all changes."""
@@ -16,7 +16,7 @@ FEW = 25
 
 @dataclass(frozen=True)
 class Difference:
-    """The changes of one group since an older run."""
+    """What changed in one group of rows since an older run."""
 
     heading: str
     differing: Table | None
@@ -27,7 +27,7 @@ class Difference:
 
 
 def differences(new: Results, old: Results) -> tuple[Sequence[str], Sequence[Difference]]:
-    """Return texts on groups that can't be compared, and the changes of the other groups."""
+    """Return a line for each group that can't be compared, and the changes of the other groups."""
     found = compare.changes(new, old)
     unmatched = [
         f"{group.label}: only in the {name} results"
@@ -35,51 +35,51 @@ def differences(new: Results, old: Results) -> tuple[Sequence[str], Sequence[Dif
         for group in groups
         if group.label not in {other.label for other in others}
     ]
-    return unmatched, [_difference(change) for change in found]
+    return unmatched, [_describe_change(change) for change in found]
 
 
-def _difference(change: Change) -> Difference:
+def _describe_change(change: Change) -> Difference:
     comparisons = change.comparisons
     slower = [c for c in comparisons if c.verdict is Verdict.SLOWER]
     faster = [c for c in reversed(comparisons) if c.verdict is Verdict.FASTER]
 
-    def few(word: str, of: Sequence[Comparison]) -> list[Table]:
-        if not of:
+    def largest_changes(word: str, pairs: Sequence[Comparison]) -> list[Table]:
+        if not pairs:
             return []
-        return [change.table(of[:FEW], f"{word}: {len(of)}" + (f", the first {FEW}" if len(of) > FEW else ""))]
+        return [change.table(pairs[:FEW], f"{word}: {len(pairs)}" + (f", the first {FEW}" if len(pairs) > FEW else ""))]
 
     every = change.table(comparisons, f"Every comparison, the worst slowdown first ({len(comparisons)})")
     return Difference(
         heading=change.new.label,
-        differing=_differing(change),
+        differing=_differing_facts(change),
         summary=_change_summary(change),
-        changed=[*few("Slower", slower), *few("Faster", faster)],
+        changed=[*largest_changes("Slower", slower), *largest_changes("Faster", faster)],
         all=every if comparisons else None,
         only=[
-            (f"Only in the {name} results: {len(rows)}", _by_id(rows))
+            (f"Only in the {name} results: {len(rows)}", _problems_by_id(rows))
             for name, rows in (("newer", change.only_new), ("older", change.only_old))
             if rows
         ],
     )
 
 
-def _by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
+def _problems_by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for row in sorted(rows, key=lambda row: (row.id, row.problem)):
         found.setdefault(row.id, []).append(row.problem.title)
     return [(id, "; ".join(problems)) for id, problems in found.items()]
 
 
-def _differing(change: Change) -> Table | None:
+def _differing_facts(change: Change) -> Table | None:
     """Return the facts, such as versions, that differ between the two runs; None if all agree."""
 
-    def facts(group: Group) -> dict[str, str]:
+    def run_facts(group: Group) -> dict[str, str]:
         runs = [run for run, _ in group.runs()]
         found = {"file": ", ".join(run.file for run in runs), "measured": ", ".join(run.minute for run in runs)}
         found |= {"commit": ", ".join(run.commit or "unknown" for run in runs), "clock": sections.clocks(group.rows)}
         return found | dict(sections.limits(group.rows)) | dict(sections.versions(group.rows))
 
-    old, new = facts(change.old), facts(change.new)
+    old, new = run_facts(change.old), run_facts(change.new)
     lines = [
         [Cell(name), *(Cell(facts_of.get(name, "-"), kind=WORDS) for facts_of in (old, new))]
         for name in dict.fromkeys([*old, *new])
@@ -101,8 +101,8 @@ def _change_summary(change: Change) -> Table:
                 Cell(str(len(of))),
                 *(Cell(str(counts[v])) for v in (Verdict.SLOWER, Verdict.FASTER, Verdict.SAME)),
                 Cell(str(counts[Verdict.UNCLEAR] + counts[None])),
-                known(mean, ratio_text),
-                known(base, ratio_text),
+                to_cell(mean, ratio_text),
+                to_cell(base, ratio_text),
             ]
         )
     headers = ["operation", "compared", "slower", "faster", "same", "unclear", "now / before"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import notes
 from kernelzoo.report.compare import changes, compare_to_baseline
-from kernelzoo.report.result_tables import coverage, failure_table, marks_of, rank_names
+from kernelzoo.report.result_tables import coverage, failure_table, marks_text, rank_names
 from kernelzoo.report.results import Results, Row, Selection, geometric_mean
 from kernelzoo.report.table import BLANK, Cell, Table, escape, ratio_text, significant
 
@@ -16,7 +16,7 @@ MOST = 25
 
 
 def markdown(results: Results, against: Results | None = None) -> str:
-    """Return the whole text. ``against``: older results, to say what has become slower or faster."""
+    """Return the text of the pull request. ``against``: older results with which ``results`` are compared."""
     parts = [] if against is None else list(_describe_changes(results, against))
     for group in results.groups:
         for op in group.operations():
@@ -27,7 +27,7 @@ def markdown(results: Results, against: Results | None = None) -> str:
     if lost:
         parts += ["**Without a result**", failure_table(Results((), tuple(lost))).markdown()]
     marks = [row.marks for group in results.groups for row in group.rows]
-    return "\n\n".join([*parts, *map(escape, notes.lines(marks))])
+    return "\n\n".join([*parts, *map(escape, notes.explain_marks(marks))])
 
 
 def _result_table(selection: Selection) -> Table:
@@ -57,7 +57,7 @@ def _verdict_table(selection: Selection) -> Table:
         )
         counts = [Cell(str(found[verdict])) if found else BLANK for verdict in verdicts]
         told = BLANK if mean is None else Cell(ratio_text(mean))
-        return [Cell(rows[0].id + marks_of(rows, counted=True)), told, *counts, Cell(coverage(rows, selection))]
+        return [Cell(rows[0].id + marks_text(rows, counted=True)), told, *counts, Cell(coverage(rows, selection))]
 
     taken = {name: selection.of(name) for name in selection.names}
     order = rank_names(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))

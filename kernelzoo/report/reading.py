@@ -42,7 +42,7 @@ def load(paths: Iterable[str | Path]) -> Results:
     """
     newest: dict[Key, dict[tuple[str, Problem], Row]] = {}
     repeated: dict[Key, int] = {}
-    files = [_read(Path(path)) for path in paths]
+    files = [_read_file(Path(path)) for path in paths]
     if not files:
         raise ResultsError(f"no results file is named; {WRITTEN}")
     rows = [row for file in files for row in file.rows]
@@ -87,7 +87,7 @@ class _File:
     counters: Mapping[tuple[str, str, str], Counters] = field(default_factory=dict)
 
 
-def _read(path: Path) -> _File:
+def _read_file(path: Path) -> _File:
     try:
         data = files.read_json(path)
     except files.FileError as error:
@@ -95,10 +95,10 @@ def _read(path: Path) -> _File:
     told = re.fullmatch(r"kernelzoo-([a-z-]+)/\d+", str(data.get("format"))) if isinstance(data, dict) else None
     kind = told[1] if told else ""
     if kind == "profile":
-        return _File(counters=_counters(path, data))
+        return _File(counters=_parse_counters(path, data))
     if kind not in ("", "bench"):
         raise NoTimesError(f"{path} is a record of kernelzoo {kind}, which has no times to report; {WRITTEN}")
-    if wrong := schema.wrong(data):
+    if wrong := schema.find_error(data):
         raise ResultsError(f"{path}{'' if wrong.startswith(':') else ' '}{wrong}")
     info = commit if isinstance(commit := data.get("commit_info"), dict) else {}
     dirty = " with uncommitted changes" if info.get("dirty") else ""
@@ -108,7 +108,7 @@ def _read(path: Path) -> _File:
     failed = [
         Failure(
             run,
-            *_subject(entry, f"{path}: kernelzoo failed[{index}]"),
+            *_parse_subject(entry, f"{path}: kernelzoo failed[{index}]"),
             entry["outcome"],
             printable(entry["reason"]) or "no reason given",
         )
@@ -122,7 +122,7 @@ def _read(path: Path) -> _File:
     seen: dict[tuple[object, ...], int] = {}
     same: dict[Problem, Problem] = {}  # equal problems become one object, for faster look-up
     for index, entry in enumerate(data["benchmarks"]):
-        row = _row(run, entry, same, f"{path}: benchmarks[{index}] ({printable(str(entry.get('name', 'no name')))})")
+        row = _to_row(run, entry, same, f"{path}: benchmarks[{index}] ({printable(str(entry.get('name', 'no name')))})")
         first = seen.setdefault((row.id, row.problem, row.device, row.clock, row.cache), index)
         if first != index:
             raise ResultsError(
@@ -133,7 +133,7 @@ def _read(path: Path) -> _File:
     return _File(rows, failed)
 
 
-def _counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str, str, str], Counters]:
+def _parse_counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str, str, str], Counters]:
     """Return a profiler's counts for each launch, by device, id and problem."""
     found = {}
     try:
@@ -147,7 +147,7 @@ def _counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str, str, 
     return found
 
 
-def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:
+def _parse_subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:
     """Return the backend, op, variant and problem of an entry. Raises ResultsError if they contradict each other."""
     id, shape, dim = entry["id"], entry["shape"], entry["dim"]
     backend, op, variant = id.split("/")
@@ -159,15 +159,15 @@ def _subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Probl
     return backend, op, variant, Problem.of(entry)
 
 
-def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where: str) -> Row:
-    """Return the row of an entry that fits the schema. Raises ResultsError if its fields contradict each other."""
+def _to_row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where: str) -> Row:
+    """Return an entry that fits the schema as a row. Raises ResultsError if its fields contradict each other."""
     extra, stats = entry["extra_info"], entry["stats"]
     id = f"{extra['backend']}/{extra['op']}/{extra['variant']}"
     if extra["id"] != id:
         raise ResultsError(
             f"{where}: extra_info 'id' must be {id!r}, as its backend, op and variant say, got {extra['id']!r:.80}"
         )
-    backend, op, variant, problem = _subject(extra, f"{where}: extra_info")
+    backend, op, variant, problem = _parse_subject(extra, f"{where}: extra_info")
     bytes, samples = extra["bytes"], extra["samples"]
     times = stats.get("data", [])
     if len(times) not in (0, samples):
@@ -188,7 +188,7 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
     if not times and "of_limit" in extra:
         of_limit = extra["of_limit"]
     ours = {"median": seconds * 1e6, "GB/s": bytes / seconds / 1e9, "of limit": of_limit}
-    differs = tuple(_differing(said, ours)) if times else ()
+    differs = tuple(_contradictions(said, ours)) if times else ()
     return Row(
         run=run,
         backend=backend,
@@ -205,9 +205,9 @@ def _row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where
         repeated_rounds=extra.get("repeated_rounds", 0),
         flags=tuple(map(printable, extra.get("flags", []))),
         energy=Energy(**{name: extra["energy"][name] for name in _ENERGY}) if extra.get("energy") else None,
-        condition=tuple(_leaves(extra.get("condition"))),
-        gpu=_gpu(extra.get("gpu")),
-        beside=_gpu(extra.get("beside")),
+        condition=tuple(_named_values(extra.get("condition"))),
+        gpu=_gpu_uuid(extra.get("gpu")),
+        beside=_gpu_uuid(extra.get("beside")),
         differs=differs,
         **told,
     )
@@ -221,10 +221,10 @@ ROUNDED = 1e-3
 """The relative difference up to which two figures count as equal, because files have five digits."""
 
 
-def _differing(said: Mapping[str, Any], ours: Mapping[str, float | None]) -> Iterator[str]:
-    """Yield a text for each figure of a file's summary, ``said``, that contradicts ``ours``, computed from samples."""
-    for name, figure in said.items():
-        found = ours[name]
+def _contradictions(stated: Mapping[str, Any], computed: Mapping[str, float | None]) -> Iterator[str]:
+    """Yield a text for each ``stated`` figure that contradicts the one ``computed`` from the samples."""
+    for name, figure in stated.items():
+        found = computed[name]
         if not isinstance(figure, int | float) or found is None:
             continue
         if abs(figure - found) > ROUNDED * found:
@@ -236,21 +236,21 @@ def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _leaves(value: object, name: str = "") -> Iterator[tuple[str, str | float]]:
+def _named_values(value: object, name: str = "") -> Iterator[tuple[str, str | float]]:
     """Yield the texts, numbers and booleans of a nested object, by name."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _leaves(inner, printable(key))
+            yield from _named_values(inner, printable(key))
     elif isinstance(value, list):
         for inner in value:
-            yield from _leaves(inner, name)
+            yield from _named_values(inner, name)
     elif isinstance(value, bool) or (isinstance(value, str) and printable(value)):
         yield name, printable(str(value)).lower() if isinstance(value, bool) else printable(value)
     elif isinstance(value, int | float) and -1e15 <= value <= 1e15:
         yield name, float(value)
 
 
-def _gpu(value: object) -> str:
+def _gpu_uuid(value: object) -> str:
     return _text(value.get("uuid")) if isinstance(value, dict) else ""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kernelzoo.report.notes import DAGGER, TILDE
 from kernelzoo.report.results import OUTCOMES, Failure, Problem, Results, Row, Selection, geometric_mean
-from kernelzoo.report.table import BLANK, Cell, Table, digits, known, significant
+from kernelzoo.report.table import BLANK, Cell, Table, digits, significant, to_cell
 
 LONG = 1000
 """The maximum number of characters of a reason."""
@@ -49,7 +49,7 @@ def rank_names(
 
 def summary_table(selection: Selection) -> Table:
     """Return a table with a line per implementation, in the order of :func:`rank_names` by ratio to the baseline."""
-    names = _by_ratio(selection)
+    names = _rank_by_ratio(selection)
     with_limit = any(row.of_limit is not None for row in selection.rows)
     with_submit = any(row.submit_us is not None for row in selection.rows)
     headers = ["implementation", f"time / {selection.baseline}"]
@@ -59,36 +59,36 @@ def summary_table(selection: Selection) -> Table:
 
     def line(name: str) -> list[Cell]:
         rows = selection.of(name)
-        cells = [Cell(rows[0].id + marks_of(rows, counted=True), id=rows[0].id), known(selection.mean_ratio(name))]
+        cells = [Cell(rows[0].id + marks_text(rows, counted=True), id=rows[0].id), to_cell(selection.mean_ratio(name))]
         if with_limit:
-            cells.append(known(selection.mean_of_limit(name), "{:.0%}".format))
+            cells.append(to_cell(selection.mean_of_limit(name), "{:.0%}".format))
         if with_energy:
             per_gb = geometric_mean(row.j_per_gb for row in rows)
-            cells += [known(selection.mean_energy_ratio(name)), known(per_gb, digits)]
+            cells += [to_cell(selection.mean_energy_ratio(name)), to_cell(per_gb, digits)]
         if with_submit:
-            cells.append(known(selection.median_submit_us(name), significant))
+            cells.append(to_cell(selection.median_submit_us(name), significant))
         return [*cells, Cell(coverage(rows, selection, names[name]))]
 
-    spare = _droppable(selection, "host submit, µs", "J/GB", "of limit")
+    spare = _spare_columns(selection, "host submit, µs", "J/GB", "of limit")
     return Table(headers, [line(name) for name in names], spare=spare)
 
 
-def coverage(rows: Sequence[Row], selection: Selection, there: float | None = None) -> str:
-    """Say how many problems have rows, how many rows are disturbed, and ``there``, the best ranked mean."""
+def coverage(rows: Sequence[Row], selection: Selection, best_ranked: float | None = None) -> str:
+    """Return a text: the numbers of problems and of disturbed rows, and the mean ``best_ranked`` if there is one."""
     disturbed = sum(TILDE in row.marks for row in rows)
     told = f"{len(rows)} of {len(selection.problems)}" + (f", {disturbed} {TILDE}" if disturbed else "")
-    return told if there is None else f"{told}; best ranked {there:.2f}"
+    return told if best_ranked is None else f"{told}; best ranked {best_ranked:.2f}"
 
 
-def _by_ratio(selection: Selection) -> dict[str, float | None]:
+def _rank_by_ratio(selection: Selection) -> dict[str, float | None]:
     taken = {name: selection.of(name) for name in selection.names}
     if not selection.of(selection.baseline):  # without a baseline, rank by time
         return dict.fromkeys(rank_names(taken, lambda rows: geometric_mean(row.seconds for row in rows)))
     return rank_names(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
 
 
-def _droppable(selection: Selection, *others: str) -> list[str]:
-    """Return the columns to drop first, including the number of problems if every line has all problems."""
+def _spare_columns(selection: Selection, *others: str) -> list[str]:
+    """Return ``others`` and, if every implementation has all problems, also ``problems``: the columns to drop first."""
     partial = len(selection.rows) < len(selection.names) * len(selection.problems)
     return [*others, *["problems"] * (not partial)]
 
@@ -97,7 +97,7 @@ def ratio_table(selection: Selection) -> Table | None:
     """Return a table of ratios to the baseline on the problems of :meth:`Selection.readable`; None without ratios."""
     names = [name for name in selection.names if name != selection.baseline and selection.mean_ratio(name) is not None]
     lines = []
-    for problem in selection.readable():
+    for problem in selection.readable_problems():
         rows = [selection.cells.get((problem, name)) for name in names]
         ratios = [None if row is None else selection.ratio(row) for row in rows]
         if any(ratio is not None for ratio in ratios):
@@ -119,7 +119,7 @@ def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
     def line(problem: Problem) -> list[Cell]:
         rows = [selection.cells.get((problem, name)) for name in selection.names]
         best = min((row.seconds for row in rows if row is not None and not row.breaks), default=0.0)
-        cells = (BLANK if row is None else Cell(_time(row), row.seconds == best and row.can_be_best) for row in rows)
+        cells = (BLANK if row is None else Cell(_timing(row), row.seconds == best and row.can_be_best) for row in rows)
         return [Cell(str(problem)), *cells]
 
     return Table(["shape", *selection.names], [line(problem) for problem in problems])
@@ -154,7 +154,7 @@ def failure_table(results: Results) -> Table:
                 Cell(outcome, kind="neutral" if outcome == "refused" else "slower"),
                 Cell(text, note=more, kind="text"),
                 Cell(str(len(alike))),
-                Cell(_some(problems), kind="text"),
+                Cell(_first_problems(problems), kind="text"),
                 Cell(", ".join(dict.fromkeys(failure.run.file for failure in alike)), kind="wrap"),
             ]
         )
@@ -162,30 +162,30 @@ def failure_table(results: Results) -> Table:
     return Table(headers, lines)
 
 
-def _some(problems: list[str]) -> str:
+def _first_problems(problems: list[str]) -> str:
     return "; ".join(dict.fromkeys(problems[:FEW])) + f"; and {len(problems) - FEW} more" * (len(problems) > FEW)
 
 
 def call_table(selection: Selection) -> Table:
     """Return a table of complete calls: a line for each implementation, in the order of :func:`rank_names` by ratio."""
     lines = []
-    for name, there in _by_ratio(selection).items():
+    for name, best_ranked in _rank_by_ratio(selection).items():
         rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)
         ratios = [(ratio, row) for row in rows if (ratio := selection.ratio(row)) is not None]
         worst, at = max(ratios, key=lambda one: one[0], default=(None, rows[0]))
         lines.append(
             [
-                Cell(rows[0].id + marks_of(rows, counted=True), id=rows[0].id),
-                known(mean),
-                known(worst),
+                Cell(rows[0].id + marks_text(rows, counted=True), id=rows[0].id),
+                to_cell(mean),
+                to_cell(worst),
                 BLANK if worst is None else Cell(at.problem.title),
                 Cell(significant(statistics.median(row.microseconds for row in rows))),
-                known(submit, significant),
-                Cell(coverage(rows, selection, there)),
+                to_cell(submit, significant),
+                Cell(coverage(rows, selection, best_ranked)),
             ]
         )
     headers = ["implementation", f"call / {selection.baseline}", "worst", "at", "call, µs", "host submit, µs"]
-    return Table([*headers, "problems"], lines, spare=_droppable(selection, "host submit, µs", "at", "call, µs"))
+    return Table([*headers, "problems"], lines, spare=_spare_columns(selection, "host submit, µs", "at", "call, µs"))
 
 
 def submit_table(selection: Selection) -> Table:
@@ -195,18 +195,18 @@ def submit_table(selection: Selection) -> Table:
         [
             Cell(" ".join([row.id, *row.marks]), id=row.id),
             Cell(significant(row.microseconds)),
-            known(selection.ratio(row)),
+            to_cell(selection.ratio(row)),
         ]
         for row in rows
     ]
     return Table(["way of calling", "host's time, µs", f"time / {selection.baseline}"], lines)
 
 
-def marks_of(rows: Iterable[Row], *, counted: bool = False) -> str:
+def marks_text(rows: Iterable[Row], *, counted: bool = False) -> str:
     """Return the marks of these rows. ``counted``: omit the tilde, because :func:`coverage` counts disturbed rows."""
     found = {mark for row in rows for mark in row.marks} - ({TILDE} if counted else set())
     return "".join(f" {mark}" for mark in (DAGGER, TILDE) if mark in found)
 
 
-def _time(row: Row) -> str:
+def _timing(row: Row) -> str:
     return " ".join([f"{significant(row.microseconds)} ({significant(row.gb_per_s)})", *row.marks])

@@ -168,7 +168,7 @@ class Row(Result):
 
     @property
     def card(self) -> str:
-        """The card with whose rows it is compared: ``beside``, or else ``gpu``."""
+        """The card with whose rows this row is compared: ``beside``, or else ``gpu``."""
         return self.beside or self.gpu
 
     @property
@@ -276,8 +276,8 @@ class Selection:
         points = len(self.sweep())
         return points >= SWEEP and 2 * points >= len(self.problems)
 
-    def readable(self) -> list[Problem]:
-        """Return problems for a short table. Of a long sweep, take powers of two and the ends, or an even sample."""
+    def readable_problems(self) -> list[Problem]:
+        """Return problems for a short table: of a long sweep, powers of two and the ends, or evenly spaced problems."""
         hidden: set[Problem] = set()
         for problems in self._by_row_count().values():
             if len(problems) > READABLE:
@@ -362,7 +362,7 @@ class Results:
             self, groups=tuple(replace(group, baseline=baseline) for group in self.groups), baseline=baseline
         )
 
-    def differing(self) -> list[str]:
+    def contradictions(self) -> list[str]:
         """Return a line for each row whose file's summary contradicts its samples."""
         return [
             f"{row.run.file}: {row.id} on {row.problem.title}: {'; '.join(row.differs)}"

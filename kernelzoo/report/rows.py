@@ -25,15 +25,15 @@ class Rows(list[dict[str, Any]]):
 
     def _repr_html_(self) -> str:
         shown = [key for key in (self[0] if self else ()) if any(row[key] not in _UNSAID for row in self)]
-        lines = [_line("td", [_text(row[key]) for key in shown]) for row in self[:SHOWN]]
+        lines = [_html_row("td", [_text(row[key]) for key in shown]) for row in self[:SHOWN]]
         more = f"<p>and {len(self) - SHOWN} more</p>" if len(self) > SHOWN else ""
-        return f"<table>{_line('th', shown)}{''.join(lines)}</table>{more}"
+        return f"<table>{_html_row('th', shown)}{''.join(lines)}</table>{more}"
 
 
 _UNSAID: tuple[Any, ...] = (None, "", [], {})
 
 
-def _line(tag: str, cells: Sequence[str]) -> str:
+def _html_row(tag: str, cells: Sequence[str]) -> str:
     return f"<tr>{''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)}</tr>"
 
 
@@ -57,7 +57,7 @@ def read(*paths: str | Path) -> Rows:
     ['min', 'softmax']
     """
     found = load(paths)
-    measured = [_measured(row) for group in found.groups for row in group.rows]
+    measured = [_measured_values(row) for group in found.groups for row in group.rows]
     lost = [{**_describe_result(one), "outcome": one.outcome, "reason": one.reason} for one in found.failed]
     return Rows([*measured, *lost])
 
@@ -110,7 +110,7 @@ def _describe_result(one: Result) -> dict[str, Any]:
     }
 
 
-def _measured(row: Row) -> dict[str, Any]:
+def _measured_values(row: Row) -> dict[str, Any]:
     timed = {"seconds": row.seconds, **quantiles(row.times), "samples": row.samples}
     moved = {"bytes": row.bytes, "gb_per_s": row.bytes / row.seconds / 1e9, "of_limit": row.of_limit}
     how = {"device": row.device, "clock": row.clock, "cache": row.cache, "shape_set": row.shape_set}
@@ -123,16 +123,16 @@ def document(results: Results) -> Json:
     """Return every group with its summary and rows, and all failures. Ratios are time / the baseline's time."""
     return {
         "baseline": results.baseline,
-        "groups": [_group(group) for group in results.groups],
+        "groups": [_describe_group(group) for group in results.groups],
         "failed": [
             {"id": one.id, **_problem(one.problem), "outcome": one.outcome, "reason": one.reason, "file": one.run.file}
             for one in results.failed
         ],
-        "differing": results.differing(),
+        "differing": results.contradictions(),
     }
 
 
-def _group(group: Group) -> Json:
+def _describe_group(group: Group) -> Json:
     selections = [group.select(op) for op in group.operations()]
     return {
         "device": group.device,
@@ -140,7 +140,7 @@ def _group(group: Group) -> Json:
         "cache": group.cache,
         "older_results_left_out": group.repeated,
         "summary": [_summary(selection, name) for selection in selections for name in selection.names],
-        "rows": [_row(selection, row) for selection in selections for row in selection.rows],
+        "rows": [_describe_row(selection, row) for selection in selections for row in selection.rows],
     }
 
 
@@ -159,7 +159,7 @@ def _summary(selection: Selection, name: str) -> Json:
     }
 
 
-def _row(selection: Selection, row: Row) -> Json:
+def _describe_row(selection: Selection, row: Row) -> Json:
     return {
         "id": row.id,
         "form": row.form or None,
@@ -170,7 +170,7 @@ def _row(selection: Selection, row: Row) -> Json:
         "gb_per_s": None if row.clock in OF_CALLS else row.gb_per_s,
         "of_limit": row.of_limit,
         "copy_us": row.copy_us,
-        "energy": None if row.energy is None else row.energy.facts,
+        "energy": None if row.energy is None else row.energy.as_numbers,
         "energy_ratio": selection.energy_ratio(row),
         "submit_us": row.submit_us,
         "first_call_ms": row.first_call_ms,

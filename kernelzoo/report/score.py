@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from kernelzoo.report.looks import OWN
 from kernelzoo.report.notes import DAGGER
-from kernelzoo.report.result_tables import coverage, marks_of, rank_names
+from kernelzoo.report.result_tables import coverage, marks_text, rank_names
 from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
-from kernelzoo.report.table import BLANK, Cell, Table, known, significant
+from kernelzoo.report.table import BLANK, Cell, Table, significant, to_cell
 
 SHORT = 0.8
 """A share of the limit below this counts as a shortfall."""
@@ -34,12 +34,12 @@ def score_table(group: Group, op: str) -> Table | None:
         return None
     taken = {name: [row for row in selection.of(name) if row.of_limit is not None] for name in selection.names}
     lines = [
-        _score_line(name + marks_of(selection.of(name), counted=True), taken[name], selection, there)
+        _score_line(name + marks_text(selection.of(name), counted=True), taken[name], selection, there)
         for name, there in rank_names(taken, lambda rows: geometric_mean(row.of_limit for row in rows), max).items()
     ]
     for label, best in find_fastest_rows(selection):
         lines.append(_score_line(label, list(best.values()), selection))
-    if copies := {row.problem: _as_copy(row) for row in selection.rows if row.copy_us and row.of_limit}:
+    if copies := {row.problem: _copy_row(row) for row in selection.rows if row.copy_us and row.of_limit}:
         lines.append(_score_line(COPY, list(copies.values()), selection))
     headers = ["implementation", "score", "even lengths", "odd lengths", "worst", "at", "problems"]
     return Table(headers, lines)
@@ -55,9 +55,9 @@ def shortfall_table(group: Group, op: str) -> Table | None:
     lines = []
     for row in sorted(short, key=lambda row: row.of_limit or 0)[:MOST_LINES]:
         autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in backends]
-        shares = [known(None if auto is None else auto.of_limit) for auto in autos]
-        copied = BLANK if row.copy_us is None else known(_as_copy(row).of_limit)
-        lines.append([Cell(row.problem.title), _best(row), known(row.of_limit), *shares, *[copied] * with_copy])
+        shares = [to_cell(None if auto is None else auto.of_limit) for auto in autos]
+        copied = BLANK if row.copy_us is None else to_cell(_copy_row(row).of_limit)
+        lines.append([Cell(row.problem.title), _best_cell(row), to_cell(row.of_limit), *shares, *[copied] * with_copy])
     headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in backends)]
     headers += [COPY] * with_copy
     return Table(headers, lines) if lines else None
@@ -76,8 +76,8 @@ def behind_table(group: Group, op: str) -> Table | None:
     lines = [
         [
             Cell(gap.row.problem.title),
-            *_timed(gap.row),
-            *_timed(gap.base),
+            *_name_and_time(gap.row),
+            *_name_and_time(gap.base),
             Cell(f"{gap.ratio:.2f}"),
             Cell(gap.verdict.value) if gap.verdict else BLANK,
         ]
@@ -93,13 +93,13 @@ def spread_table(group: Group, op: str) -> Table | None:
     kernels = {ZOO: list(dict(find_fastest_rows(selection)).get(ZOO, {}).values())}
     kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}
     lines = []
-    for label, base in _references(selection):
+    for label, base in _reference_times(selection):
         for name, rows in kernels.items():
-            speeds = _speeds(rows, base)
+            speeds = _relative_speeds(rows, base)
             if speeds:
                 alone = [speed for speed, _ in speeds]
                 tenth = statistics.quantiles(alone, n=10, method="inclusive")[0] if len(alone) > 1 else alone[0]
-                figures = map(known, (geometric_mean(alone), tenth, alone[0]))
+                figures = map(to_cell, (geometric_mean(alone), tenth, alone[0]))
                 at, count = Cell(speeds[0][1].problem.title), Cell(f"{len(alone)} of {len(selection.problems)}")
                 lines.append([Cell(name), Cell(label), *figures, at, count])
     headers = ["kernel", "compared with", "mean", "tenth percentile", "worst", "at", "problems"]
@@ -111,23 +111,23 @@ def worst_table(group: Group, op: str) -> Table | None:
     selection = group.select(op)
     zoo = dict(find_fastest_rows(selection)).get(ZOO, {})
     lines = []
-    for label, base in _references(selection):
-        speeds = _speeds(zoo.values(), base)
+    for label, base in _reference_times(selection):
+        speeds = _relative_speeds(zoo.values(), base)
         for speed, row in speeds[:WORST]:
             other = Cell(significant(base[row.problem] * 1e6))
-            lines.append([Cell(row.problem.title), *_timed(row), Cell(label), other, Cell(f"{speed:.2f}")])
+            lines.append([Cell(row.problem.title), *_name_and_time(row), Cell(label), other, Cell(f"{speed:.2f}")])
     headers = ["problem", ZOO, "µs", "compared with", "µs", "its time / kernelzoo's"]
     return Table(headers, lines) if lines else None
 
 
-def _references(selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
+def _reference_times(selection: Selection) -> Iterator[tuple[str, dict[Problem, float]]]:
     """Yield labels with seconds by problem: of the best peer that keeps the contract, and of a copy."""
     others = dict(find_fastest_rows(selection)).get(OTHERS, {})
     yield OTHERS, {problem: row.seconds for problem, row in others.items()}
     yield COPY, {row.problem: row.copy_us / 1e6 for row in selection.rows if row.copy_us}
 
 
-def _speeds(rows: Iterable[Row], base: Mapping[Problem, float]) -> list[tuple[float, Row]]:
+def _relative_speeds(rows: Iterable[Row], base: Mapping[Problem, float]) -> list[tuple[float, Row]]:
     """Return each row's speed relative to the seconds in ``base``, with the row, the slowest first."""
     speeds = [(base[row.problem] / row.seconds, row) for row in rows if row.problem in base]
     return sorted(speeds, key=lambda one: one[0])
@@ -148,7 +148,7 @@ def variant_table(group: Group, op: str) -> Table | None:
             ratios = sorted(row.seconds / fastest[row.backend, row.problem] for row in rows)
             near = sum(ratio <= NEAR for ratio in ratios)
             figures = (f"{ratios[0]:.2f}", f"{ratios[len(ratios) // 2]:.2f}", f"{near} of {len(rows)}")
-            lines.append([Cell(rows[0].id + marks_of(rows)), *map(Cell, figures)])
+            lines.append([Cell(rows[0].id + marks_text(rows)), *map(Cell, figures)])
     headers = ["variant", "best", "median", f"within {NEAR - 1:.0%}"]
     named = any(not line[0].text.split()[0].endswith("/auto") for line in lines)
     return Table(headers, lines) if named else None
@@ -178,33 +178,33 @@ def _own_backends(selection: Selection) -> list[str]:
     return sorted({row.backend for row in selection.rows} & set(OWN))
 
 
-def _score_line(label: str, rows: Iterable[Row], selection: Selection, there: float | None = None) -> list[Cell]:
+def _score_line(label: str, rows: Iterable[Row], selection: Selection, best_ranked: float | None = None) -> list[Cell]:
     limited = [row for row in rows if row.of_limit is not None]
     worst = min(limited, key=lambda row: row.of_limit or 0, default=None)
     odd = [row.of_limit for row in limited if row.problem.length % 2]
     even = [row.of_limit for row in limited if row.problem.length % 2 == 0]
     return [
         Cell(label),
-        known(geometric_mean(row.of_limit for row in limited)),
-        known(geometric_mean(even)),
-        known(geometric_mean(odd)),
-        known(None if worst is None else worst.of_limit),
+        to_cell(geometric_mean(row.of_limit for row in limited)),
+        to_cell(geometric_mean(even)),
+        to_cell(geometric_mean(odd)),
+        to_cell(None if worst is None else worst.of_limit),
         BLANK if worst is None else Cell(worst.problem.title),
-        Cell(coverage(limited, selection, there)),
+        Cell(coverage(limited, selection, best_ranked)),
     ]
 
 
-def _as_copy(row: Row) -> Row:
-    """Return the row with the time, and the share of the limit, of a plain copy of the same data."""
+def _copy_row(row: Row) -> Row:
+    """Return the row with the time, and the share of the limit, of a plain copy of its data."""
     assert row.of_limit is not None and row.copy_us is not None
     share = row.of_limit * row.microseconds / row.copy_us
     return replace(row, seconds=row.copy_us / 1e6, of_limit=share)
 
 
-def _timed(row: Row) -> tuple[Cell, Cell]:
+def _name_and_time(row: Row) -> tuple[Cell, Cell]:
     return Cell(" ".join([row.name, *row.marks])), Cell(significant(row.microseconds))
 
 
-def _best(row: Row) -> Cell:
+def _best_cell(row: Row) -> Cell:
     """Return a cell with the row's implementation, the form that it chose, and its marks."""
     return Cell(" ".join([row.name, *([f"({row.chosen})"] if row.chosen else []), *row.marks]), id=row.id)

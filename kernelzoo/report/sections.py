@@ -60,12 +60,12 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
             parts += [f"## {escape(group.label)}", *(_calls(group) if group.clock == "call" else _submits(group))]
             continue
         tables = [summary_table(group.select(op)).markdown() for op in group.operations()]
-        footer = notes.energy((row.energy for row in group.rows), results.baseline)
+        footer = notes.energy_footer((row.energy for row in group.rows), results.baseline)
         parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *footer]
-        parts += notes_of(group.rows, tables)
-        parts += map(escape, notes.costs((row.id, row.form) for row in group.rows))
+        parts += mark_notes(group.rows, tables)
+        parts += map(escape, notes.contract_costs((row.id, row.form) for row in group.rows))
         for kind in SCORES:
-            parts += _scores(group, kind)
+            parts += _score_section(group, kind)
         if group.clock == "wall":
             parts += _host_ratios(group)
         for op in group.operations():
@@ -74,10 +74,10 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
                 figure = figures.get((group.label, op, dtype))
                 if figure is not None:
                     parts.append(f"![{op}, {dtype}: GB/s by implementation]({figure})")
-                parts += _times(group.select(op, dtype))
+                parts += _time_section(group.select(op, dtype))
     if any(row.breaks for group in results.groups for row in group.rows):
         parts += ["## Timed although it breaks the contract", breaking_table(results).markdown(), BREAKING_NOTE]
-    if differing := results.differing():
+    if differing := results.contradictions():
         lines = [f"- {escape(line)}" for line in differing]
         parts += ["## Summaries that their samples contradict", DIFFERING_NOTE, "\n".join(lines)]
     if results.failed:
@@ -92,7 +92,7 @@ def blocks(results: Results) -> dict[str, str]:
         for name, parts in _blocks(group):
             found.setdefault(name, []).extend([f"**{escape(group.label)}**", *parts] if parts else [])
     energies = (row.energy for group in results.groups for row in group.rows)
-    found["summary"] += [summary_note(results.baseline), *notes.energy(energies, results.baseline)]
+    found["summary"] += [summary_note(results.baseline), *notes.energy_footer(energies, results.baseline)]
     first = ["summary", *SCORES, "call", "submit", "host-ratios"]
     order = [name for name in first if found.get(name)] + sorted(found.keys() - {*first})
     return {"environment": environment(results)} | {name: "\n\n".join(found[name]) for name in order}
@@ -104,14 +104,14 @@ def _blocks(group: Group) -> Iterator[tuple[str, list[str]]]:
         yield group.clock, _calls(group) if group.clock == "call" else _submits(group)
         return
     tables = [summary_table(group.select(op)).markdown() for op in group.operations()]
-    yield "summary", [*tables, *notes_of(group.rows, tables)]
+    yield "summary", [*tables, *mark_notes(group.rows, tables)]
     for kind in SCORES:
-        yield kind, _scores(group, kind)
+        yield kind, _score_section(group, kind)
     if group.clock == "wall":
         yield "host-ratios", _host_ratios(group)
     for op in group.operations():
         for dtype in group.dtypes(op):
-            yield f"table-{op}-{dtype}", _times(group.select(op, dtype))
+            yield f"table-{op}-{dtype}", _time_section(group.select(op, dtype))
 
 
 def environment(results: Results) -> str:
@@ -119,7 +119,7 @@ def environment(results: Results) -> str:
     return "\n".join(line for group in results.groups for line in _environment(group))
 
 
-def terminal(results: Results, width: int = 0) -> str:
+def terminal_text(results: Results, width: int = 0) -> str:
     """Return ratios to the baseline as plain text: a summary of each operation, and for host times every problem."""
 
     def prose(text: str) -> str:
@@ -140,11 +140,11 @@ def terminal(results: Results, width: int = 0) -> str:
                 for scores in (SCORES["spread"], SCORES["worst"]):
                     if (table := scores.table(group, op)) is not None:
                         parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
-        footer = notes.energy((row.energy for row in group.rows), results.baseline)
+        footer = notes.energy_footer((row.energy for row in group.rows), results.baseline)
         parts += [prose(text.replace("`", "")) for text in footer]
-        parts += map(prose, notes.costs((row.id, row.form) for row in group.rows))
-        parts += map(prose, notes.lines([row.marks for row in group.rows]))
-    if differing := results.differing():
+        parts += map(prose, notes.contract_costs((row.id, row.form) for row in group.rows))
+        parts += map(prose, notes.explain_marks([row.marks for row in group.rows]))
+    if differing := results.contradictions():
         more = [f"and {len(differing) - MOST} more"] * (len(differing) > MOST)
         parts += map(prose, [DIFFERING_NOTE, *differing[:MOST], *more])
     return "\n\n".join(parts)
@@ -160,25 +160,25 @@ BREAKING_NOTE = (
 
 
 def _calls(group: Group) -> list[str]:
-    """Show complete calls: for each operation a table of means, and a table of ratios by problem."""
+    """Return tables of complete calls: for each operation a table of means, and a table of ratios by problem."""
     parts = []
     for op in group.operations():
         selection = group.select(op)
         ratios = ratio_table(selection)
         parts += [f"{op}:", call_table(selection).markdown(), *([] if ratios is None else [ratios.markdown()])]
-    costs = map(escape, notes.costs((row.id, row.form) for row in group.rows))
-    return [*parts, CALLS_NOTE, *costs, *notes_of(group.rows, parts)]
+    costs = map(escape, notes.contract_costs((row.id, row.form) for row in group.rows))
+    return [*parts, CALLS_NOTE, *costs, *mark_notes(group.rows, parts)]
 
 
 def _submits(group: Group) -> list[str]:
-    """Show the host's time to submit a call: a table for each operation."""
+    """Return a table for each operation, of the host's time to submit a call."""
     tables = [submit_table(group.select(op)).markdown() for op in group.operations()]
-    return [*tables, *notes_of(group.rows, tables)]
+    return [*tables, *mark_notes(group.rows, tables)]
 
 
 @dataclass(frozen=True)
-class Scores:
-    """One kind of score table: its caption, function and footer."""
+class ScoreTable:
+    """A kind of score table: its caption, the function that makes the table, and its footer."""
 
     caption: str
     table: Callable[[Group, str], Table | None]
@@ -186,36 +186,36 @@ class Scores:
 
 
 SCORES = {
-    "score": Scores(
+    "score": ScoreTable(
         "share of the limit, over all problems",
         score.score_table,
         "`score` is the geometric mean of limit / time: 1.00 is the best possible on the device. Even and odd are "
         "lengths of the reduced axis. The last lines take the fastest variant, the fastest peer and a plain copy on "
         f"each problem. {UNRANKED}",
     ),
-    "spread": Scores(
+    "spread": ScoreTable(
         "speed relative to the best peer and a copy, over all problems",
         score.spread_table,
         "Its time divided by that of the kernel: above 1 is faster. `mean` is the geometric mean. One problem in ten "
         "is below the `tenth percentile`. Peers that break the contract are left out.",
     ),
-    "worst": Scores(
+    "worst": ScoreTable(
         f"the {score.WORST} worst cases against each",
         score.worst_table,
         f"The {score.WORST} problems on which the best kernelzoo variant is slowest, compared with the best peer and "
         "with a plain copy.",
     ),
-    "shortfall": Scores(
+    "shortfall": ScoreTable(
         "far from the limit",
         score.shortfall_table,
         f"Problems on which the best kernelzoo variant reaches less than {score.SHORT:.0%} of the limit.",
     ),
-    "behind": Scores(
+    "behind": ScoreTable(
         "where a peer is faster",
         score.behind_table,
         "Problems on which a peer is faster than the best kernelzoo variant.",
     ),
-    "variants": Scores(
+    "variants": ScoreTable(
         "each variant compared with the fastest of its backend",
         score.variant_table,
         "Time divided by that of the backend's fastest variant: the best and the median over the problems that the "
@@ -224,33 +224,33 @@ SCORES = {
 }
 
 
-def _scores(group: Group, kind: str) -> list[str]:
-    """Show a table for each operation, or "none" if the table is empty. If no limit was measured, return []."""
+def _score_section(group: Group, kind: str) -> list[str]:
+    """Return a table for each operation, or "none" for an empty table. If no limit was measured, return []."""
     made = SCORES[kind]
     parts = []
     for op in group.operations():
         if any(row.of_limit is not None for row in group.select(op).rows):
             found = made.table(group, op)
             parts.append(f"{op}: none" if found is None else f"{op}:\n\n{found.markdown()}")
-    return [*parts, made.note, *notes_of(group.rows, parts)] if parts else []
+    return [*parts, made.note, *mark_notes(group.rows, parts)] if parts else []
 
 
-def notes_of(rows: Iterable[Row], tables: Iterable[str]) -> list[str]:
-    """Return a paragraph for each mark in the tables."""
+def mark_notes(rows: Iterable[Row], tables: Iterable[str]) -> list[str]:
+    """Return a paragraph of explanation for each mark in the tables."""
     text = "".join(tables)
-    return [escape(line) for line in notes.lines([row.marks for row in rows]) if line[0] in text]
+    return [escape(line) for line in notes.explain_marks([row.marks for row in rows]) if line[0] in text]
 
 
 def _host_ratios(group: Group) -> list[str]:
     tables = [(op, ratio_table(group.select(op))) for op in group.operations()]
     parts = [p for op, table in tables if table is not None for p in (f"{op}:", table.markdown())]
-    return [*parts, ratios_note(group.baseline), *notes_of(group.rows, parts)] if parts else []
+    return [*parts, ratios_note(group.baseline), *mark_notes(group.rows, parts)] if parts else []
 
 
-def _times(selection: Selection) -> list[str]:
-    readable = selection.readable()
+def _time_section(selection: Selection) -> list[str]:
+    readable = selection.readable_problems()
     table, whole = (time_table(selection, problems).markdown() for problems in (readable, selection.problems))
-    parts = [table, TIMES_NOTE, *notes_of(selection.rows, [whole])]
+    parts = [table, TIMES_NOTE, *mark_notes(selection.rows, [whole])]
     if len(readable) < len(selection.problems):
         summary = f"<details><summary>All {len(selection.problems)} shapes</summary>"
         parts += [summary, whole, "</details>"]
@@ -259,7 +259,7 @@ def _times(selection: Selection) -> list[str]:
 
 def _environment(group: Group) -> Iterator[str]:
     for run, rows in group.runs():
-        facts = [f"{len(rows)} results ({_joined(row.shape_set for row in rows)})", f"{samples(rows)} samples each"]
+        facts = [f"{len(rows)} results ({_join_set(row.shape_set for row in rows)})", f"{samples(rows)} samples each"]
         facts += [f"{name} {value}" for name, value in [*limits(rows), *versions(rows)]]
         measured = f"measured {run.date}" if run.date else "date unknown"
         facts.append(measured + (f" at commit {run.commit}" if run.commit else ""))
@@ -283,9 +283,9 @@ def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     for op in sorted({row.op for row in rows}):
         of_op = [row.ceiling_gb_per_s for row in rows if row.op == op]
         if ceilings := {significant(ceiling) for ceiling in of_op if ceiling is not None}:
-            yield f"ceiling for {op}", f"{_joined(ceilings)} GB/s"
+            yield f"ceiling for {op}", f"{_join_set(ceilings)} GB/s"
     if floors := {significant(row.floor_us) for row in rows if row.floor_us is not None}:
-        yield "smallest launch", f"{_joined(floors)} µs"
+        yield "smallest launch", f"{_join_set(floors)} µs"
 
 
 def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
@@ -294,7 +294,7 @@ def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
     for row in rows:
         for name, version in row.versions:
             found.setdefault(name, set()).add(version)
-    return [(name, _joined(values)) for name, values in found.items()]
+    return [(name, _join_set(values)) for name, values in found.items()]
 
 
 def version_ages(group: Group) -> list[tuple[str, str]]:
@@ -316,8 +316,8 @@ def clocks(rows: Iterable[Row]) -> str:
     for row in rows:
         ids.setdefault(row.clock_detail, []).append(row.id)
     common, *others = sorted(ids, key=lambda detail: (-len(ids[detail]), detail))
-    return "; ".join([common, *(f"{detail} for {_joined(ids[detail])}" for detail in others)])
+    return "; ".join([common, *(f"{detail} for {_join_set(ids[detail])}" for detail in others)])
 
 
-def _joined(values: Iterable[str]) -> str:
+def _join_set(values: Iterable[str]) -> str:
     return ", ".join(sorted(set(values)))

@@ -9,7 +9,7 @@ from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.report import score
 from kernelzoo.report.looks import OWN
 from kernelzoo.report.notes import DAGGER, TILDE
-from kernelzoo.report.result_tables import marks_of
+from kernelzoo.report.result_tables import marks_text
 from kernelzoo.report.results import Group, Problem, Results, Selection, geometric_mean
 
 FEW = 5
@@ -39,7 +39,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Standing:
-    """Bars over all these shapes, the fastest first. Bars of implementations with fewer shapes follow."""
+    """A ranking on ``problems``: the fastest bar first, and bars of implementations with fewer problems last."""
 
     problems: Sequence[Problem]
     bars: Sequence[Bar]
@@ -76,16 +76,16 @@ def scores(selection: Selection) -> Scores:
         if value:
             base = None if limited else selection.cells[row.problem, selection.baseline]
             timed = [row.times, *([base.times] if base is not None and base is not row else [])]
-            found[row.problem, row.name] = score_of(value, timed)
+            found[row.problem, row.name] = log_score(value, timed)
     return found
 
 
-def score_of(value: float, timed: Sequence[Sequence[float]]) -> Score:
-    """Return the score of a value. ``timed``: the samples of each time from which the value was computed."""
-    return math.log(value), [_error(times) for times in timed] if min(map(len, timed)) > 1 else []
+def log_score(value: float, timed: Sequence[Sequence[float]]) -> Score:
+    """Return the logarithmic score of ``value``. ``timed``: the samples of each time from which it was computed."""
+    return math.log(value), [_log_median_variance(times) for times in timed] if min(map(len, timed)) > 1 else []
 
 
-def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -> Standing:
+def rank_implementations(selection: Selection, known: Scores, problems: Iterable[Problem]) -> Standing:
     """Rank all implementations on the problems that every kernelzoo language supports. Scores are geometric means."""
     shown = _common_problems(selection, known, set(problems))
     rows_of = {name: selection.of(name) for name in selection.names}
@@ -97,19 +97,19 @@ def standing(selection: Selection, known: Scores, problems: Iterable[Problem]) -
     for name, rows in rows_of.items():
         taken = [row for row in rows if row.problem in shown and (row.problem, row.name) in known]
         if taken:
-            mean, low, high = interval([known[row.problem, row.name] for row in taken])
+            mean, low, high = mean_and_interval([known[row.problem, row.name] for row in taken])
             ratio = geometric_mean(1 / found for row in taken if (found := selection.ratio(row)) is not None)
             disturbed = sum(TILDE in row.marks for row in taken)
-            marks = marks_of(taken, counted=True) + (f" {disturbed} {TILDE}" if disturbed else "")
+            marks = marks_text(taken, counted=True) + (f" {disturbed} {TILDE}" if disturbed else "")
             bars.append(Bar(name, mean, low, high, len(taken), ratio, marks.strip()))
     bars.sort(key=lambda bar: (bar.count != len(shown), -bar.score))
     return Standing(sorted(shown, key=lambda problem: (problem.length, problem)), bars)
 
 
-def sentence(found: Standing, selection: Selection) -> str:
-    """Say which implementation is the fastest, which are too close to tell apart, and its speed relative to others."""
-    shown, count = {*leading_names(selection), PEER}, len(found.problems)
-    bars = [bar for bar in found.bars if bar.name in shown and bar.count == count and DAGGER not in bar.marks]
+def describe_fastest(ranking: Standing, selection: Selection) -> str:
+    """Return a sentence: the fastest implementation, those too close to tell apart, and speeds relative to others."""
+    shown, count = {*leading_names(selection), PEER}, len(ranking.problems)
+    bars = [bar for bar in ranking.bars if bar.name in shown and bar.count == count and DAGGER not in bar.marks]
     if not bars:
         return "No implementation took all of these shapes."
     first, *others = bars
@@ -126,19 +126,19 @@ def sentence(found: Standing, selection: Selection) -> str:
     return f"Fastest: {names}{', with ' * bool(said)}{speeds}."
 
 
-def shapes(found: Standing, asked: int) -> str:
-    """Return the dtypes and shapes of a standing as text. ``asked``: the number of requested shapes."""
-    problems = found.problems
+def describe_shapes(ranking: Standing, requested: int) -> str:
+    """Return the ranking's dtypes and shapes as text. ``requested``: the number of shapes asked for."""
+    problems = ranking.problems
     dtypes = " and ".join(sorted({problem.dtype for problem in problems}))
     count = f"{len(problems)} shape{'s' * (len(problems) != 1)}"
-    if len(problems) < asked:
-        count = f"the {len(problems)} of {asked} shapes with a result of every language"
+    if len(problems) < requested:
+        count = f"the {len(problems)} of {requested} shapes with a result of every language"
     ends = list(dict.fromkeys(map(str, problems if len(problems) < 3 else (problems[0], problems[-1]))))
     return f"{dtypes}, {count}: {' to '.join(ends)}"
 
 
-def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
-    """Return the geometric mean of scores, and the ends of its 95 % interval: 0, 0 for too few samples."""
+def mean_and_interval(rows: Sequence[Score]) -> tuple[float, float, float]:
+    """Return the scores' geometric mean and the ends of its 95 % interval: 0, 0 with too few samples."""
     mean = math.exp(math.fsum(log for log, _ in rows) / len(rows))
     if not all(of_row for _, of_row in rows):
         return mean, 0.0, 0.0
@@ -147,18 +147,18 @@ def interval(rows: Sequence[Score]) -> tuple[float, float, float]:
     if not total:
         return mean, mean, mean
     freedom = total**2 / math.fsum(variance**2 / degrees for variance, degrees in errors)
-    half = math.exp(_student(freedom) * math.sqrt(total) / len(rows))
+    half = math.exp(_student_quantile(freedom) * math.sqrt(total) / len(rows))
     return mean, mean / half, mean * half
 
 
-def _error(times: Sequence[float]) -> tuple[float, int]:
+def _log_median_variance(times: Sequence[float]) -> tuple[float, int]:
     """Return the variance of the median's logarithm, pi / 2 times the mean's variance, and its degrees of freedom."""
     logs = list(map(math.log, times))
     mean = math.fsum(logs) / len(logs)
     return 1.5708 * math.fsum((log - mean) ** 2 for log in logs) / (len(logs) - 1) / len(logs), len(logs) - 1
 
 
-def _student(freedom: float, z: float = 1.959964) -> float:
+def _student_quantile(freedom: float, z: float = 1.959964) -> float:
     """Return Student's quantile for 95 % from the normal quantile ``z`` (Abramowitz and Stegun 26.7.5)."""
     terms = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))

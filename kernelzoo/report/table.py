@@ -75,7 +75,7 @@ WORDS = "words"
 """The kind of a cell with words in a column that is not the first."""
 
 
-def known(value: float | None, text: Callable[[float], str] = "{:.2f}".format) -> Cell:
+def to_cell(value: float | None, text: Callable[[float], str] = "{:.2f}".format) -> Cell:
     """Return a cell with a formatted number, or a blank cell for None."""
     return BLANK if value is None else Cell(text(value))
 

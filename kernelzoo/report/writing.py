@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernelzoo.files import check_folder, printable, write_whole
+from kernelzoo.files import check_parent_folder, printable, write_whole
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import sections
 from kernelzoo.report.results import Results, ResultsError
@@ -18,7 +18,7 @@ def is_page(path: Path) -> bool:
 
 def check_output(path: Path) -> None:
     """Raise ResultsError if the path names no page or folder, FileError if its parent folder does not exist."""
-    check_folder(path)
+    check_parent_folder(path)
     if path.is_dir() or is_page(path):
         return
     if re.fullmatch(r"\.[A-Za-z]\w*", path.suffix) or path.exists():
@@ -45,14 +45,14 @@ def write(
         write_page(results, path, against=against, title=title)
         return f"{path} written: one page, no network needed"
     path.mkdir(exist_ok=True)
-    drawn = _draw(results, path) if figures else {}
+    drawn = _draw_figures(results, path) if figures else {}
     document = path / "report.md"
     write_whole(document, sections.report(results, printable(title), drawn).encode())
     return f"{document} written" + (f"; figures beside it, as PNG and SVG: {len(drawn)}" if figures else "")
 
 
-def _draw(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
-    """Draw every figure into a folder. Returns file names by the group's label, operation and dtype."""
+def _draw_figures(results: Results, directory: Path) -> dict[tuple[str, str, str], str]:
+    """Draw every figure into a folder. Returns each figure's file name by group label, operation and dtype."""
     try:
         from kernelzoo.report import figure
     except ImportError as error:

@@ -10,7 +10,7 @@ from made_up import RIGHT, normed, picks
 
 from kernelzoo import operations
 from kernelzoo.check import accuracy, accuracy_values
-from kernelzoo.check.accuracy import Tally, Truth
+from kernelzoo.check.accuracy import RightResults, Tally
 from kernelzoo.check.accuracy_values import Problem
 from kernelzoo.check.fuzz import values as fuzz_values
 from kernelzoo.launch import Bind, Launch, void
@@ -27,7 +27,9 @@ pytestmark = pytest.mark.usefixtures("declared", "one_thread")
 def tally(x: torch.Tensor, result: torch.Tensor) -> Tally:
     """The errors of one result for one row, which must be normal numbers all, or none of them."""
     counted = Tally("by/softmax/hand", "softmax", operations.dtype_name(x.dtype))
-    accuracy.UlpReference(SOFTMAX, SOFTMAX.arguments((x.unsqueeze(0),)), HAND).count(counted, result.unsqueeze(0))
+    accuracy.UlpReference(SOFTMAX, SOFTMAX.arguments((x.unsqueeze(0),)), HAND).count_errors(
+        counted, result.unsqueeze(0)
+    )
     return counted
 
 
@@ -228,7 +230,7 @@ def tally_of_norm(x: Tensor, weight: Tensor, result: Tensor) -> Tally:
     operation = operations.OPERATIONS["own_norm"]
     counted = Tally("by/own_norm/hand", "own_norm", operations.dtype_name(x.dtype))
     args = operation.arguments((x.unsqueeze(0), weight), scalars={"eps": 0.0})
-    Truth(operation, args, HAND).count(counted, (result.unsqueeze(0),))
+    RightResults(operation, args, HAND).count_errors(counted, (result.unsqueeze(0),))
     return counted
 
 

@@ -53,11 +53,11 @@ def test_the_core_has_every_dtype_at_odd_lengths(op: str) -> None:
 def test_what_is_left_out_is_counted() -> None:
     slow, quick = (kernelzoo.implementation(f"torch/min/{variant}") for variant in ("compile", "eager"))
     cpu = torch.device("cpu")
-    core, everything = (verifying.checks(slow, cpu, whole=whole) for whole in (False, True))
+    core, everything = (verifying.checks_of(slow, cpu, whole=whole) for whole in (False, True))
     assert verifying._count_left_out(slow, core) == len(everything) - len(core) > 0
     assert verifying._count_left_out(slow, everything) == verifying._count_left_out(quick, core) == 0
-    some = verifying.chosen(core, (), ["uint8"])
-    assert verifying._count_left_out(slow, some) == len(verifying.chosen(everything, (), ["uint8"])) - len(some) > 0
+    some = verifying.select(core, (), ["uint8"])
+    assert verifying._count_left_out(slow, some) == len(verifying.select(everything, (), ["uint8"])) - len(some) > 0
 
 
 def test_far_apart_costs_no_memory() -> None:

@@ -12,7 +12,7 @@ from kernelzoo import operations
 from kernelzoo.check import accuracy_values, fuzz, running
 from kernelzoo.check.case import Case
 from kernelzoo.check.cases import cases
-from kernelzoo.check.plugin import _examples
+from kernelzoo.check.plugin import _example_cases
 from kernelzoo.cli import options, sizes, verify
 from kernelzoo.errors import ContractError, RegistrationError, ShapeError
 from kernelzoo.launch import Launch, void
@@ -91,21 +91,21 @@ def test_a_call_that_breaks_a_bound_is_refused(top: Operation) -> None:
 
 
 def test_every_drawn_case_is_within_the_bounds(top: Operation) -> None:
-    for case in (*cases("own"), *(case for some in _examples(top) for case in some)):
+    for case in (*cases("own"), *(case for some in _example_cases(top) for case in some)):
         top.arguments(case.inputs("cpu"))  # raises
     names = [case.name for case in cases("own")]
     assert len(names) == len(set(names)) > 40
     drawn = fuzz.draw("own", 800, 3, 2**9)
     for call in drawn:
-        assert fuzz.parse(str(call), "own") == call
+        assert fuzz.parse_case(str(call), "own") == call
         named = {**dict(call.sizes), **dict(zip("MN", call.shape, strict=True))}
         assert legal(named) and (call.elements <= 2**9 or named["K"] == 1)
-    simple = fuzz.reduce("own", drawn[-1], lambda call: fuzz.parse(str(call), "own") == call, 400)
+    simple = fuzz.reduce_case("own", drawn[-1], lambda call: fuzz.parse_case(str(call), "own") == call, 400)
     assert simple.elements <= 32, "the least sizes within the bounds"
     assert any(not call.elements for call in drawn)  # 0 rows are a multiple of 8
     with pytest.raises(fuzz.CaseError, match="N is 3, must be >=4"):
-        fuzz.parse('{"dtype":"float32","shape":[8,3],"sizes":{"K":1}}', "own")
-    shapes = [problem.shape for problem in verify._problems("own/own/only", ())]
+        fuzz.parse_case('{"dtype":"float32","shape":[8,3],"sizes":{"K":1}}', "own")
+    shapes = [problem.shape for problem in verify._realistic_problems("own/own/only", ())]
     shapes += [problem.shape for problem in accuracy_values.problems("own", "float32", 2**14, 0)]
     assert all(legal(dict(zip("MN", shape, strict=True))) for shape in shapes)
     with pytest.raises(options.OptionError, match="N is 3, must be >=4"):
@@ -183,7 +183,7 @@ def test_a_finding_says_the_scalars(declare: Declare) -> None:
     declare(x=kernelzoo.Input("M N"), out=kernelzoo.Output("M N"), **SCALED)
     kernelzoo.register("own", "own", "only")(lambda x, out, scale: lambda: void(out.copy_(x)))
     implementation, cpu = kernelzoo.implementation("own/own/only"), torch.device("cpu")
-    checks = verifying.checks(implementation, cpu, whole=True)
+    checks = verifying.checks_of(implementation, cpu, whole=True)
     found = verifying.verify(implementation, checks, cpu, whole=True, progress=lambda name, known: None)
     assert found.findings and all(finding.scalars["scale"] in (0.5, 3.0) for finding in found.findings)
     assert found.passed and all(finding.kind == "wrong value" for finding in found.findings)

@@ -16,8 +16,8 @@ from made_up import normed, picks
 
 from kernelzoo import operations
 from kernelzoo.check import fuzz
-from kernelzoo.check.fuzz import Case, Companion, Layout, contiguous, running, values
-from kernelzoo.check.fuzz.placing import inputs
+from kernelzoo.check.fuzz import Case, Companion, Layout, dense_strides, running, values
+from kernelzoo.check.fuzz.placing import place_inputs
 from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.registry import Implementation
@@ -117,7 +117,7 @@ def a_start_that_is_taken_for_aligned(x: torch.Tensor, out: torch.Tensor) -> Lau
 
 
 def strides_that_are_taken_for_contiguous(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    return lambda: void(out.copy_(x.as_strided(x.shape, contiguous(x.shape), x.storage_offset()).amin(1)))
+    return lambda: void(out.copy_(x.as_strided(x.shape, dense_strides(x.shape), x.storage_offset()).amin(1)))
 
 
 def wrong_at_whole_warps(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -131,7 +131,7 @@ def another_error(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
 
 def never_takes_an_out_with_gaps(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    whole = out.as_strided(out.shape, contiguous(out.shape), out.storage_offset())
+    whole = out.as_strided(out.shape, dense_strides(out.shape), out.storage_offset())
     return lambda: void(whole.copy_(x.amin(1)))
 
 
@@ -151,17 +151,17 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
 
     floats = [case for case in drawn["min"] if case.dtype in operations.FLOATS]
     number = running.run(implementation, floats, CPU).wrong[0][0]
-    simple = fuzz.reduce("min", floats[number], fails, 400)
+    simple = fuzz.reduce_case("min", floats[number], fails, 400)
     assert fails(simple)
     (name, _), *others = simple.specials
     assert name == "-nan" or (name.endswith("nan") and simple.negated), "a NaN whose sign bit is set"
     assert not others
     assert (math.prod(simple.shape), simple.outs, simple.x.offset, simple.seed) == (1, (), 0, 0)
-    assert fuzz.parse(str(simple), "min") == simple
+    assert fuzz.parse_case(str(simple), "min") == simple
 
     implementation = enter("min", wrong_at_whole_warps)
     number = running.run(implementation, drawn["min"], CPU).wrong[0][0]
-    simple = fuzz.reduce("min", drawn["min"][number], fails, 400)
+    simple = fuzz.reduce_case("min", drawn["min"][number], fails, 400)
     assert math.prod(simple.shape[d] for d in simple.axes) % 32 == 0 and math.prod(simple.shape) <= 128
 
     def in_warps(case: Case) -> bool:
@@ -169,7 +169,7 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
         return bool(case.elements and case.shape) and math.prod(case.shape[d] for d in case.axes) % 32 == 0
 
     for case in [case for case in drawn["min"] if in_warps(case) and not case.far and not case.fault][::32]:
-        simple = fuzz.reduce("min", case, in_warps, 400)
+        simple = fuzz.reduce_case("min", case, in_warps, 400)
         assert math.prod(simple.shape[d] for d in simple.axes) == 32 and simple.elements <= 64 and not simple.far
 
 
@@ -181,13 +181,13 @@ def test_a_reduction_asks_about_no_case_twice_and_ends(drawn: dict[str, list[Cas
         asked.append(str(candidate))
         return candidate.elements > 3
 
-    assert fuzz.reduce("min", case, fails, 12) != case
+    assert fuzz.reduce_case("min", case, fails, 12) != case
     assert len(asked) == len(set(asked)) <= 12 and str(case) not in asked
     asked.clear()
-    pasted = fuzz.parse(str(case), "min")
-    assert fuzz.reduce("min", pasted, fails, 12) is pasted and not asked
+    pasted = fuzz.parse_case(str(case), "min")
+    assert fuzz.reduce_case("min", pasted, fails, 12) is pasted and not asked
     older = replace(case, drawn=(case.drawn[0], (7,)))
-    assert fuzz.reduce("min", older, lambda candidate: False, 12) is older
+    assert fuzz.reduce_case("min", older, lambda candidate: False, 12) is older
 
 
 @pytest.mark.parametrize("op", ["softmax", "min"])
@@ -196,7 +196,7 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
     assert len({str(case) for case in cases}) == len(cases) == 1600
     assert fuzz.draw(op, 80, 3, 2**12) == fuzz.draw(op, 80, 3, 2**12) != fuzz.draw(op, 80, 4, 2**12)
     for case in cases:
-        assert fuzz.parse(str(case), op) == case
+        assert fuzz.parse_case(str(case), op) == case
         assert case.elements <= 2**12
         for out, shape in zip(case.outs, case.out_shapes(op), strict=False):
             memory = torch.empty(fuzz.span(shape, out.strides), device="meta")
@@ -208,12 +208,12 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
         "empty": lambda case: not case.elements,
         "one element": lambda case: case.elements == 1,
         "long": lambda case: case.elements > 2**11,
-        "contiguous": lambda case: case.x.strides == contiguous(case.shape),
+        "contiguous": lambda case: case.x.strides == dense_strides(case.shape),
         "expanded": lambda case: any(s == 0 and n > 1 for s, n in zip(case.x.strides, case.shape, strict=True)),
         "transposed": lambda case: list(case.x.strides) != sorted(case.x.strides, reverse=True),
         "offset": lambda case: case.x.offset % 8,
         "given out": lambda case: case.outs and case.elements,
-        "given out with gaps": lambda case: case.outs and case.outs[0].strides != contiguous(case.out_shapes(op)[0]),
+        "given out with gaps": lambda case: case.outs and case.outs[0].strides != dense_strides(case.out_shapes(op)[0]),
         "special": lambda case: case.specials,
         "negated": lambda case: case.negated,
         "far": lambda case: case.far,
@@ -224,7 +224,7 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
         several["keepdim"] = lambda case: case.keepdim
     counts = Counter(name for case in cases for name, holds in several.items() if holds(case))
     assert {name for name in several if not counts[name]} == set(), counts
-    assert {case.fault for case in cases} == {"", *fuzz.faults(op, "float32")}
+    assert {case.fault for case in cases} == {"", *fuzz.possible_faults(op, "float32")}
 
 
 def test_a_group_shares_its_layout() -> None:
@@ -247,7 +247,7 @@ def test_special_values_are_what_their_names_say() -> None:
         info = torch.finfo(kind)
         integer = {2: torch.int16, 4: torch.int32, 8: torch.int64}[kind.itemsize]
         value = {
-            name: torch.tensor(values.special(name, dtype), dtype=integer).view(kind) for name in values.specials(dtype)
+            name: torch.tensor(values.bits_of(name, dtype), dtype=integer).view(kind) for name in values.specials(dtype)
         }
         assert all(value[name].isnan() for name in ("nan", "-nan", "signaling nan"))
         assert value["-nan"].signbit() and not value["nan"].signbit()
@@ -255,8 +255,8 @@ def test_special_values_are_what_their_names_say() -> None:
         assert {name: value[name].item() for name in plain} == plain
         assert value["-0"] == 0 and value["-0"].signbit()
         assert 0 < value["subnormal"].double().item() == -value["-subnormal"].double().item() < info.tiny
-    assert [values.special(name, "uint8") for name in ("least", "most", "ones")] == [0, -1, -1]
-    assert [values.special(name, "int16") for name in ("least", "most", "zero")] == [-32768, 32767, 0]
+    assert [values.bits_of(name, "uint8") for name in ("least", "most", "ones")] == [0, -1, -1]
+    assert [values.bits_of(name, "int16") for name in ("least", "most", "zero")] == [-32768, 32767, 0]
 
 
 def test_families_are_finite_or_mean_it() -> None:
@@ -271,7 +271,7 @@ def test_families_are_finite_or_mean_it() -> None:
 def test_a_wrong_error_is_found(enter: Enter, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fault that is not refused, or by another error, or one that changes x."""
     plain = Case("float32", (3, 4), Layout((4, 1)))
-    faulty = [replace(plain, fault=fault) for fault in fuzz.faults("softmax", "float32")]
+    faulty = [replace(plain, fault=fault) for fault in fuzz.possible_faults("softmax", "float32")]
     implementation = enter("softmax", softmax)
     assert running.run(implementation, faulty, CPU).faults == len(faulty) == 15
     monkeypatch.setattr(operations.Operation, "check_outs", lambda *arguments, **named: None)
@@ -337,7 +337,7 @@ def overwrites_x_too_early(x: Tensor, weight: Tensor, out: Tensor, eps: float) -
 
 
 def takes_index_for_contiguous(x: Tensor, index: Tensor, out: Tensor, known: Tensor) -> Launch:
-    dense = index.as_strided(index.shape, contiguous(index.shape), index.storage_offset())
+    dense = index.as_strided(index.shape, dense_strides(index.shape), index.storage_offset())
     return picks(x, dense.clamp(-1, x.size(1) - 1), out, known)
 
 
@@ -387,27 +387,27 @@ def shrunk(implementation: Implementation, cases: list[Case]) -> Case:
     def fails(case: Case) -> bool:
         return bool(running.run(implementation, [case], CPU).wrong)
 
-    simple = fuzz.reduce(op, next(filter(fails, cases)), fails, 400)
-    assert fails(simple) and fuzz.parse(str(simple), op) == simple
+    simple = fuzz.reduce_case(op, next(filter(fails, cases)), fails, 400)
+    assert fails(simple) and fuzz.parse_case(str(simple), op) == simple
     return simple
 
 
 def test_a_failure_of_several_inputs_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) -> None:
     """Down to what makes it fail, and nothing else."""
     simple = shrunk(enter("own_norm", ignores_eps), drawn["own_norm"])
-    assert simple == Case("float32", simple.shape, Layout(contiguous(simple.shape)), scalars=(("eps", 0.5),))
+    assert simple == Case("float32", simple.shape, Layout(dense_strides(simple.shape)), scalars=(("eps", 0.5),))
     assert simple.elements == 1
 
     simple = shrunk(enter("own_norm", takes_weight_for_contiguous), drawn["own_norm"])
     assert simple.elements == 2 and simple.outs == () and simple.scalars == () and simple.specials == ()
-    assert simple.x == Layout(contiguous(simple.shape))
+    assert simple.x == Layout(dense_strides(simple.shape))
     (weight,) = simple.companions
     assert weight.layout is not None and weight.layout.strides != (1,)
     assert replace(weight, layout=None) == Companion("weight")
 
     simple = shrunk(enter("pick", takes_no_unknown), drawn["pick"])
     assert simple.elements * dict(simple.sizes)["N"] <= 8
-    assert (simple.outs, simple.companions, simple.x) == ((), (), Layout(contiguous(simple.shape)))
+    assert (simple.outs, simple.companions, simple.x) == ((), (), Layout(dense_strides(simple.shape)))
 
     simple = shrunk(enter("row_sum", sums_whole_blocks), drawn["row_sum"])
     assert simple.shape[0] == 1 and simple.shape[1] in (2, 9) and simple.values == "normal"
@@ -422,7 +422,7 @@ def test_cases_of_several_inputs_are_many_kinds_and_legal(op: str) -> None:
     operation = operations.OPERATIONS[op]
     assert len({str(case) for case in cases}) == 800 and cases == fuzz.draw(op, 800, 3, 2**12)
     for case in cases:
-        assert fuzz.parse(str(case), op) == case
+        assert fuzz.parse_case(str(case), op) == case
     several: dict[str, Callable[[Case], object]] = {
         "outs": lambda case: case.outs,
         "values": lambda case: case.values != "normal",
@@ -437,7 +437,7 @@ def test_cases_of_several_inputs_are_many_kinds_and_legal(op: str) -> None:
         several["eps"] = lambda case: case.scalars == (("eps", 0.5),)
     counts = Counter(name for case in cases for name, holds in several.items() if holds(case))
     assert {name for name in several if not counts[name]} == set(), counts
-    assert {case.fault for case in cases} - {""} <= set(fuzz.faults(op, "float32"))
+    assert {case.fault for case in cases} - {""} <= set(fuzz.possible_faults(op, "float32"))
     assert {case.dtype for case in cases} == set(operation.dtypes)
 
 
@@ -445,12 +445,12 @@ def test_values_are_within_what_the_operation_says() -> None:
     generator = torch.Generator()
     operation = operations.OPERATIONS["own_norm"]
     for case in [case for case in fuzz.draw("own_norm", 200, 3, 2**9) if not case.far and case.elements]:
-        (_, x), _ = inputs(operation, case, generator)
+        (_, x), _ = place_inputs(operation, case, generator)
         finite = x.double().where(x.isfinite(), 0).resolve_neg()
         assert finite.square().mean(case.axes or None).max() < torch.finfo(torch.float32).max, case
     unknown = 0
     for case in fuzz.draw("pick", 200, 3, 2**9):
-        (_, x), (_, index) = inputs(operations.OPERATIONS["pick"], case, generator)
+        (_, x), (_, index) = place_inputs(operations.OPERATIONS["pick"], case, generator)
         assert not index.numel() or -1 <= index.min() <= index.max() < max(1, x.size(1))
         unknown += int((index == -1).sum())
     assert unknown
@@ -464,11 +464,11 @@ def test_json_has_what_is_not_at_its_default() -> None:
         '"weight":{"strides":[2],"offset":3,"values":"wide","specials":[["nan",0]],"negated":true},'
         '"scalars":{"eps":0.5}}'
     )
-    assert fuzz.parse(str(case), "own_norm") == case
+    assert fuzz.parse_case(str(case), "own_norm") == case
     text = '{"dtype":"float32","shape":[2,3],"sizes":{"N":4},"out":[[[4,1],0],[[8,2],1]]}'
-    case = fuzz.parse(text, "pick")
+    case = fuzz.parse_case(text, "pick")
     assert case.outs == (Layout((4, 1)), Layout((8, 2), 1)) and case.dim is None
-    assert fuzz.parse(str(case), "pick") == case
+    assert fuzz.parse_case(str(case), "pick") == case
 
 
 @pytest.mark.parametrize(
@@ -498,7 +498,7 @@ def test_json_has_what_is_not_at_its_default() -> None:
 )
 def test_what_is_no_case_is_refused(op: str, text: str, words: str) -> None:
     with pytest.raises(fuzz.CaseError, match=re.escape(words)):
-        fuzz.parse(text, op)
+        fuzz.parse_case(text, op)
 
 
 @pytest.mark.parametrize("op", MADE_UP)
@@ -509,7 +509,7 @@ def test_every_fault_raises_its_error(op: str, enter: Enter) -> None:
         "pick": Case("float32", (3, 4), Layout((4, 1)), None, sizes=(("N", 2),)),
         "row_sum": Case("float32", (3, 4), Layout((4, 1)), None),
     }[op]
-    names = fuzz.faults(op, "float32")
+    names = fuzz.possible_faults(op, "float32")
     assert ("another shape of an input" in names) == (op != "row_sum") and ("no axis" in names) == (op == "own_norm")
     assert ("outs upon each other" in names) == (op == "pick")
     shapes = [case, *([replace(case, shape=(1,), x=Layout((1,)))] if op == "own_norm" else [])]
@@ -529,7 +529,7 @@ def test_a_fault_beside_a_negated_input_raises_its_error(enter: Enter) -> None:
 
 def test_each_input_has_values_of_its_own() -> None:
     case = Case("float32", (8,), Layout((1,)), seed=5)
-    (_, x), (_, weight) = inputs(operations.OPERATIONS["own_norm"], case, torch.Generator())
+    (_, x), (_, weight) = place_inputs(operations.OPERATIONS["own_norm"], case, torch.Generator())
     assert not torch.equal(x, weight)
     assert torch.equal(x, values.draw("normal", (8,), "float32", torch.Generator().manual_seed(5)))
 
@@ -539,9 +539,9 @@ def test_hypothesis_makes_up_cases_too(op: str, enter: Enter) -> None:
     implementation = enter(op, RIGHT[op])
 
     @settings(max_examples=20, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(case=fuzz.strategy(op, 2**7))
+    @given(case=fuzz.case_strategy(op, 2**7))
     def passes(case: Case) -> None:
-        assert fuzz.parse(str(case), op) == case
+        assert fuzz.parse_case(str(case), op) == case
         if not case.far:
             found = running.run(implementation, [case], CPU)
             assert (found.wrong, found.right + found.faults) == ([], 1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kernelzoo import measure
-from kernelzoo.children import children_of
+from kernelzoo.children import child_processes_of
 
 
 def load(path: Path) -> Any:
@@ -122,7 +122,7 @@ def test_a_run_that_is_killed_can_be_resumed(start, kernelzoo, small, tmp_path) 
     options = (*options, "--variant", "auto", "--module", module, "-o", path)
     process = start(*options, SECONDS="3")  # long enough to be ended in time on a busy machine
     wait_for(path, process, 2)
-    workers = [Path("/proc", str(child)) for child in children_of(process.pid)]
+    workers = [Path("/proc", str(child)) for child in child_processes_of(process.pid)]
     assert workers
     process.kill()
     process.communicate(timeout=60)

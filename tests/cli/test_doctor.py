@@ -10,7 +10,7 @@ from running_here import OURS
 
 from kernelzoo import registry, tables
 from kernelzoo.cli import doctor, probe
-from kernelzoo.cli.availability import launch_tables
+from kernelzoo.cli.availability import describe_launch_tables
 from kernelzoo.cli.diagnostics import Machine, suspicions
 from kernelzoo.cli.doctor import packages
 
@@ -153,14 +153,14 @@ def test_the_launch_tables_in_force_are_told(tmp_path, monkeypatch) -> None:
         class Knobs:
             tile: int = tables.knob(4, among=(2, 4, 8), unit="rows", why="of a tile")
 
-    assert launch_tables("toy") == "shipped"
-    assert launch_tables("other") == ""
+    assert describe_launch_tables("toy") == "shipped"
+    assert describe_launch_tables("other") == ""
     file = tables.store(card, "toy", "min", tables.digest(Knobs), {"tile": 8}, {}, [])
     tables.forget_loaded()
-    assert launch_tables("toy").startswith("softmax shipped, min tuned ")
+    assert describe_launch_tables("toy").startswith("softmax shipped, min tuned ")
     file.write_bytes(b"no table")
     tables.forget_loaded()
-    told = launch_tables("toy")
+    told = describe_launch_tables("toy")
     assert told.startswith("shipped; the launch table in ") and told.count("is not used") == 1
     tables.forget_loaded()
 

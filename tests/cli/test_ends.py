@@ -159,9 +159,9 @@ def test_ctrl_c_of_tune_says_which_tables_are_stored(monkeypatch, tmp_path, caps
     about = SimpleNamespace(device_name="a stub", versions={})
     guards = SimpleNamespace(first=SimpleNamespace(about=about))
     guards.run_tasks = lambda tasks, do, processes: interrupts(guards, tasks, lambda guard, task: (), processes)
-    bar = SimpleNamespace(expect=lambda steps: None, hide_while_printing=nullcontext)
+    bar = SimpleNamespace(set_total=lambda steps: None, hide_while_printing=nullcontext)
     record = Recording("kernelzoo-tune/1")
-    session = tune.Session(guards, 1, bar, Card("NVIDIA Toy 1", "9.9", 7), 3, 60.0, record)  # type: ignore[arg-type]
+    session = tune.TuningSession(guards, 1, bar, Card("NVIDIA Toy 1", "9.9", 7), 3, 60.0, record)  # type: ignore[arg-type]
     assert session.tune({"declared": [{}, {}], "unavailable": {}}, ["float32"], tmp_path / "r.json", json=False) == 130
     assert capsys.readouterr().err.strip() == f"interrupted after 0 of 2 tables; kept: {tmp_path / 'r.json'}"
 

@@ -146,10 +146,10 @@ def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked,
     (tmp_path / "there" / "d.json").write_text(
         json.dumps({**DEFINITION, "reference": reference} if reference else BROKEN)
     )
-    races, race = list[Any](), folder.Crew.race
-    monkeypatch.setattr(folder.Crew, "race", lambda *given: races.append(given) or race(*given))
+    races, race = list[Any](), folder.FolderJudge.judge_on
+    monkeypatch.setattr(folder.FolderJudge, "judge_on", lambda *given: races.append(given) or race(*given))
     how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
-    assert folder.folder(how, "", None, resume=False, json=True) == 2
+    assert folder.judge_folder(how, "", None, resume=False, json=True) == 2
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert found["verdict"] == verdict and reason in found["reason"] and len(races) == asked
 
@@ -157,7 +157,7 @@ def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked,
 @pytest.mark.parametrize(("unlucky", "verdict", "asked"), [(1, "right", 2), (9, "undecidable", 3)])
 def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, tmp_path, monkeypatch, capsys) -> None:
     put(tmp_path, ["right"], (4, 4))
-    draws, raced = list[Any](), folder.Crew.race_ids
+    draws, raced = list[Any](), folder.FolderJudge.race_ids
 
     def drawn(crew: Any, guard: Any, problem: Any, ids: Sequence[str], rounds: int) -> Any:
         draws.append(ids)
@@ -166,9 +166,9 @@ def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, tmp_path, monk
         lost = [{**row, "id": id} for id in ids]
         return ([], lost) if len(draws) <= unlucky else raced(crew, guard, problem, ids, rounds)
 
-    monkeypatch.setattr(folder.Crew, "race_ids", drawn)
+    monkeypatch.setattr(folder.FolderJudge, "race_ids", drawn)
     how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
-    folder.folder(how, "", None, resume=False, json=True)
+    folder.judge_folder(how, "", None, resume=False, json=True)
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert found["verdict"] == verdict and len(draws) == asked and len({*map(tuple, draws)}) == 1
 
@@ -179,7 +179,7 @@ def test_a_narrow_table_names_definitions(monkeypatch, capsys) -> None:
     case = {"dtype": "float32", "axes": {"rows": 4}, "place": [0], "got": "1", "expected": "2"}
     row = {"solution": "a", "verdict": "wrong", "kind": "wrong value", "reason": reason, "case": case}
     names = [f"{number}_doubled_by_a_long_and_winding_name" for number in range(2)]
-    verdicts.show([{**row, "definition": name} for name in names], 9, 9)
+    verdicts.print_verdicts([{**row, "definition": name} for name in names], 9, 9)
     shown = capsys.readouterr().out
     assert "speedup  " not in shown and "published  " not in shown
     for name in map(verdicts.shorten, names):
@@ -192,7 +192,7 @@ def test_slow_solutions_are_judged_on_what_is_timed(tmp_path, monkeypatch, capsy
     how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     for longest, right_on in ((folder.LONGEST, 5), (0.0, 3)):
         monkeypatch.setattr(folder, "LONGEST", longest)
-        assert folder.folder(how, "", None, resume=False, json=True) == 0
+        assert folder.judge_folder(how, "", None, resume=False, json=True) == 0
         (found,) = json.loads(capsys.readouterr().out)["verdicts"]
         assert (found["right_on"], found["timed_on"], found["workloads"]) == (right_on, 3, 5)
 

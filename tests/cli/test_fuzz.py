@@ -66,8 +66,8 @@ def test_what_is_right_passes_and_is_counted(answer, tmp_path) -> None:
 
 def test_fewer_cases_than_asked_are_said(capsys) -> None:
     cases = fuzz.draw("min", 8, 1, 64)
-    work = command._Work("torch/min/compile", 1, cases, asked=300)
-    command._print([work, command._Work("torch/min/eager", 1, cases)], 1)
+    work = command._CaseSeries("torch/min/compile", 1, cases, asked=300)
+    command._print([work, command._CaseSeries("torch/min/eager", 1, cases)], 1)
     told = capsys.readouterr().out
     assert told.count("8 of 300: slow to bind") == told.count("slow to bind") == 1
     assert work.row()["asked"] == 300
@@ -107,7 +107,7 @@ def test_without_hypothesis_failures_are_as_drawn(kernelzoo, module, monkeypatch
 
 def test_a_crash_costs_a_case(module) -> None:
     shapes = [(3,), (4, 5), (13,), (7,), (2, 2)]
-    cases = [str(fuzz.Case("float32", shape, fuzz.Layout(fuzz.contiguous(shape)))) for shape in shapes]
+    cases = [str(fuzz.Case("float32", shape, fuzz.Layout(fuzz.dense_strides(shape)))) for shape in shapes]
     with Guard("cpu", [str(module)]) as guard:
         found = guard.fuzz("mine/min/dies", cases)
     ((number, words),) = found["wrong"]

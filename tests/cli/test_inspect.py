@@ -183,10 +183,10 @@ def test_the_limit_is_predicted(kernelzoo, answer, tmp_path) -> None:
     done = kernelzoo(*command, "--results", results_file(path, {}))
     assert done.returncode == 2 and "holds no ceiling for min" in done.stderr
 
-    from kernelzoo.cli.inspection import _limit
+    from kernelzoo.cli.inspection import _shortest_time
     from kernelzoo.measure import Problem
 
-    sheet = _limit(Problem("softmax", (4096, 4096), "float32"), "sm_90", None)
+    sheet = _shortest_time(Problem("softmax", (4096, 4096), "float32"), "sm_90", None)
     assert sheet is not None and sheet["us"] == pytest.approx(2 * 4096 * 4096 * 4 / 4.8e12 * 1e6)
 
 

@@ -4,8 +4,9 @@ from itertools import pairwise
 
 import pytest
 
+from kernelzoo.cli import options
 from kernelzoo.cli.against import parse_share
-from kernelzoo.cli.options import OptionError, choose, full_dtype, select, select_early, shape, split_words, why_missing
+from kernelzoo.cli.options import OptionError, full_dtype, match_ids, parse_shape, select_early, select_ids
 from kernelzoo.cli.sizes import problems
 from kernelzoo.errors import UnknownNameError
 
@@ -16,19 +17,19 @@ KNOWN = [
 
 
 def test_words_split_commas_and_keep_order() -> None:
-    assert split_words(["a,b", "c", ",d,"]) == ("a", "b", "c", "d")
+    assert options.split_words(["a,b", "c", ",d,"]) == ("a", "b", "c", "d")
 
 
 def test_shapes() -> None:
-    assert shape("4096x1024") == (4096, 1024)
-    assert shape("7") == (7,)
-    assert shape("2X3x4") == (2, 3, 4)
+    assert parse_shape("4096x1024") == (4096, 1024)
+    assert parse_shape("7") == (7,)
+    assert parse_shape("2X3x4") == (2, 3, 4)
 
 
 @pytest.mark.parametrize("text", ["40,20", "(40, 20)", "[40,20]", "40 20", "40*20", "40×20"])
 def test_a_shape_with_something_else_between_its_sizes_is_questioned(text) -> None:
     with pytest.raises(OptionError, match="did you mean --shape 40x20"):
-        shape(text)
+        parse_shape(text)
 
 
 def test_sizes_with_commas_are_questioned_and_shapes_are_not() -> None:
@@ -49,7 +50,7 @@ def test_short_names_of_dtypes() -> None:
 @pytest.mark.parametrize("text", ["", "x", "3x0", "3x-1", "3 x 4", "axb", "3x", "²x3", "1e3x4"])
 def test_bad_shapes_are_refused(text) -> None:
     with pytest.raises(OptionError, match=r"no shape .* such as 4096x1024"):
-        shape(text)
+        parse_shape(text)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_bad_shapes_are_refused(text) -> None:
     ],
 )
 def test_choosing(patterns, ops, chosen) -> None:
-    assert list(choose(KNOWN, patterns, ops)) == chosen
+    assert list(match_ids(KNOWN, patterns, ops)) == chosen
 
 
 @pytest.mark.parametrize(
@@ -89,13 +90,13 @@ def test_choosing(patterns, ops, chosen) -> None:
 )
 def test_choosing_nothing_is_an_error(pattern, ops, told) -> None:
     with pytest.raises(OptionError, match=told):
-        choose(KNOWN, [pattern], ops)
+        match_ids(KNOWN, [pattern], ops)
 
 
 def test_selecting() -> None:
-    assert select(KNOWN) == tuple(sorted(KNOWN))
-    assert select(KNOWN, ops=["min"], backends=["cpu"]) == ("cpu/min/auto",)
-    assert select(KNOWN, ["*/softmax/*"], variants=["eager", "two"]) == ("mine/softmax/two", "torch/softmax/eager")
+    assert select_ids(KNOWN) == tuple(sorted(KNOWN))
+    assert select_ids(KNOWN, ops=["min"], backends=["cpu"]) == ("cpu/min/auto",)
+    assert select_ids(KNOWN, ["*/softmax/*"], variants=["eager", "two"]) == ("mine/softmax/two", "torch/softmax/eager")
     for told, names in (
         ("no backend 'cuda'; known: cpu", {"backends": ["cuda"]}),
         ("no operation 'max'; known: min", {"ops": ["max"]}),
@@ -103,10 +104,10 @@ def test_selecting() -> None:
         ("no variant 'slow'; known: auto", {"variants": ["slow"]}),
     ):
         with pytest.raises(UnknownNameError, match=told):
-            select(KNOWN, **names)
+            select_ids(KNOWN, **names)
     with pytest.raises(OptionError, match="leave no implementation"):
-        select(KNOWN, backends=["mine"], variants=["auto"])
-    assert select(["a/sum/rows", "b/sum/rows", "b/sum/auto"], variants=["auto"]) == ("a/sum/rows", "b/sum/auto")
+        select_ids(KNOWN, backends=["mine"], variants=["auto"])
+    assert select_ids(["a/sum/rows", "b/sum/rows", "b/sum/auto"], variants=["auto"]) == ("a/sum/rows", "b/sum/auto")
 
 
 def test_problems_of_own_shapes() -> None:
@@ -144,9 +145,9 @@ def test_names_are_refused_before_a_process_starts_unless_a_module_may_add_them(
 def test_what_was_asked_for_by_name_is_missing() -> None:
     chosen = ["cupy/min/a", "cupy/min/b", "torch/min/compile", "torch/min/eager"]
     absent = {"cupy/min/a": "no cupy", "cupy/min/b": "no cupy"}
-    assert why_missing(["cupy/*"], (), absent, chosen) == ["no cupy"]
-    assert why_missing([], ["cupy"], absent, chosen) == ["no cupy"]
-    assert why_missing(["*/min/*", "torch/*"], (), absent, chosen) == []
+    assert options.why_missing(["cupy/*"], (), absent, chosen) == ["no cupy"]
+    assert options.why_missing([], ["cupy"], absent, chosen) == ["no cupy"]
+    assert options.why_missing(["*/min/*", "torch/*"], (), absent, chosen) == []
     compiler = {"torch/min/compile": "no compiler"}
-    assert why_missing(["torch/*"], (), compiler, chosen) == []
-    assert why_missing(["torch/min/compile"], (), compiler, chosen) == ["no compiler"]
+    assert options.why_missing(["torch/*"], (), compiler, chosen) == []
+    assert options.why_missing(["torch/min/compile"], (), compiler, chosen) == ["no compiler"]

@@ -27,13 +27,13 @@ def test_numbers(value, text) -> None:
 
 
 def test_intervals_that_have_no_end_are_left_out() -> None:
-    assert output.interval(1.0, 2.0) == " [1.00, 2.00]"
-    assert output.interval(-math.inf, math.inf) == ""
-    assert output.interval(None, None) == output.interval(1e-10, 1e20) == ""
+    assert output.format_interval(1.0, 2.0) == " [1.00, 2.00]"
+    assert output.format_interval(-math.inf, math.inf) == ""
+    assert output.format_interval(None, None) == output.format_interval(1e-10, 1e20) == ""
 
 
 def test_json_has_no_infinity(capsys) -> None:
-    output.emit({"a": [1.5, math.inf, (math.nan, {"b": -math.inf})], "c": True})
+    output.print_json({"a": [1.5, math.inf, (math.nan, {"b": -math.inf})], "c": True})
     assert json.loads(capsys.readouterr().out) == {"a": [1.5, None, [None, {"b": None}]], "c": True}
 
 
@@ -125,10 +125,10 @@ def test_the_bar_is_there_before_anyone_knows_how_much_there_is_to_do(monkeypatc
     with Bar() as bar:
         bar._bar.refresh()
         assert "starting the measuring process" in shown.getvalue()
-        bar.expect(10, 2)
+        bar.set_total(10, 2)
         for name in ("first", "second"):
-            bar.item(5)
-            bar.step(name)
+            bar.begin_item(5)
+            bar.show_step(name)
         bar._bar.refresh()
         assert "2/2 second" in shown.getvalue() and "60%" in shown.getvalue()
 

@@ -52,7 +52,7 @@ def other(x, out):
     assert "refused every case" in findings["shy/halved/other"][0]["reason"]
     assert found["shy/halved/other"]["refused"] > 20
 
-    verify._print("bad/softmax/zeros", zeros)
+    verify._print_result("bad/softmax/zeros", zeros)
     told = capsys.readouterr().out
     assert "  wrong value in 3" in told and "more; --json has them all" in told
 
@@ -196,7 +196,7 @@ def test_kinds_are_shown_worst_first(capsys) -> None:
     blank = {"shape": None, "error": None, "reason": "because", "repeat": "kernelzoo verify a/b/c"}
     findings = [{**blank, "case": f"{kind} {n}", "kind": kind} for kind in reversed(KINDS) for n in range(7)]
     found = {"passed": 0, "refused": 0, "no_room": 0, "left_out": 7, "findings": findings}
-    verify._print("a/b/c", found)
+    verify._print_result("a/b/c", found)
     told = capsys.readouterr().out
     assert [line.strip() for line in told.splitlines() if line.endswith(" in 7 cases:")] == [
         f"{kind} in 7 cases:" for kind in KINDS

@@ -12,7 +12,7 @@ from kernelzoo.cli import accuracy, bench, compare, output, rows, tune_tables
 from kernelzoo.cli.against import RowChange
 from kernelzoo.measure.first_call import FirstCall
 from kernelzoo.measure.statistics import Interval
-from kernelzoo.measure.tuning import Outcome, Trial
+from kernelzoo.measure.tuning import Trial, TuningOutcome
 from kernelzoo.report import load, sections
 from kernelzoo.terminal import lay_out_table
 
@@ -74,25 +74,25 @@ def show_first_calls() -> None:
 def show_tuned() -> None:
     knob = {"name": "span_elements", "shipped": 4096, "among": [2048, 4096, 8192], "unit": "elements"}
     one = {"backend": "triton", "op": "min", "knobs": [knob | {"why": "of a long row that one block takes at least"}]}
-    outcome = Outcome("triton", "min", {"span_elements": 8192}, seconds=61.0)
+    outcome = TuningOutcome("triton", "min", {"span_elements": 8192}, seconds=61.0)
     ratio = Interval(0.93, 0.92, 0.94)
     where = ("triton/min/auto", ("min-float32-72x16384",))
     outcome.trials = [
         Trial("span_elements", 8192, 4096, *where, ratio, 1.01, "faster", taken=True),
         Trial("span_elements", 2048, 4096, *where, ratio, 1.08, "faster", reason="a problem is 8.0% slower"),
     ]
-    tune_tables.show(one, outcome)
+    tune_tables.print_trials(one, outcome)
     ids = ["min-float32-72x16384", "min-float32-142x262144", "min-float32-1000003x33-dim0"]
     site = {"id": "triton/min/auto", "affected": 40, "problems": ids}
     listed = [{"backend": "triton", "op": "min", **one["knobs"][0], **site}]
-    tune_tables.list_knobs(listed, "sm_89", 15, 30.0, {"numba": "torch sees no CUDA device"}, json=False)
+    tune_tables.print_knobs(listed, "sm_89", 15, 30.0, {"numba": "torch sees no CUDA device"}, json=False)
 
 
 def show_reported() -> None:
     results = load([RESULTS / "h200-dtypes.json.gz"])
     group = results.groups[0]
     wall = type(group)("a host", "wall", "cold", tuple(row for row in group.rows if row.op == "min"), 0)
-    print(sections.terminal(type(results)((wall,)), int(os.environ["COLUMNS"])))
+    print(sections.terminal_text(type(results)((wall,)), int(os.environ["COLUMNS"])))
 
 
 SHOWN = {
@@ -121,9 +121,8 @@ def test_tables_at_this_width(width, monkeypatch) -> None:
 
 
 def test_what_can_t_fit_is_shown_in_blocks() -> None:
-    fitted = lay_out_table(
-        ["name", "value", "spare", "why"], [["a" * 30, "1", "2", "because it is so"], ["b", "3", "", ""]], 20
-    )
+    rows = [["a" * 30, "1", "2", "because it is so"], ["b", "3", "", ""]]
+    fitted = lay_out_table(["name", "value", "spare", "why"], rows, 20)
     assert fitted.head == [] and fitted.notes == []
     assert fitted.rows == [["a" * 30, "  value  1", "  spare  2", "  why    because it is so"], ["b", "  value  3"]]
 

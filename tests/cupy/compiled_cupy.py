@@ -71,7 +71,7 @@ class Machine:
         return self.device
 
     def loaded(self, file: Path, plan: Plan, step: Step, device: Device) -> "_Kernel":
-        code, name = self.edit(compiler.source(file)), compiler.checked_name(step.kernel)
+        code, name = self.edit(compiler.full_source(file)), compiler.check_kernel_name(step.kernel)
         return _Kernel(self, file, kernel(code, name, device.capability, *compiler.OPTIONS), step, plan, device)
 
 
@@ -86,7 +86,7 @@ class _Kernel:
     plan: Plan
     device: Device
 
-    def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
+    def max_resident_blocks(self, threads: int, shared_bytes: int) -> int:
         return 2 * self.device.multiprocessors
 
     def launcher(self, shape: LaunchShape) -> Callable[[Parameters], At]:

@@ -22,26 +22,26 @@ def test_the_key_is_of_a_form_s_own_files(form: str, tmp_path: Path) -> None:
         shutil.copytree(PACKAGE, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "*.py"))
         return tmp_path / name
 
-    source, whole = compiler.source(PACKAGE / form), copied("whole")
-    assert compiler.source(whole / form) == source
-    names = [path.relative_to(whole) for path in compiler.files(whole / form)]
+    source, whole = compiler.full_source(PACKAGE / form), copied("whole")
+    assert compiler.full_source(whole / form) == source
+    names = [path.relative_to(whole) for path in compiler.list_included_files(whole / form)]
     assert Path("device_functions.cuh") in names and names[-1] == Path(form)
     for number, name in enumerate(names):
         edited = copied(str(number))
         (edited / name).write_text((edited / name).read_text(encoding="utf-8") + "\n", encoding="utf-8")
-        assert compiler.source(edited / form) != source, name
+        assert compiler.full_source(edited / form) != source, name
     others = copied("others")
     for path in others.rglob("*.cu*"):
         if path.relative_to(others) not in names:
             path.write_text("nothing")
-    assert compiler.source(others / form) == source
+    assert compiler.full_source(others / form) == source
 
 
 def test_no_include_is_left_to_the_compiler_and_every_file_is_used() -> None:
-    used = {path for form in FORMS for path in compiler.files(PACKAGE / form)}
+    used = {path for form in FORMS for path in compiler.list_included_files(PACKAGE / form)}
     assert used == set(PACKAGE.rglob("*.cu*"))
     for form in FORMS:
-        assert not re.search(r"^\s*#\s*include", compiler.source(PACKAGE / form), re.MULTILINE), form
+        assert not re.search(r"^\s*#\s*include", compiler.full_source(PACKAGE / form), re.MULTILINE), form
 
 
 def test_every_form_has_its_kernels_beside_it() -> None:

@@ -87,5 +87,5 @@ def program(module: ModuleType, dtype: str) -> tuple[str, str]:
         patch.setattr(module, "cupy", kernel)
         module.compiled.__wrapped__(dtype)
     ((code, options),) = given
-    made = compiler.program(code, (), 90, (*options, f"-I{headers()}"))
+    made = compiler.compile_code(code, (), 90, (*options, f"-I{headers()}"))
     return made.ptx, made.log

@@ -58,7 +58,7 @@ def test_its_cache_is_whole_by_a_digest_of_its_own(tmp_path: Path) -> None:
 def test_a_kernel_s_name_is_of_known_words_alone() -> None:
     """The name of a template goes to the compiler as it is."""
     for name in ("rows<float, 4, 8>", "split<bfloat16, 8, 8>", "columns<signed char, 1, 2, true>", "kernel"):
-        assert compiler.checked_name(name) == name
+        assert compiler.check_kernel_name(name) == name
     for name in (
         "rows<float> evil",
         'rows<"">',
@@ -69,4 +69,4 @@ def test_a_kernel_s_name_is_of_known_words_alone() -> None:
         "rows<float, evil>",
     ):
         with pytest.raises(ValueError, match="is no kernel's name"):
-            compiler.checked_name(name)
+            compiler.check_kernel_name(name)

@@ -85,9 +85,9 @@ def test_resources_are_those_of_the_assemblers_log(arch: str) -> None:
     """The ELF file's numbers against what the assembler prints, of a kernel that spills and of one of ours."""
     require_known(arch)
     capability = ARCHITECTURES[arch].capability
-    ours = ((compiler.source(FUSED), "fused<float, 4, 4>"),) if capability >= 80 else ()
+    ours = ((compiler.full_source(FUSED), "fused<float, 4, 4>"),) if capability >= 80 else ()
     for code, name in ((SPILLING, "spills"), *ours):
-        made = compiler.program(code, (name,), capability)
+        made = compiler.compile_code(code, (name,), capability)
         found = cubin.resources(made.cubin, made.symbols[name], capability)
         stack, registers, shared = (
             re.findall(pattern, made.log)
@@ -99,7 +99,7 @@ def test_resources_are_those_of_the_assemblers_log(arch: str) -> None:
 
 def test_code_that_does_not_compile_is_an_error() -> None:
     with pytest.raises(InspectionError, match=r"NVRTC fails for sm_90: .*undefined"):
-        compiler.program("__global__ void k() { nonsense(); }", ("k",), 90)
+        compiler.compile_code("__global__ void k() { nonsense(); }", ("k",), 90)
 
 
 def test_torch_is_not_asked_for_a_stream(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,5 +109,5 @@ def test_torch_is_not_asked_for_a_stream(monkeypatch: pytest.MonkeyPatch) -> Non
         raise RuntimeError("CUDA driver version is insufficient for CUDA runtime version")
 
     monkeypatch.setattr(driver, "current_stream", no_driver)
-    (kernel,) = inspecting.kernels(Request("cupy", "min", "rows", (512, 1000), "float32", -1, "sm_90"))
+    (kernel,) = inspecting.compiled_kernels(Request("cupy", "min", "rows", (512, 1000), "float32", -1, "sm_90"))
     assert kernel.arch == "sm_90"

@@ -163,7 +163,7 @@ def most_threads(op: str, form: str, kernel: str) -> int:
         return int(arguments[3])
     if name == "columns" and op != "min":
         return int(arguments[4 if op == "softmax" else 5])
-    found = re.search(rf"__launch_bounds__\((\d+)[^;{{}}]*?\)\s+{name}\(", compiler.source(file_of(op, form)))
+    found = re.search(rf"__launch_bounds__\((\d+)[^;{{}}]*?\)\s+{name}\(", compiler.full_source(file_of(op, form)))
     assert found is not None, name
     return int(found[1])
 
@@ -239,7 +239,7 @@ def test_every_instance_compiles_without_spills(op, dtype, architecture, request
     for form, every in instances(op, dtype, architecture).items():
         drawn = sorted(every, key=number_of)[: -(-len(every) // few)]
         named = tuple({max(every, key=largest), *drawn})
-        made = compiler.program(compiler.source(file_of(op, form)), named, architecture)
+        made = compiler.compile_code(compiler.full_source(file_of(op, form)), named, architecture)
         log, lowered = made.log, made.symbols
         assert "warning" not in log.lower(), log
         reports = dict(re.findall(r"entry function '(\w+)' for '\w+'(.*?)(?=Compiling entry|\Z)", log, re.DOTALL))
@@ -260,7 +260,7 @@ def disassembled(op: str, dtype: str, architecture: int) -> dict[str, str]:
         wanted = tuple(name for name in named if name in EXPECTED[op, dtype])
         if not wanted:
             continue
-        made = compiler.program(compiler.source(file_of(op, form)), wanted, architecture)
+        made = compiler.compile_code(compiler.full_source(file_of(op, form)), wanted, architecture)
         functions, missing = cubin.disassembly(made.cubin)
         assert missing is None, missing
         found.update({name: functions[symbol] for name, symbol in made.symbols.items()})
@@ -362,7 +362,7 @@ def test_machine_code_holds_the_expected_instructions(op: str, dtype: str, archi
 )
 def test_rows_in_registers_stay_in_the_l2_cache_longer_than_results(names: tuple[str, ...], kept: bool) -> None:
     for name in names:
-        ptx = compiler.program(compiler.source(file_of("softmax", name.partition("<")[0])), (name,), 90).ptx
+        ptx = compiler.compile_code(compiler.full_source(file_of("softmax", name.partition("<")[0])), (name,), 90).ptx
         loads = re.findall(r"ld\.global\S*v4\.\w32", ptx)
         hinted = [load for load in loads if "L2::cache_hint" in load]
         assert hinted == (loads if kept else [])
@@ -385,7 +385,7 @@ def test_every_load_of_a_batch_is_in_flight_before_the_first_is_used(op, dtype, 
 @pytest.mark.parametrize("op", ["rms_norm_backward", "layer_norm_backward"])
 @pytest.mark.parametrize(("name", "loads"), [("rows<bfloat16, 8, 2>", 6), ("rows<float, 4, 4>", 12)])
 def test_gradients_of_norms_read_whole_vectors_once(op: str, name: str, loads: int) -> None:
-    made = compiler.program(compiler.source(file_of(op, "rows")), (name,), 90)
+    made = compiler.compile_code(compiler.full_source(file_of(op, "rows")), (name,), 90)
     assert re.findall(r"ld\.global\S*", made.ptx) == ["ld.global.v4.u32"] * loads
     assert " 0 bytes spill stores" in made.log
 

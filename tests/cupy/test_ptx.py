@@ -188,7 +188,7 @@ def values(case: Case) -> tuple[tuple[torch.Tensor, ...], operations.Expected]:
         if case.op == "min_backward":
             inputs[0].sub_(inputs[0].amin(dim, keepdim=True))
             inputs[0].select(dim, 0).zero_(), inputs[0].select(dim, -1).zero_()
-            inputs = op.match_companions(inputs, dim, generator=generator)
+            inputs = op.match_other_inputs(inputs, dim, generator=generator)
     if case.apart:
         inputs = (inputs[0], *(torch.cat((x.new_zeros(1), x.view(-1)))[1:].view(x.shape) for x in inputs[1:]))
     return inputs, op.expect(op.arguments(inputs, dim))
@@ -254,7 +254,7 @@ def test_every_kernel_is_reached() -> None:
     forms = {f"{i.op}/{i.variant}" for i in kernelzoo.implementations("cupy") if not i.chooses}
     assert forms == {case.form for case in CASES}
     for form in sorted(forms):
-        source = re.sub(r"//[^\n]*", "", compiler.source(file_of(form)))
+        source = re.sub(r"//[^\n]*", "", compiler.full_source(file_of(form)))
         names = set(re.findall(r"\b(\w+)\(const (?:Problem|MultiInput<[\w<>:]+>) given", source))
         assert len(names) == source.count("__global__")
         if names != {form.split("/")[1]}:  # several
@@ -285,7 +285,7 @@ BROKEN = [
 def test_broken_kernels_are_found(form: str, before: str, after: str, words: str) -> None:
     """A fault shows in one of some orders, and most in each."""
     cases = sorted((case for case in CASES if case.form == form), key=lambda case: math.prod(case.shape))
-    assert before in compiler.source(file_of(form))
+    assert before in compiler.full_source(file_of(form))
 
     def in_many_orders() -> None:
         for seed, case in itertools.product(range(20), cases):

@@ -40,7 +40,7 @@ class Machine:
         workspace: Sequence[torch.Tensor],
         words: Sequence[int],
     ) -> Callable[[], None]:
-        made = compiler.compiled(program, self.device.capability)
+        made = compiler.load_or_build(program, self.device.capability)
         kernel = _kernels(made.ptx)[made.symbol]
         op = OPERATIONS.get(program.function.__module__.split(".")[-2])
         outputs = len(op.outputs) if op is not None else 1

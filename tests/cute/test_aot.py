@@ -96,7 +96,7 @@ def test_parameters_stand_where_the_kernel_reads_them() -> None:
     """The addresses of the canonical tensors come first, where a launch on other addresses writes them."""
     x, out, room = torch.empty(6, 8, 5), torch.empty(6, 5), torch.empty(4)
     given = make_problem(x, out)
-    made = launch.parameters((x, out), (room,), given, (3, 7))
+    made = launch.parameter_words((x, out), (room,), given, (3, 7))
     addresses = x.data_ptr(), out.data_ptr(), room.data_ptr()
     assert made == (*addresses, 8, 30, 5, 40, 5, 1, 5, 0, 1, 3, 7)
 
@@ -196,7 +196,7 @@ def test_a_kernel_is_shown() -> None:
 
 def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "version", lambda name: "4.5.2")
-    assert "4.5.2 is older than 4.8" in compiler.lacking()
+    assert "4.5.2 is older than 4.8" in compiler.missing_requirement()
     with pytest.raises(kernelzoo.BackendUnavailableError, match=r"4\.5\.2 is older than 4\.8"):
         backend.probe()
 

@@ -14,7 +14,7 @@ from kernelzoo.kernels.cute import compiler, tiles
 
 if backend.stand_in is not None:
     pytest.skip("something else takes a device's place in this process", allow_module_level=True)
-if why := compiler.lacking():
+if why := compiler.missing_requirement():
     pytest.skip(why, allow_module_level=True)
 
 FORMS = forms("cute")

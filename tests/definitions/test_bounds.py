@@ -145,7 +145,7 @@ def test_a_reference_that_changes_an_input_is_undecidable_itself(load: Load) -> 
     rows = (["rows"], "float32")
     load("def run(x, seen):\n    seen.add_(x)\n    return 2 * x", {"x": rows, "seen": rows}, {"out": rows})
     own = kernelzoo.implementation("reference/made/reference")
-    checks = verifying.checks(own, torch.device("cpu"), whole=True)
+    checks = verifying.checks_of(own, torch.device("cpu"), whole=True)
     found = verifying.verify(own, checks, torch.device("cpu"), whole=True, progress=lambda name, known: None)
     assert not found.findings and not found.passed
     assert {*found.undecidable.values()} == {"its reference changes its input seen"}
@@ -219,7 +219,7 @@ def test_what_its_author_does_not_mean_is_reported_apart(
     assert all(int(case.name.partition("=")[2]) % 32 == 0 for case in meant), "all workloads are multiples of 32"
     implementation = solved("def run(x):\n    return 2 * x.nan_to_num(0.0)")
     device = torch.device("cpu")
-    checks = verifying.checks(implementation, device, whole=True)
+    checks = verifying.checks_of(implementation, device, whole=True)
     found = verifying.verify(implementation, checks, device, whole=True, progress=lambda name, known: None)
     assert not found.findings and found.passed == len(meant)
     assert found.beyond and {finding.kind for finding in found.beyond} <= {"drops NaN", "wrong value"}
@@ -307,7 +307,7 @@ def test_bounds_are_learnt_only_as_far_as_a_result_needs(load: Load, monkeypatch
     with pytest.raises(ContractError):
         expected.check((exact.bfloat16() * 1.5,))
     assert len(runs) == 8
-    error = op.allowance(args, exact)
+    error = op.allowed_error(args, exact)
     bounds, found = [], expected
     while found is not None:
         bounds.append(found.outputs[0])
@@ -446,7 +446,7 @@ def run(x):
     return ((x * 2).view(torch.int32) + {step} * (len(calls) % 2 == 0)).view(torch.float32)
 """
     )
-    (check, *_) = verifying.checks(made, torch.device("cpu"), whole=True)
+    (check, *_) = verifying.checks_of(made, torch.device("cpu"), whole=True)
     found = verifying.verify(made, [check], torch.device("cpu"), whole=True, progress=lambda name, known: None)
     assert (found.passed, len(found.findings)) == (1 - findings, findings), found
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from kernelzoo.cli.folder import batches, sample_problems
-from kernelzoo.cli.verdicts import Case, kind_of
+from kernelzoo.cli.folder import sample_problems, split_into_batches
+from kernelzoo.cli.verdicts import Judgment, fault_kind
 from kernelzoo.definitions.files import DefinitionError
 from kernelzoo.definitions.folders import Solution, Task, pair_solutions
 
@@ -110,7 +110,7 @@ def test_batches_hold_few_solutions_and_no_name_twice() -> None:
         )
         for number, (name, count) in enumerate((("a", 5), ("b", 1), ("b", 1), ("c", 2)))
     ]
-    parts = [[(task.name, len(some)) for task, some in batch] for batch in batches(tasks, 4)]
+    parts = [[(task.name, len(some)) for task, some in batch] for batch in split_into_batches(tasks, 4)]
     assert parts == [[("a", 4)], [("a", 1), ("b", 1)], [("b", 1), ("c", 2)]]
     problems: list[Any] = list(range(31))
     some: list[Any] = sample_problems(problems, 3)
@@ -139,7 +139,7 @@ def test_batches_hold_few_solutions_and_no_name_twice() -> None:
     ],
 )
 def test_kinds_of_faults(failed: dict[str, Any], kind: str) -> None:
-    assert kind_of(failed) == kind
+    assert fault_kind(failed) == kind
 
 
 def test_a_solution_that_raises_everywhere_can_not_run_here(written: Callable[..., Path]) -> None:
@@ -147,12 +147,12 @@ def test_a_solution_that_raises_everywhere_can_not_run_here(written: Callable[..
     task = Task(written(DEFINITION, "d.json"), "doubled", "definition")
     raised = {"outcome": "failed", "reason": "raised RuntimeError: no such instruction"}
     problem: Any = "a workload"
-    case = Case("one.json", task, Solution(path, "one"), ["me/doubled/one"])
+    case = Judgment("one.json", task, Solution(path, "one"), ["me/doubled/one"])
     case.add(problem, raised, None, None)
     assert (case.verdict(2)["verdict"], case.verdict(2)["kind"]) == ("refused", "raises")
     case.add(problem, None, 1e-6, 4e-6)
     assert (case.verdict(2)["verdict"], case.verdict(2)["kind"]) == ("wrong", "raises")
-    case = Case("one.json", task, Solution(path, "one"), ["me/doubled/one"])
+    case = Judgment("one.json", task, Solution(path, "one"), ["me/doubled/one"])
     case.add(problem, {"outcome": "refused", "kind": "undecidable", "reason": "its own reference"}, None, None)
     assert case.verdict(2)["verdict"] == "undecidable"
     case.add(problem, None, 1e-6, 4e-6)

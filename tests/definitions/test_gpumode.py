@@ -108,7 +108,7 @@ def passes(id: str) -> None:
 
 
 def test_a_folder_becomes_an_operation_for_each_test(folder: Callable[..., Path]) -> None:
-    names = [op.name for op in definitions.load_folder(folder())]
+    names = [op.name for op in definitions.load_task_folder(folder())]
     assert names[:2] == ["scaled_py_size_24", "scaled_py_size_33"]
     op = loading.OPERATIONS[names[0]]
     assert op.axes == (("24", "4"), ("4",), ("24", "4")), "memory that it leaves unset is no input"
@@ -145,7 +145,7 @@ def test_a_result_has_the_dtype_of_the_memory_left_for_it(
 ) -> None:
     """The reference may compute in a wider one, to be on the safe side."""
     wide = REFERENCE.replace('out[...] = x ** power * weights["scale"]', 'out = x.double() ** power * weights["scale"]')
-    (op, *_) = definitions.load_folder(folder(wide))
+    (op, *_) = definitions.load_task_folder(folder(wide))
     assert [out.dtype for out in op.outputs.values()] == ["float32"]
     definitions.load_file(written(SUBMISSION, "mine.py"))
     passes("submission/scaled_py_size_24/mine")
@@ -155,7 +155,7 @@ def test_a_result_has_the_dtype_of_the_memory_left_for_it(
 
 
 def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], written: Callable[..., Path]) -> None:
-    definitions.load_folder(folder(BY_PROPERTY))
+    definitions.load_task_folder(folder(BY_PROPERTY))
     definitions.load_file(written("def custom_kernel(data):\n    return data.sort().values", "mine.py"))
     passes("submission/scaled_py_size_24/mine")
     definitions.load_file(written("def custom_kernel(data):\n    return data.sort(descending=True).values", "wrong.py"))
@@ -186,7 +186,7 @@ def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], writt
 )
 def test_a_bad_folder_says_why(folder: Callable[..., Path], reference: str, task: str, words: str) -> None:
     with pytest.raises(definitions.DefinitionError, match=words):
-        definitions.load_folder(folder(reference, task))
+        definitions.load_task_folder(folder(reference, task))
 
 
 def test_a_reference_may_draw_where_a_property_decides(
@@ -195,13 +195,13 @@ def test_a_reference_may_draw_where_a_property_decides(
     shuffled = BY_PROPERTY.replace("data.sort().values\n\n", "data[torch.randperm(len(data))]\n\n").replace(
         "< 0", "< -99"
     )
-    definitions.load_folder(folder(shuffled))
+    definitions.load_task_folder(folder(shuffled))
     definitions.load_file(written("def custom_kernel(data):\n    return data.flip(0)", "mine.py"))
     passes("submission/scaled_py_size_24/mine")
 
 
 def test_a_reference_that_draws_decides_nothing(folder: Callable[..., Path], written: Callable[..., Path]) -> None:
-    definitions.load_folder(folder(REFERENCE.replace("x ** power", "torch.dropout(x, 0.5, True)")))
+    definitions.load_task_folder(folder(REFERENCE.replace("x ** power", "torch.dropout(x, 0.5, True)")))
     definitions.load_file(written("def custom_kernel(data):\n    return data[3].zero_()", "zeros.py"))
     with pytest.raises(UndecidableError, match="its reference draws random numbers"):
         passes("submission/scaled_py_size_24/zeros")

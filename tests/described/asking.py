@@ -28,14 +28,14 @@ def ask_some(backend: str, arch: str, *named: tuple[str, str], every: bool) -> A
         return ask(backend, arch)
     requests, ids = _requests(backend, arch), [i.id for i in kernelzoo.implementations(backend)]
     first = [request for request in requests if request.dtype == DTYPES[ids.index(request.id) % len(DTYPES)]]
-    autos = {(form_of(request), request.dtype) for request in first if request.variant == "auto"}
+    autos = {(find_first_form(request), request.dtype) for request in first if request.variant == "auto"}
     wanted = {(request.id, request.dtype) for request in first} | autos | set(named)
     found = answers([request for request in requests if (request.id, request.dtype) in wanted])
     shown = {id for id, _ in found}
     return found | answers([request for request in requests if request.id not in shown])
 
 
-def form_of(request: Request) -> str:
+def find_first_form(request: Request) -> str:
     """The form that a chooser hands a problem on to; nothing is compiled."""
     chosen: list[str] = []
 

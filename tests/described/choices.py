@@ -1,7 +1,7 @@
 """What auto takes on either side of where races on an H200 turned, which no result shows."""
 
 import pytest
-from asking import form_of
+from asking import find_first_form
 
 from kernelzoo.inspect import Request
 
@@ -92,4 +92,4 @@ def of(backend: str) -> pytest.MarkDecorator:
 
 
 def check(request: Request, form: str) -> None:
-    assert form_of(request) == f"{request.backend}/{request.op}/{form}"
+    assert find_first_form(request) == f"{request.backend}/{request.op}/{form}"

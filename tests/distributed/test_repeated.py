@@ -60,13 +60,13 @@ def movable() -> Iterator[None]:
 def bound(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The steps that have been bound."""
     found: list[object] = []
-    call = local.Step.__call__
+    call = local.BoundOperation.__call__
 
-    def counted(self: local.Step, *given: Any) -> None:
+    def counted(self: local.BoundOperation, *given: Any) -> None:
         found.append(self)
         call(self, *given)
 
-    monkeypatch.setattr(local.Step, "__call__", counted)
+    monkeypatch.setattr(local.BoundOperation, "__call__", counted)
     return found
 
 
@@ -158,7 +158,8 @@ def test_triton_runs_passes_on_a_gpu() -> None:
     """As far as can be seen without one: of the backends that have a pass, it is preferred there."""
     having = {i.backend for i in kernelzoo.implementations(op="softmax_pairs")} & set(kernelzoo.packages.BUILT_IN)
     assert having == {"triton", "torch"}
-    assert [name for name in registry.preferred("softmax_pairs", "cuda") if name in having] == ["triton", "torch"]
+    order = registry.preferred_backends("softmax_pairs", "cuda")
+    assert [name for name in order if name in having] == ["triton", "torch"]
 
 
 def test_a_backend_without_the_operation_is_no_backend_of_it() -> None:

@@ -77,20 +77,20 @@ def test_no_memory_to_share_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_group_that_takes_an_old_name_shares_its_own_memory() -> None:
     x, first, second = torch.empty(4), Group(), Group()
-    made = symmetric._workspace(first, 4, x)  # type: ignore[arg-type]
-    assert symmetric._workspace(first, 4, x) is made  # type: ignore[arg-type]
-    assert symmetric._workspace(first, 5, x) is not made  # type: ignore[arg-type]
-    other = symmetric._workspace(second, 4, x)  # type: ignore[arg-type]
+    made = symmetric._group_workspace(first, 4, x)  # type: ignore[arg-type]
+    assert symmetric._group_workspace(first, 4, x) is made  # type: ignore[arg-type]
+    assert symmetric._group_workspace(first, 5, x) is not made  # type: ignore[arg-type]
+    other = symmetric._group_workspace(second, 4, x)  # type: ignore[arg-type]
     assert other is not made and other.group() is second  # type: ignore[comparison-overlap]
 
 
 def test_ranks_first_meet_outside_of_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     x, group = torch.empty(4), Group()
-    made = symmetric._workspace(group, 4, x)  # type: ignore[arg-type]
+    made = symmetric._group_workspace(group, 4, x)  # type: ignore[arg-type]
     monkeypatch.setattr(symmetric, "is_capturing", lambda x: True)
-    assert symmetric._workspace(group, 4, x) is made  # type: ignore[arg-type]
+    assert symmetric._group_workspace(group, 4, x) is made  # type: ignore[arg-type]
     with pytest.raises(PeerError, match="before a graph's capture"):
-        symmetric._workspace(group, 5, x)  # type: ignore[arg-type]
+        symmetric._group_workspace(group, 5, x)  # type: ignore[arg-type]
 
 
 def test_what_is_bound_in_a_capture_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

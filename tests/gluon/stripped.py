@@ -103,8 +103,8 @@ def jit(function: Any = None, **options: Any) -> Any:
     return triton.jit(function, **options)
 
 
-def awaited(words: Any, there: Any) -> Any:
-    """In the place of ``exchange.awaited``: what is there already."""
+def await_words(words: Any, there: Any) -> Any:
+    """In the place of ``exchange.await_words``: what is there already."""
     return tl.load(words, there, other=0)
 
 
@@ -117,5 +117,5 @@ def install() -> None:
     words: dict[str, Any] = {"async_load": copy, "commit_group": commit_group, "wait_group": wait_group}
     vars(copies).update(words)
     gluon.jit, gluon.language, ampere.async_copy = jit, Language("language"), copies
-    exchange.awaited = awaited
+    exchange.await_words = await_words
     backend.stand_in = "Triton's interpreter, less the layouts"

@@ -36,7 +36,7 @@ def test_programs_of_a_batch_invariant_row_agree_wherever_it_begins(n, monkeypat
     def results(x: torch.Tensor) -> torch.Tensor:
         views = x[:, :, None], (out := torch.empty_like(x))[:, :, None]
         with batch_invariant("gluon/softmax/split_grid"):
-            split_grid.exchange_launch("gluon/softmax/split_grid", *views, rows_of(*views), jit.INTERPRETER)
+            split_grid.make_exchange_launch("gluon/softmax/split_grid", *views, rows_of(*views), jit.INTERPRETER)
         for _ in range(2):  # the second time a program finds the pairs of all
             made[-1][2][3].fill_(0)
             interpreted(*made[-1])()
@@ -63,7 +63,7 @@ def test_programs_that_exchange_pairs_agree(shape, dtype, special, monkeypatch) 
         x[-1] = special
     out = torch.full_like(x, 7.0)
     views = x[:, :, None], out[:, :, None]
-    split_grid.exchange_launch("gluon/softmax/split_grid", *views, rows_of(*views), jit.INTERPRETER)
+    split_grid.make_exchange_launch("gluon/softmax/split_grid", *views, rows_of(*views), jit.INTERPRETER)
     ((kernel, programs, args),) = made
     pairs, arrivals = args[2:4]
     assert programs > 1 and (pairs == -1).all()

@@ -23,7 +23,7 @@ from one_input import expected as bounds_of
 
 from kernelzoo import operations, registry
 from kernelzoo.calls.backend import get
-from kernelzoo.calls.methods import is_plain
+from kernelzoo.calls.methods import takes_only_x_and_dim
 from kernelzoo.check.bits import bits, poison_like
 from kernelzoo.check.cases import shape_str
 from kernelzoo.errors import BackendUnavailableError, NoRoomError, UnsupportedProblemError
@@ -122,7 +122,7 @@ def tried(section: str, implementation: str, case: str, check: Check) -> Row:
 
 def implementations(backend: str, where: Where) -> list[registry.Implementation]:
     found = [i for name in backend.split("+") for i in registry.implementations(name) if i.variant != "compile"]
-    return [i for i in found if where.op in ("", i.op) and is_plain(operations.OPERATIONS[i.op])]
+    return [i for i in found if where.op in ("", i.op) and takes_only_x_and_dim(operations.OPERATIONS[i.op])]
 
 
 def call(implementation: registry.Implementation, x: torch.Tensor, dim: int = -1, **options: Any) -> torch.Tensor:

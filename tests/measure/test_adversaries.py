@@ -14,8 +14,8 @@ from kernelzoo import measure
 from kernelzoo.check.bits import bits
 from kernelzoo.errors import ContractError
 from kernelzoo.measure import Measurement, Problem
-from kernelzoo.measure.judge.doubts import Doubts
-from kernelzoo.measure.judge.mutation import Mutation
+from kernelzoo.measure.judge.doubts import TimeChecks
+from kernelzoo.measure.judge.mutation import DataMutator
 from kernelzoo.registry import Bind, Implementation
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ def race(enter: Callable[[str, Bind], Implementation], monkeypatch: pytest.Monke
 def test_it_has_no_result(adversary: Adversary, race: Race, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or it looks at its data, all of which has changed, and so does all of its work in each sample."""
     # Turns in a row, whose time is no sample, are of the same data.
-    monkeypatch.setattr(Doubts, "find_false_time", lambda *given: "")
+    monkeypatch.setattr(TimeChecks, "find_false_time", lambda *given: "")
     made: Any = adversary.made()
     result = race(made, problem=adversary.problem)["entrant/softmax/only"]
     assert not result.samples or made.skipped == 0, (result, made.skipped)
@@ -88,7 +88,7 @@ def test_right_results_of_any_operation_pass(problem: Problem) -> None:
     """Over many turns, each of which writes other inputs; a launch that is left out, or does less, is found."""
     with made_up.declare():
         sets = measure.Sets(problem, 3, CPU)
-        mutation = Mutation(sets, 7)
+        mutation = DataMutator(sets, 7)
 
         def launch(number: int) -> None:
             inputs, outs = sets[number]

@@ -200,17 +200,17 @@ def test_what_runs_on_after_an_answer_is_told(runs_on: RunnerProcess, monkeypatc
         return found()
 
     runs_on.ask("empty")
-    assert runs_on.overrun() < 0.05
+    assert runs_on.seconds_after_stop() < 0.05
     monkeypatch.setattr(runs_on, "_all_process_ids", slow)
     runs_on._pause_processes()
-    assert runs_on.overrun() > 0.005
+    assert runs_on.seconds_after_stop() > 0.005
 
 
 def test_what_a_compiler_starts_is_no_stray(runs_on: RunnerProcess) -> None:
     """Torch's begins its pool when it is ready, perhaps in a turn."""
-    (helper,) = runs_on._strays()
+    (helper,) = runs_on._stray_processes()
     runs_on.ask("empty")
-    assert len(runs_on._strays()) == 2 and runs_on.end_strays() == []
-    assert len(runs_on._strays()) == 2 and helper in runs_on._strays()
+    assert len(runs_on._stray_processes()) == 2 and runs_on.end_strays() == []
+    assert len(runs_on._stray_processes()) == 2 and helper in runs_on._stray_processes()
     runs_on._before = []
     assert len(runs_on.end_strays()) == 2

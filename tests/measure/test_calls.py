@@ -8,7 +8,7 @@ import torch
 
 import kernelzoo
 from kernelzoo import measure, registry
-from kernelzoo.measure.calls import Call, CallClock, call_on
+from kernelzoo.measure.calls import Call, CallClock, make_user_call
 from kernelzoo.measure.clocks import WallClock
 
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ def test_the_baseline_is_torch_s_own_function_and_nothing_else_is(monkeypatch: p
     monkeypatch.setattr("kernelzoo.measure.calls.backends.get", lambda name: backend)
     for variant in ("eager", "auto"):
         implementation = kernelzoo.implementation(f"torch/softmax/{variant}")
-        call_on(implementation, measure.Problem("softmax", (4, 5), "float32", 0), [x], [out])()
+        make_user_call(implementation, measure.Problem("softmax", (4, 5), "float32", 0), [x], [out])()
         assert torch.equal(out, x.softmax(0))
     assert seen == ["torch", "auto"]
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from kernelzoo.measure import condition
-from kernelzoo.measure.condition import Condition, nvml_of, watch
+from kernelzoo.measure.condition import DeviceCondition, find_nvml, watch
 
 CUDA = torch.device("cuda", 1)
 UUID = "8f6a24c1-0000-1111-2222-333344445555"
@@ -78,7 +78,7 @@ def test_reads_what_nvml_tells(nvml: Nvml) -> None:
     watcher = watched(CUDA)
     assert watcher._handle == "by uuid"
     first = watcher.read()
-    assert replace(first, at_s=0.0) == Condition(1980, 3201, 41, 118.25, (), processes=1)
+    assert replace(first, at_s=0.0) == DeviceCondition(1980, 3201, 41, 118.25, (), processes=1)
     assert watcher.read().at_s > first.at_s > 0
 
 
@@ -209,7 +209,7 @@ ELSEWHERE = types.SimpleNamespace(uuid="other", pci_domain_id=0, pci_bus_id=0, p
 def test_what_cannot_be_watched_says_why_and_does_not_raise(nvml, monkeypatch, broken, words) -> None:
     broken(nvml, monkeypatch)
     assert watch(CUDA) is None
-    assert words in nvml_of(CUDA)
+    assert words in find_nvml(CUDA)
 
 
 def test_another_kind_of_device_is_not_watched() -> None:
@@ -293,7 +293,7 @@ def test_a_host_s_waits_between_turns_do_not_count(monkeypatch: pytest.MonkeyPat
     watcher = watched(CPU)
     assert isinstance(watcher, condition.HostWatch)
     waits["1"] = 4_000_000
-    watcher.skip()
+    watcher.discard_waits()
     waits["1"] = 5_000_000
     assert watcher.read().waited_s == pytest.approx(1e-3)
 

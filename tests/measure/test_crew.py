@@ -9,14 +9,14 @@ import pytest
 
 from kernelzoo.measure import Problem
 from kernelzoo.measure.worker_pool import WorkerPool, measure_on_each
-from kernelzoo.measure.worker_process import About, GuardError, LostError, RaceLostError
+from kernelzoo.measure.worker_process import GuardError, LostError, ProcessDescription, RaceLostError
 
 
 class Pretended:
     """A worker that does what it is told, for every task or race."""
 
     def __init__(self, uuid: str, do: Callable[[Any], Any] = lambda task: task, device: str = "a card") -> None:
-        self.about = About("cuda:0", device, {}, {}, {"index": 0, "uuid": uuid})
+        self.about = ProcessDescription("cuda:0", device, {}, {}, {"index": 0, "uuid": uuid})
         self.do, self.closed = do, False
 
     def race(self, problem: Problem, ids: list[str], **how: Any) -> tuple[list[Any], list[Any]]:

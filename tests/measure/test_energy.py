@@ -12,7 +12,7 @@ import torch
 
 from kernelzoo import measure, registry
 from kernelzoo.measure import energy, record
-from kernelzoo.measure.energy import Energy, EnergyError, joules
+from kernelzoo.measure.energy import Energy, EnergyError, read_joules
 
 WATTS, LAUNCH, LAUNCHES = 500.0, 20e-6, 211
 PROBLEM = measure.Problem("softmax", (64, 96), "float32", -1)
@@ -59,7 +59,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], Energy]:
     def of(machine: Machine) -> Energy:
         for name in ("perf_counter", "sleep"):
             monkeypatch.setattr(energy, name, getattr(machine, name))
-        return energy.measure(machine.more, machine.end, LAUNCHES, lambda: joules(machine, None))
+        return energy.measure(machine.more, machine.end, LAUNCHES, lambda: read_joules(machine, None))
 
     return of
 
@@ -194,7 +194,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], list[str]
 
     def on(machine: Machine) -> list[str]:
         steps: list[str] = []
-        monkeypatch.setattr(energy, "make_energy_meter", lambda device: lambda: joules(machine, None))
+        monkeypatch.setattr(energy, "make_energy_meter", lambda device: lambda: read_joules(machine, None))
         for name in ("perf_counter", "sleep"):
             monkeypatch.setattr(energy, name, getattr(machine, name))
 

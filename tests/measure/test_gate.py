@@ -18,7 +18,7 @@ from kernelzoo.check.special import special_rows
 from kernelzoo.errors import BackendUnavailableError, ContractError, UndecidableError, UnsupportedProblemError
 from kernelzoo.launch import void
 from kernelzoo.measure import Problem
-from kernelzoo.measure.judge.gate import Admitted
+from kernelzoo.measure.judge.gate import GateFindings
 from kernelzoo.registry import Bind, Implementation, Launch
 
 CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ class Judged:
         self.runner.open(problem, self.sets, "device")
         self.gate = measure.Gate(self.sets, seed)
 
-    def admit(self, implementation: Implementation, *, special: bool = True) -> Admitted:
+    def admit(self, implementation: Implementation, *, special: bool = True) -> GateFindings:
         self.entrant = measure.Entrant(implementation, self.runner)
         return self.gate.admit(self.entrant, special=special)
 
@@ -157,7 +157,7 @@ def test_all_dtypes_and_few_rows_meet_every_rule() -> None:
     for op, dtype in [("softmax", "float32"), ("min", "bfloat16"), ("min", "int8"), ("min", "bool")]:
         for shape in ((64, 9), (5, 9), (1, 9), (3, 3, 9), (9,)):
             judged = Judged(Problem(op, shape, dtype))
-            met = [name for _, rules in judged.gate._values(True) for name in rules.values()]
+            met = [name for _, rules in judged.gate._draw_inputs(True) for name in rules.values()]
             assert sorted(met) == sorted(special_rows(dtype)), (shape, dtype)
 
 

@@ -11,8 +11,8 @@ import torch
 from torch.autograd.profiler_util import FunctionEvent
 
 from kernelzoo.measure import profiler
-from kernelzoo.measure.measurement import disagree
-from kernelzoo.measure.profiler import Activity, kernel_seconds, per_launch
+from kernelzoo.measure.measurement import clocks_disagree
+from kernelzoo.measure.profiler import Activity, active_seconds_per_launch, kernel_seconds
 
 DeviceType = torch.autograd.DeviceType
 SPIN = "at::cuda::(anonymous namespace)::spin_kernel(long)"
@@ -53,7 +53,7 @@ SPUN = Activity(0, 10, spins=True)
     ],
 )
 def test_the_time_of_a_launch(activities: list[Activity], count: int, microseconds: float) -> None:
-    assert per_launch(activities, count, 2) == pytest.approx(microseconds * 1e-6)
+    assert active_seconds_per_launch(activities, count, 2) == pytest.approx(microseconds * 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_the_time_of_a_launch(activities: list[Activity], count: int, microsecon
     ],
 )
 def test_too_little_is_no_time(activities: list[Activity]) -> None:
-    assert per_launch(activities, 2, 3) is None
+    assert active_seconds_per_launch(activities, 2, 3) is None
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_too_little_is_no_time(activities: list[Activity]) -> None:
     ],
 )
 def test_clocks_disagree(device: float, cupti: float, expected: bool) -> None:
-    assert disagree(device, cupti) is expected
+    assert clocks_disagree(device, cupti) is expected
 
 
 def event(name: str, start: float, end: float, **other: object) -> FunctionEvent:
@@ -103,7 +103,7 @@ def test_only_what_the_device_did_is_taken_of_the_events() -> None:
         event("a range of the user's", 0.0, 99.0, is_user_annotation=True),
         event("lost its times", 0.0, 0.0),
     ]
-    assert list(profiler._activities(events, 0)) == [
+    assert list(profiler._find_activities(events, 0)) == [
         Activity(0.0, 10.5, spins=True),
         Activity(12.0, 14.25),
         Activity(15.0, 16.0),
@@ -206,4 +206,4 @@ def test_torchs_events_bear_what_is_read_of_them() -> None:
     assert isinstance(first.device_index, int)
     assert first.is_user_annotation is False
     assert first.time_range.end > first.time_range.start
-    assert list(profiler._activities(traced.events(), 0)) == []
+    assert list(profiler._find_activities(traced.events(), 0)) == []

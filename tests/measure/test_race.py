@@ -15,11 +15,11 @@ from kernelzoo import measure, registry
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import void
 from kernelzoo.measure import Problem, record
-from kernelzoo.measure.ceilings import copies
+from kernelzoo.measure.ceilings import make_copy_launches
 from kernelzoo.measure.clocks import DeviceClock
 from kernelzoo.measure.graph_nodes import Nodes
-from kernelzoo.measure.judge.data import Data
-from kernelzoo.measure.judge.mutation import Mutation
+from kernelzoo.measure.judge.data import RaceData
+from kernelzoo.measure.judge.mutation import DataMutator
 from kernelzoo.registry import Bind, Launch
 
 pytestmark = pytest.mark.slow
@@ -246,7 +246,7 @@ def test_a_copy_of_the_same_data_takes_its_turn() -> None:
         (result,) = measure.race(measure.Problem(op, (2049, 257), dtype), [eager], CPU, rounds=3).values()
         assert result.samples and (result.copy is not None) == copied
     sets = [(torch.tensor([[-1.0, 2.0, -3.0]], dtype=dtype), torch.zeros(1, 3, dtype=dtype)) for dtype in DTYPES]
-    for launch, (x, out) in zip(copies(sets), sets, strict=True):
+    for launch, (x, out) in zip(make_copy_launches(sets), sets, strict=True):
         launch()
         assert torch.equal(out, x)
 
@@ -254,7 +254,7 @@ def test_a_copy_of_the_same_data_takes_its_turn() -> None:
 def test_the_cache_is_settled_between_the_change_of_inputs_and_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a kernel asked the cache to keep is forgotten before each turn, a copy's too; nothing else comes between."""
     steps = []
-    for of, name in ((Data, "settle"), (measure.Here, "turn"), (Mutation, "write"), (measure.Here, "arrange")):
+    for of, name in ((RaceData, "settle"), (measure.Here, "turn"), (DataMutator, "write"), (measure.Here, "arrange")):
         true = getattr(of, name)
 
         def noting(self, *given, true=true, name=name, **more):
@@ -269,7 +269,7 @@ def test_the_cache_is_settled_between_the_change_of_inputs_and_a_turn(monkeypatc
 
 
 def test_a_device_whose_cache_keeps_nothing_is_asked_once() -> None:
-    data = Data(PROBLEM, CPU, "hot", shared=False)
+    data = RaceData(PROBLEM, CPU, "hot", shared=False)
     answers = [0, 801]
     data._reset = lambda: answers.pop(0)
     for _ in range(4):

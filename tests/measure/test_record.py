@@ -110,7 +110,7 @@ def test_a_kernelzoo_that_was_edited_is_another(tmp_path: Path, monkeypatch: pyt
     source = tmp_path / "kernels" / "softmax.cu"
     source.write_text("1")
     monkeypatch.setattr(record, "_HOME", tmp_path)
-    digest = record._sources.__wrapped__
+    digest = record._digest_own_files.__wrapped__
     first = digest()
     assert digest() == first
     source.write_text("2")
@@ -155,11 +155,8 @@ def test_a_link_is_followed_to_the_one_file(tmp_path: Path) -> None:
     assert link.is_symlink() and files.read_json(link) == files.read_json(path)
     assert len(files.read_json(path)["benchmarks"]) == 2
     for one, other in ((path, link), (link, path)):
-        with (
-            files.hold_file_lock(one),
-            pytest.raises(files.FileError, match="another process is"),
-            files.hold_file_lock(other),
-        ):
+        lock = files.hold_file_lock
+        with lock(one), pytest.raises(files.FileError, match="another process is"), lock(other):
             raise AssertionError("claimed twice")
     assert sorted(tmp_path.iterdir()) == [link, path.parent] and list(path.parent.iterdir()) == [path]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.tuning import CONFIDENCE, SLOWEST, Outcome, Tuner, TuningError, Values
+from kernelzoo.measure.tuning import CONFIDENCE, SLOWEST, Tuner, TuningError, TuningOutcome, Values
 from kernelzoo.tables import Knob
 
 KNOBS = (
@@ -66,7 +66,7 @@ def tuner(bench: Fake, time_limit: float = math.inf, variants: Sequence[str] = (
     return Tuner(KNOBS, ids, POOL, bench.plans, bench.race, time_limit=time_limit, clock=bench.clock)
 
 
-def tune(bench: Fake, time_limit: float = math.inf) -> Outcome:
+def tune(bench: Fake, time_limit: float = math.inf) -> TuningOutcome:
     return tuner(bench, time_limit).run()
 
 

@@ -23,7 +23,7 @@ _kernels = functools.lru_cache(maxsize=None)(ptx.load)
 
 @dataclass(frozen=True)
 class Emulated(launch.Kernel):
-    """In the place of ``launch.Loaded``."""
+    """In the place of ``launch.LoadedKernel``."""
 
     device: Device
     kernel: ptx.Kernel
@@ -66,7 +66,7 @@ def _compiled(made: source.Source, capability: tuple[int, int]) -> tuple[str, by
 def install() -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
     devices.of = lambda x: DEVICE
-    launch.Loaded, launch.load_or_compile = Emulated, _compiled
+    launch.LoadedKernel, launch.load_or_build = Emulated, _compiled
     load = {"load": lambda text, name, index: _kernels(text.decode())[name]}
     launch.driver = SimpleNamespace(**vars(driver) | load)
     backend.probe, backend.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/emulation")

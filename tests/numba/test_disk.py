@@ -31,15 +31,15 @@ def compilations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
 
 def test_kept_by_all_that_the_code_depends_on(compilations, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
-        assert source.load_or_compile(made(1), (9, 0)) == ("name", b"code1")
+        assert source.load_or_build(made(1), (9, 0)) == ("name", b"code1")
     assert compilations == [(9, 0)]
-    source.load_or_compile(made(2), (9, 0)), source.load_or_compile(made(1), (8, 0))
-    monkeypatch.setattr(source, "_compiler", lambda: "another version")
-    source.load_or_compile(made(1), (9, 0))
+    source.load_or_build(made(2), (9, 0)), source.load_or_build(made(1), (8, 0))
+    monkeypatch.setattr(source, "_build_key", lambda: "another version")
+    source.load_or_build(made(1), (9, 0))
     assert compilations == [(9, 0), (9, 0), (8, 0), (9, 0)]
 
 
 def test_a_user_without_a_home_compiles_each_time(compilations, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", lambda: (_ for _ in ()).throw(RuntimeError("no home")))
-    assert [source.load_or_compile(made(1), (9, 0)) for _ in range(2)] == [("name", b"code1"), ("name", b"code2")]
+    assert [source.load_or_build(made(1), (9, 0)) for _ in range(2)] == [("name", b"code1"), ("name", b"code2")]

@@ -35,15 +35,15 @@ class TestNumba(Planning):
         """The most threads that each kernel is compiled for, as it is called."""
         registry.import_kernels("numba", "kernelzoo.kernels.numba")
         most_threads: list[Any] = []
-        call = launch.Recorded.call
+        call = launch.RecordedKernel.call
 
-        def noted(self: launch.Recorded, *arguments: int, **asked: Any) -> Any:
+        def noted(self: launch.RecordedKernel, *arguments: int, **asked: Any) -> Any:
             bind = call(self, *arguments, **asked)
             return lambda *tensors: (most_threads.append(self.source.threads), bind(*tensors))[1]
 
-        monkeypatch.setattr(launch.Recorded, "call", noted)
+        monkeypatch.setattr(launch.RecordedKernel, "call", noted)
         monkeypatch.setattr(  # as many as the device holds, if registers leave room for them
-            *(launch.Recorded, "count_resident_blocks"),
+            *(launch.RecordedKernel, "count_resident_blocks"),
             lambda self, threads: device.multiprocessors * max(1, device.threads // threads),
         )
         return most_threads

@@ -98,10 +98,11 @@ def test_every_ranking_of_the_disturbed_is_marked(entry, write, tmp_path) -> Non
     assert [row["ratioText"] for row in told] == ["1.000", "0.50 ~", "0.50 ~"]
     (difference,) = differences(results, results)[1]
     assert all(line[0].text.endswith(" ~") for line in difference.all.rows)
-    assert [bar.marks for bar in standing.standing(selection, standing.scores(selection), selection.problems).bars] == [
-        "1 ~"
-    ] * 3
-    assert "~" in sections.terminal(results) and "disturbed by other work" in sections.report(results, "t", {})
+    assert [
+        bar.marks
+        for bar in standing.rank_implementations(selection, standing.scores(selection), selection.problems).bars
+    ] == ["1 ~"] * 3
+    assert "~" in sections.terminal_text(results) and "disturbed by other work" in sections.report(results, "t", {})
 
 
 def test_a_former_id_is_compared_with_the_form_that_does_its_work(entry, write) -> None:

@@ -44,12 +44,13 @@ def test_a_summary_has_the_energy_to_the_baseline_s_and_by_the_bytes(rows, write
 def test_without_energy_there_is_no_column(entry, write) -> None:
     results = load([write([entry(), entry("triton/softmax/auto", energy=None)])])
     assert "J/GB" not in summary_table(results.groups[0].select("softmax")).headers
-    assert "NVML" not in sections.report(results, "x", {}) + sections.terminal(results)
+    assert "NVML" not in sections.report(results, "x", {}) + sections.terminal_text(results)
 
 
 def test_the_counter_s_resolution_stands_below_the_table(rows, write) -> None:
     results = load([write(rows)])
-    for text in (sections.report(results, "x", {}), sections.terminal(results), sections.blocks(results)["summary"]):
+    said = sections.terminal_text(results)
+    for text in (sections.report(results, "x", {}), said, sections.blocks(results)["summary"]):
         assert "moves every 100 ms, by 40000 mJ (medians). A span of launches is at least 400 ms" in text
         assert "and one step at most 25% of it" in text
         assert "the whole GPU's, idle power included" in text

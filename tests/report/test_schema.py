@@ -96,7 +96,7 @@ def test_whatever_is_changed_it_is_read_or_refused(document, data, tmp_path_fact
     else:
         said = []
         sections.report(results, "title", {})
-        sections.terminal(results)
+        sections.terminal_text(results)
     before = path.read_bytes()
     try:
         Record(path, "d", resume=True)

@@ -161,8 +161,8 @@ def test_spread_is_a_distribution_of_speeds_and_worst_its_end(entry, write) -> N
     worst = texts(score.worst_table(group, "softmax"))
     assert len(worst) == 20 and worst[0] == ["float32 (4, 96)", "triton/auto", "12.0", "best peer", "0.25", "0.02"]
     assert [line[0] for line in worst[10:]] == [f"float32 (4, {8 * n})" for n in range(12, 2, -1)]
-    terminal = sections.terminal(results)
+    terminal = sections.terminal_text(results)
     assert "tenth percentile" in terminal and "its time / kernelzoo's" in terminal
     plain = load([write([entry() | {"shape_set": "map"}, *(e for e in [entry("triton/softmax/auto", copy_us=1.0)])])])
-    assert "tenth percentile" not in sections.terminal(plain)  # a map is summed up by its scores
+    assert "tenth percentile" not in sections.terminal_text(plain)  # a map is summed up by its scores
     assert sections.blocks(results)["spread"].count("| best kernelzoo variant |") == 2

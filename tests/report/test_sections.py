@@ -112,7 +112,7 @@ def test_report_owns_up_to_what_has_no_result(entry, write, failure) -> None:
 def test_another_baseline_is_named_wherever_ratios_are(entry, write) -> None:
     results = load([write([entry(us=10.0), entry("triton/softmax/auto", us=5.0)])]).relative_to("triton/auto")
     assert "| torch/softmax/eager | 2.00 |" in sections.report(results, "t", {})
-    everything = sections.report(results, "t", {}) + sections.terminal(results)
+    everything = sections.report(results, "t", {}) + sections.terminal_text(results)
     assert "time / triton/auto" in everything and "/ torch/eager" not in everything
 
 
@@ -123,7 +123,7 @@ def test_without_the_baseline_the_fastest_is_first_too(entry, write) -> None:
 
 
 def test_terminal_text_is_aligned(host, write) -> None:
-    title, summary, ratios, star = sections.terminal(load([write(host)])).split("\n\n")
+    title, summary, ratios, star = sections.terminal_text(load([write(host)])).split("\n\n")
     assert title == "softmax on Some <CPU> | 2 cores, wall clock; ratios are time / torch/eager, below 1 is faster"
     assert summary.splitlines() == [
         "implementation       time / torch/eager  problems",
@@ -147,7 +147,7 @@ def test_disturbed_results_are_marked_and_never_the_best(host, write) -> None:
         disturbed = info["shape"] == [4096, 4096] and info["id"] != "torch/softmax/naive"
         info["flags"] = ["disturbed"] if disturbed else []
     results = load([write(entries)])
-    blocks, text = sections.blocks(results), sections.terminal(results)
+    blocks, text = sections.blocks(results), sections.terminal_text(results)
     assert "| float32 (4096, 4096) | 3.00 | 0.75 \\~ |" in blocks["host-ratios"]
     assert "| cpu/softmax/auto | 0.95 | 2 of 2, 1 \\~ |" in blocks["summary"]
     assert "15000 (8.95) \\~ |" in blocks["table-softmax-float32"]
@@ -265,7 +265,7 @@ def test_whole_calls_are_a_table_of_their_own(entry, write) -> None:
         assert text.index("| triton/softmax/auto | 1.00") < text.index("| cupy/softmax/auto | 0.25")
         assert "| float32 (4096, 256) | - | **0.50** |" in text
     assert "triton/softmax/auto" not in found["summary"] + found["table-softmax-float32"]
-    terminal = sections.terminal(results)
+    terminal = sections.terminal_text(results)
     assert "call / torch/eager" in terminal and "0.50*" in terminal
     rates = {row["gb_per_s"] for group in rows.document(results)["groups"] for row in group["rows"]}
     assert None in rates and len(rates) == 2
@@ -282,7 +282,7 @@ def test_what_the_contract_costs_in_torch_is_said_of_its_row(entry, write) -> No
         "torch/softmax/auto chose renormalized, since torch/softmax/eager may break the contract: the ratio is the "
         "cost of the contract in torch"
     )
-    assert notes.costs([("torch/softmax/auto", form), ("torch/min/auto", "torch/min/eager")]) == [said]
-    for text in (sections.report(results, "t", {}), sections.terminal(results)):
+    assert notes.contract_costs([("torch/softmax/auto", form), ("torch/min/auto", "torch/min/eager")]) == [said]
+    for text in (sections.report(results, "t", {}), sections.terminal_text(results)):
         assert text.count("may break the contract") == 1 and said in text
     assert results.groups[0].select("softmax").ratio(results.groups[0].rows[1]) == 2.3

@@ -15,8 +15,8 @@ def found(write):
 
     def make(entries):
         selection = load([write(entries)]).groups[0].select(entries[0]["extra_info"]["op"])
-        made = standing.standing(selection, standing.scores(selection), selection.problems)
-        return made, standing.sentence(made, selection), standing.shapes(made, len(selection.problems))
+        made = standing.rank_implementations(selection, standing.scores(selection), selection.problems)
+        return made, standing.describe_fastest(made, selection), standing.describe_shapes(made, len(selection.problems))
 
     return make
 
@@ -91,8 +91,8 @@ def test_ninety_five_percent_of_intervals_hold_the_true_score(shapes, samples) -
         rows = []
         for _ in range(shapes):
             times = sorted(draw.lognormvariate(0, 0.01) for _ in range(samples))
-            rows.append(standing.score_of(1 / times[samples // 2], [times]))
-        _, low, high = standing.interval(rows)
+            rows.append(standing.log_score(1 / times[samples // 2], [times]))
+        _, low, high = standing.mean_and_interval(rows)
         held += low <= 1 <= high
     assert 0.93 <= held / tries <= 0.985
 

@@ -21,7 +21,7 @@ LIMIT = 20.0
 SHORT = 2.0
 
 
-def awaited(words: Any, there: Any, limit: Any = None) -> Any:
+def await_words(words: Any, there: Any, limit: Any = None) -> Any:
     """The words that are there, each as soon as not all of its bits are set, or after limit nanoseconds."""
     seconds = 60.0 if limit is None else float(limit.handle.data.max()) * 1e-9
     end = time.monotonic() + seconds
@@ -33,7 +33,7 @@ def awaited(words: Any, there: Any, limit: Any = None) -> Any:
 
 
 def main(rank: int, ranks: int, folder: Path, launches: int, missing: int) -> None:
-    split_ranks.awaited = split_ranks.await_rank_words = awaited
+    split_ranks.await_words = split_ranks.await_rank_words = await_words
     split_ranks.device_of = lambda x: SimpleNamespace(is_nvidia=True)
     parts.split = lambda rows, n, most, vector, programs: split(rows, n, 1, vector, 1)
     inputs = torch.load(folder / "inputs.pt")

@@ -93,18 +93,18 @@ def on_dtensor(
     placements = [Replicate() if at is None else Shard(at) for at in placed]
     whole = distribute_tensor(x, mesh, placements).requires_grad_()
     most = 0
-    gather = kernelzoo.distributed.plans.gathered
+    gather = kernelzoo.distributed.plans.gather_from_ranks
 
     def watched(sent: torch.Tensor, group: object) -> torch.Tensor:
         nonlocal most
         most = max(most, sent.numel())
         return gather(sent, group)
 
-    kernelzoo.distributed.plans.gathered = watched
+    kernelzoo.distributed.plans.gather_from_ranks = watched
     try:
         y = kernelzoo.distributed.softmax(whole, dim, backend="torch")
     finally:
-        kernelzoo.distributed.plans.gathered = gather
+        kernelzoo.distributed.plans.gather_from_ranks = gather
     least = kernelzoo.distributed.min(whole, dim, backend="torch")
     assert isinstance(y, DTensor) and isinstance(least, DTensor)
     (y * y).sum().backward()

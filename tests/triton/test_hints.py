@@ -80,8 +80,8 @@ def test_ratios_are_to_the_same_round_without_a_hint(hints: ModuleType) -> None:
     assert first["widest 95 % interval"] == "0.000"
     environment = {"device": "a card", "versions": {"torch": "2"}}
     document = {"format": hints.FORMAT, "environment": environment, "started": "2026-11-22T00:00", "seconds": 1}
-    text = document | {"rows": made}
-    assert "| float32 | softmax alone | reads evicted first | 1.100 |" in findings._parsed(text, "f").table().markdown()
+    table = findings._parse_record(document | {"rows": made}, "f").table()
+    assert "| float32 | softmax alone | reads evicted first | 1.100 |" in table.markdown()
 
 
 def test_without_a_gpu_nothing_is_measured(hints, tmp_path, capsys, monkeypatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.shared.jit import CDNA, INTERPRETER, resident
-from kernelzoo.kernels.triton.softmax.parts import Knobs, SplitTiling, split_parts
+from kernelzoo.kernels.triton.softmax.parts import Knobs, SplitTiling, choose_parts_by_time
 from kernelzoo.layout import cdiv
 
 H200, MI300X = ARCHITECTURES["sm_90"], ARCHITECTURES["gfx942"]
@@ -108,4 +108,4 @@ def test_the_first_of_the_best_of_all_choices() -> None:
         n = drawn.choice((2 ** drawn.randint(6, 22), int(2 ** drawn.uniform(6, 25))))
         itemsize, sms, moved = drawn.choice((2, 4, 8)), drawn.choice((16, 108, 132, 148)), drawn.choice((2, 3))
         problem = knobs, rows, n, itemsize, drawn.choice(TILINGS), sms, moved
-        assert split_parts(*problem) == of_all(*problem), problem
+        assert choose_parts_by_time(*problem) == of_all(*problem), problem

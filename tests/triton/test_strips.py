@@ -17,7 +17,7 @@ from kernelzoo.kernels.triton.gradients import columns_launch
 from kernelzoo.kernels.triton.min import columns as whole_columns
 from kernelzoo.kernels.triton.min_backward import columns_kernel as of_minimum
 from kernelzoo.kernels.triton.softmax.columns import make_strip_launch
-from kernelzoo.kernels.triton.softmax.split_columns import strips_in_parts, tiles_in_parts
+from kernelzoo.kernels.triton.softmax.split_columns import launch_shared_strips, launch_shared_tiles
 from kernelzoo.kernels.triton.softmax.strips import Strips
 from kernelzoo.kernels.triton.softmax_backward import columns_kernel as of_softmax
 from kernelzoo.launch import Launch, sequence
@@ -65,7 +65,7 @@ def test_softmax_of_strips(dtype: torch.dtype) -> None:
         held = tiling._replace(packed=columns.multiple == 8 and tiling.columns >= 16)
         if tiling.elements >= columns.n:
             return make_strip_launch("a test", x, out, columns, held, WRITE)
-        return strips_in_parts(x, out, columns, held)
+        return launch_shared_strips(x, out, columns, held)
 
     for shape, axis in (((64, 48), 0), ((70, 40), 0), ((3, 37, 33), 1), ((2, 129, 96), 1)):
         for wide, elements in ((8, 16), (16, 8), (32, 32), (16, 256)):
@@ -77,7 +77,7 @@ def test_softmax_of_strips(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_softmax_of_tiles(dtype: torch.dtype) -> None:
     for shape in ((1000, 33), (3001, 7), (512, 16), (300, 100), (40, 127)):
-        softmax_is_right(lambda x, out: tiles_in_parts(x, out, rows_of(x, out)), special(shape, dtype, 0), 0)
+        softmax_is_right(lambda x, out: launch_shared_tiles(x, out, rows_of(x, out)), special(shape, dtype, 0), 0)
 
 
 def minimum_is_right(

@@ -5,11 +5,11 @@ fault, if any. The same case is the same call on any machine, with the same valu
 module ``running`` runs cases.
 """
 
-from kernelzoo.check.fuzz.case import FAR, Case, CaseError, Companion, Layout, contiguous, span
-from kernelzoo.check.fuzz.drawing import GROUP, draw, largest, strategy
-from kernelzoo.check.fuzz.faulty import faults
-from kernelzoo.check.fuzz.parsing import parse
-from kernelzoo.check.fuzz.reducing import NEEDED, keep, kept, reduce
+from kernelzoo.check.fuzz.case import FAR, Case, CaseError, Companion, Layout, dense_strides, span
+from kernelzoo.check.fuzz.drawing import GROUP, case_strategy, draw, max_elements
+from kernelzoo.check.fuzz.faulty import possible_faults
+from kernelzoo.check.fuzz.parsing import parse_case
+from kernelzoo.check.fuzz.reducing import NEEDED, reduce_case, stored_failures, update_failure
 
 __all__ = [
     "FAR",
@@ -19,14 +19,14 @@ __all__ = [
     "CaseError",
     "Companion",
     "Layout",
-    "contiguous",
+    "case_strategy",
+    "dense_strides",
     "draw",
-    "faults",
-    "keep",
-    "kept",
-    "largest",
-    "parse",
-    "reduce",
+    "max_elements",
+    "parse_case",
+    "possible_faults",
+    "reduce_case",
     "span",
-    "strategy",
+    "stored_failures",
+    "update_failure",
 ]

@@ -63,7 +63,7 @@ class Companion:
     specials: Specials = ()
     negated: bool = False
 
-    def said(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the companion input as JSON, without default values."""
         layout = {"strides": self.layout.strides, **_nonempty(offset=self.layout.offset)} if self.layout else {}
         rest = _nonempty(values=self.values, specials=self.specials, negated=self.negated)
@@ -111,7 +111,7 @@ class Case:
         said |= {"strides": self.x.strides, **_nonempty(offset=self.x.offset, keepdim=self.keepdim)}
         said |= _nonempty(out=outs[0] if len(outs) == 1 else outs)
         said |= {"values": self.values, "seed": self.seed, **_nonempty(specials=self.specials, negated=self.negated)}
-        said |= {json_key(companion.name): companion.said() for companion in self.companions}
+        said |= {json_key(companion.name): companion.to_json() for companion in self.companions}
         said |= _nonempty(scalars=dict(self.scalars), sizes=dict(self.sizes), fault=self.fault)
         return json.dumps(said, separators=(",", ":"))
 
@@ -121,7 +121,7 @@ class Case:
 
     @property
     def far(self) -> bool:
-        """Whether x spans too much memory to fill or compare."""
+        """Whether the first input spans too much memory to fill or compare all of the memory."""
         return any(stride >= FAR for stride in self.x.strides)
 
     @property
@@ -131,7 +131,7 @@ class Case:
 
     @property
     def layout(self) -> tuple[object, ...]:
-        """Everything in the case that a compiled kernel may depend on."""
+        """All fields that a compiled kernel may depend on: dtypes, shapes, layouts and arguments."""
         companions = tuple((companion.name, companion.dtype, companion.layout) for companion in self.companions)
         return self.dtype, self.shape, self.x, self.dim, self.keepdim, self.outs, companions, self.scalars, self.sizes
 
@@ -154,7 +154,7 @@ class Case:
             yield known.get(name, Companion(name)), shape
 
     def with_companion(self, op: str, *changed: Companion) -> Case:
-        """Return the case with companion inputs replaced, by name."""
+        """Return the case with ``changed`` companion inputs in place of those with the same names."""
         known = {companion.name: companion for companion in (*self.companions, *changed)}
         named = (known.get(name, Companion(name)) for name in list(operations.OPERATIONS[op].inputs)[1:])
         return replace(
@@ -180,11 +180,11 @@ class Case:
 
 def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple[tuple[int, ...], dict[str, int]]:
     """Return the shape of the first input, and the sizes of the axes that it does not have."""
-    return operation.first_shape(sizes), {axis: sizes[axis] for axis in operation.sizes}
+    return operation.first_input_shape(sizes), {axis: sizes[axis] for axis in operation.sizes}
 
 
 def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """Return the families of values for an input: only DECLARED if it has a declared range or a narrow dtype."""
+    """Return the names of an input's value families. A declared range or a narrow dtype allows only DECLARED."""
     operation = operations.OPERATIONS[op]
     declared = operation.inputs[name]
     if "others" in operation.hooks and name != next(iter(operation.inputs)):
@@ -195,11 +195,11 @@ def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
 
 
 def specials(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """Return the names of the special values for an input of that dtype."""
+    """Return the names of the special values that may be put into an input of this dtype."""
     return () if families(op, name, dtype) == (values.DECLARED,) else values.specials(dtype)
 
 
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
     """Return the strides of a contiguous tensor."""
     strides, step = list[int](), 1
     for size in reversed(shape):

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kernelzoo import operations
 from kernelzoo.calls.backend import get
-from kernelzoo.check.fuzz.case import FAR, Case, Layout, contiguous, families, named_sizes, span, specials
-from kernelzoo.check.fuzz.faulty import faults
+from kernelzoo.check.fuzz.case import FAR, Case, Layout, dense_strides, families, named_sizes, span, specials
+from kernelzoo.check.fuzz.faulty import possible_faults
 from kernelzoo.check.running import compiled_elements
 from kernelzoo.operations.limits import Limit
 from kernelzoo.registry import Implementation
@@ -26,7 +26,7 @@ GROUP = 8
 """The number of consecutive cases that share a layout, so that few kernels are compiled. Values and sizes differ."""
 
 
-def largest(implementation: Implementation) -> int:
+def max_elements(implementation: Implementation) -> int:
     """Return the most elements of an input: few if kernels are interpreted, many on a GPU."""
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
@@ -56,7 +56,7 @@ def _recording_choose(number_of: Callable[[int, Sequence[int]], int]) -> tuple[C
 def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> list[Case]:
     """Draw ``count`` different cases of at most ``elements`` elements, the same for the same arguments.
 
-    ``alike`` consecutive cases share a layout; see GROUP. A seeded generator draws them, because Hypothesis would
+    ``alike`` consecutive cases share a layout; see GROUP. A seeded generator draws the cases, because Hypothesis would
     repeat half of the cases, and take twenty times longer.
     """
     cases = dict[str, Case]()
@@ -70,15 +70,15 @@ def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> l
             of_layout = tuple(choices)
             for number in range(alike):
                 # One far case is enough, since it takes gigabytes.
-                how = "near" if number and case.far else "resized" if number >= alike // 2 else "same"
-                choices[:] = (*of_layout, _LIKE.index(how))
-                like = _with_values_or_fault(choose, op, _similar_case(choose, op, case, elements, how))
+                change = "near" if number and case.far else "resized" if number >= alike // 2 else "same"
+                choices[:] = (*of_layout, _LIKE.index(change))
+                like = _with_values_or_fault(choose, op, _similar_case(choose, op, case, elements, change))
                 cases[str(like)] = replace(like, drawn=(elements, tuple(choices)))
     return list(cases.values())[:count]
 
 
-def strategy(op: str, elements: int) -> SearchStrategy[Case]:
-    """Return a Hypothesis strategy for one case of at most that many elements. Needs Hypothesis."""
+def case_strategy(op: str, elements: int) -> SearchStrategy[Case]:
+    """Return a Hypothesis strategy for one case of at most ``elements`` elements. Needs Hypothesis."""
     from hypothesis import strategies as st
 
     @st.composite
@@ -91,7 +91,7 @@ def strategy(op: str, elements: int) -> SearchStrategy[Case]:
 
 
 def hypothesis_chooser(draw: DrawFn) -> Choose:
-    """Return a :class:`Choose` that lets Hypothesis draw."""
+    """Return a :class:`Choose` that takes every choice from Hypothesis."""
     from hypothesis import strategies as st
 
     # With one alternative, Hypothesis records no choice, so that all later choices would shift.
@@ -131,7 +131,7 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
         room = 4 * max(_MOST_BY_ROWS, math.prod(shape))
         case = Case(dtype, shape, draw_layout(choose, shape, room, read_only=True), dim, sizes=tuple(further.items()))
         case = with_values(choose, op, with_companions(choose, op, case, room), plain=True)
-        inputs = [x for _, x in placing.inputs(operation, case, torch.Generator())]
+        inputs = [x for _, x in placing.place_inputs(operation, case, torch.Generator())]
         return inputs[0] if len(inputs) == 1 else tuple(inputs)
 
     return drawn()
@@ -144,7 +144,7 @@ _ODD = (3, 5, 6, 7, 10, 11, 13, 24, 37, 61, 100, 127, 251, 509, 781, 1000, 1021,
 def _draw_case(choose: Choose, op: str, elements: int) -> Case:
     """Draw a case without its values."""
     operation = operations.OPERATIONS[op]
-    case = (_drawn_by_rows if operation.by_rows else _drawn_by_axes)(choose, op, elements)
+    case = (_draw_case_by_rows if operation.by_rows else _draw_case_by_axes)(choose, op, elements)
     if not case.far:
         room = 4 * elements + 64
         if _chance(choose, 40):
@@ -157,31 +157,31 @@ def _draw_case(choose: Choose, op: str, elements: int) -> Case:
 
 
 def with_companions(choose: Choose, op: str, case: Case, room: int) -> Case:
-    """Draw a dtype and layout for each companion input, within ``room`` elements; returns the case with them."""
+    """Draw a dtype and layout for each companion input, of at most ``room`` elements in memory. Returns that case."""
     operation = operations.OPERATIONS[op]
     for companion, shape in list(case.each_companion(op)):
         wanted = operation.inputs[companion.name].dtype
         dtype = choose(wanted) if isinstance(wanted, tuple) else ""
         layout: Layout | None = draw_layout(choose, shape, room, read_only=True)
-        layout = None if layout == Layout(contiguous(shape)) else layout
+        layout = None if layout == Layout(dense_strides(shape)) else layout
         # An empty dtype stands for the first one.
         dtype = "" if dtype and dtype == operation.dtype_of(companion.name, case.dtype) else dtype
         case = case.with_companion(op, replace(companion, dtype=dtype, layout=layout))
     return case
 
 
-def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
+def _draw_case_by_rows(choose: Choose, op: str, elements: int) -> Case:
     """Draw dtype, shape, axis and layout of x for an operation by rows."""
     operation = operations.OPERATIONS[op]
-    dtype = _dtype(choose, operation)
+    dtype = _draw_dtype(choose, operation)
     rank = choose((2,) * 8 + (3,) * 6 + (1,) * 2 + (4, 4, 5, 5, 6, 0))
     dim: Any = choose(range(-max(rank, 1), max(rank, 1)), plain=-1)
     keepdim = operation.reduces and choose((False, True))
     if operation.several_axes and rank and _chance(choose, 30):
-        dim = tuple(choose((d, d - rank)) for d in _order(choose, rank)[: choose(range(rank + 1))])
-    shape = _shape(choose, rank, operations.axes_of(dim, rank) if rank else (), elements)
+        dim = tuple(choose((d, d - rank)) for d in _draw_permutation(choose, rank)[: choose(range(rank + 1))])
+    shape = _draw_shape(choose, rank, operations.axes_of(dim, rank) if rank else (), elements)
     if rank == 2 and _chance(choose, 8) and set(operation.dtypes) - {"bool"}:
-        dtype = operation.narrowest
+        dtype = operation.narrowest_dtype
         rows = choose((2, 3, 4, 5) if dtype == "int8" else (2, 3))
         apart = Layout((FAR + choose(range(65)), 1))
         return Case(dtype, (rows, choose(range(1, 65))), apart, -1)
@@ -191,15 +191,15 @@ def _drawn_by_rows(choose: Choose, op: str, elements: int) -> Case:
     return Case(dtype, shape, draw_layout(choose, shape, 4 * elements + 64, read_only=True), dim, keepdim)
 
 
-def _dtype(choose: Choose, operation: operations.Operation) -> str:
+def _draw_dtype(choose: Choose, operation: operations.Operation) -> str:
     return choose(operation.dtypes, plain="float32" if "float32" in operation.dtypes else "int32")
 
 
-def _drawn_by_axes(choose: Choose, op: str, elements: int) -> Case:
+def _draw_case_by_axes(choose: Choose, op: str, elements: int) -> Case:
     """Draw dtype and sizes for an operation with named axes. Sometimes a size is 0, if that makes all outputs empty."""
     operation = operations.OPERATIONS[op]
-    dtype, axes = _dtype(choose, operation), operation.free_axes
-    sizes = _fit_sizes_to_bounds(operation, _shape(choose, len(axes), (), elements), elements)
+    dtype, axes = _draw_dtype(choose, operation), operation.free_axes
+    sizes = _fit_sizes_to_bounds(operation, _draw_shape(choose, len(axes), (), elements), elements)
     outs = operation.axes[len(operation.inputs) :]
     spare = [place for place, axis in enumerate(axes) if all(axis in names for names in outs)]
     spare = [place for place in spare if operation.limits.get(axes[place], Limit()).allows(0)]
@@ -224,24 +224,24 @@ def _chance(choose: Choose, percent: int) -> bool:
     return choose(range(100)) >= 100 - percent  # makes Hypothesis shrink towards the plain case
 
 
-def _order(choose: Choose, count: int) -> list[int]:
+def _draw_permutation(choose: Choose, count: int) -> list[int]:
     """Draw a permutation of the numbers below ``count``."""
     left = list(range(count))
     return [left.pop(choose(range(len(left)))) for _ in range(count)]
 
 
-def _shape(choose: Choose, rank: int, reduced: Sequence[int], elements: int) -> tuple[int, ...]:
-    """Draw a shape with any order of magnitude up to ``elements`` elements. Most shapes have few, long rows."""
+def _draw_shape(choose: Choose, rank: int, reduced: Sequence[int], elements: int) -> tuple[int, ...]:
+    """Draw a shape of at most ``elements`` elements, small or large. Most shapes have few, long rows."""
     left = int(2 ** (choose(range(3, 21)) / 20 * math.log2(elements)))
     sizes = [1] * rank
     kept = [d for d in range(rank) if d not in reduced]
     for d in (*kept, *reduced) if _chance(choose, 30) else (*reduced, *kept):
-        sizes[d] = choose(range(1, left + 1), often=[length - 1 for length in _lengths(left)])
+        sizes[d] = choose(range(1, left + 1), often=[length - 1 for length in _candidate_lengths(left)])
         left //= sizes[d]
     return tuple(sizes)
 
 
-def _lengths(most: int) -> list[int]:
+def _candidate_lengths(most: int) -> list[int]:
     """Return lengths to choose from: powers of two and their neighbours, small and odd ones, and often ``most``."""
     near = (2**power + more for power in range(most.bit_length()) for more in (-1, 0, 0, 0, 1))
     lengths = [length for length in (*near, *range(2, 9), *_ODD) if 1 <= length <= most]
@@ -249,14 +249,14 @@ def _lengths(most: int) -> list[int]:
 
 
 def draw_layout(choose: Choose, shape: Sequence[int], room: int, *, read_only: bool) -> Layout:
-    """Draw a layout within ``room`` elements. If ``read_only``, it may also be expanded or overlap itself."""
+    """Draw a layout that spans at most ``room`` elements. A ``read_only`` layout may also expand or overlap rows."""
     offset = choose((0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 7, 8, 12, 15))
     kind = choose(("contiguous",) * 3 + ("permuted", "gaps", "permuted gaps") * 2 + ("read alone",) * 2)
     rank = len(shape)
     if kind == "contiguous" or not rank or not math.prod(shape):
-        return Layout(contiguous(shape), offset)
+        return Layout(dense_strides(shape), offset)
     strides, step = [0] * rank, 1
-    for d in reversed(_order(choose, rank) if "permuted" in kind else range(rank)):
+    for d in reversed(_draw_permutation(choose, rank) if "permuted" in kind else range(rank)):
         strides[d] = step * (choose((1, 1, 2, 3)) if "gaps" in kind else 1)
         # Padding makes it a slice of longer rows.
         step = strides[d] * shape[d] + (choose((0, 0, 1, 3, 8, 16)) if "gaps" in kind else 0)
@@ -264,27 +264,27 @@ def draw_layout(choose: Choose, shape: Sequence[int], room: int, *, read_only: b
         # Equal rows, or overlapping windows.
         d = choose(range(rank))
         strides[d] = choose((0, 0, 1, 2, max(1, strides[d] // 2)))
-    return Layout(tuple(strides), offset) if span(shape, strides) <= room else Layout(contiguous(shape), offset)
+    return Layout(tuple(strides), offset) if span(shape, strides) <= room else Layout(dense_strides(shape), offset)
 
 
 _LIKE = ("same", "near", "resized")
 """How a case of a group may differ from the group's first case."""
 
 
-def _similar_case(choose: Choose, op: str, case: Case, elements: int, how: str) -> Case:
-    """Return a similar case that runs the same compiled kernels; see GROUP. ``how``: one of _LIKE."""
-    if how == "near":
-        return replace(case, x=Layout(contiguous(case.shape)))
-    return _enlarge_case(choose, op, case, elements) if how == "resized" and case.elements and not case.far else case
+def _similar_case(choose: Choose, op: str, case: Case, elements: int, change: str) -> Case:
+    """Return a similar case that runs the same compiled kernels; see GROUP. ``change`` is one of _LIKE."""
+    if change == "near":
+        return replace(case, x=Layout(dense_strides(case.shape)))
+    return _enlarge_case(choose, op, case, elements) if change == "resized" and case.elements and not case.far else case
 
 
 def _with_values_or_fault(choose: Choose, op: str, case: Case) -> Case:
-    """Draw a case's values, and occasionally a fault or a lazily negated x; returns the case with them."""
+    """Draw values for a case, and occasionally a fault or a lazily negated first input. Returns the changed case."""
     case = with_values(choose, op, case)
     if case.far:
         return case
     if math.prod(case.free_sizes(op)) and _chance(choose, 5):
-        return replace(case, fault=choose(faults(op, case.dtype)), outs=())
+        return replace(case, fault=choose(possible_faults(op, case.dtype)), outs=())
     return replace(case, negated=case.dtype in operations.FLOATS and _chance(choose, 3))
 
 
@@ -295,27 +295,27 @@ def with_values(choose: Choose, op: str, case: Case, *, plain: bool = False) -> 
     case = replace(case, values=choose(families(op, first, case.dtype)[:most]), seed=choose(range(2**31)))
     names = specials(op, first, case.dtype)
     if choose((False, True)) and names:
-        case = replace(case, specials=_specials(choose, names, case.elements))
+        case = replace(case, specials=_draw_specials(choose, names, case.elements))
     for companion, shape in list(case.each_companion(op)):
         dtype = companion.dtype or operation.dtype_of(companion.name, case.dtype)
         known = families(op, companion.name, dtype)
         drawn, names = choose(known[:most]), specials(op, companion.name, dtype)
         companion = replace(companion, values="" if drawn == known[0] else drawn)
         if choose((False, False, True)) and names:
-            companion = replace(companion, specials=_specials(choose, names, math.prod(shape)))
+            companion = replace(companion, specials=_draw_specials(choose, names, math.prod(shape)))
         case = case.with_companion(op, replace(companion, negated=dtype in operations.FLOATS and _chance(choose, 3)))
     return case
 
 
-def _specials(choose: Choose, names: Sequence[str], elements: int) -> tuple[tuple[str, int], ...]:
-    """Draw special values and their indices, often at either end of the memory, where blocks or rows begin or end."""
+def _draw_specials(choose: Choose, names: Sequence[str], elements: int) -> tuple[tuple[str, int], ...]:
+    """Draw special values and their indices, often at either end of the memory, where tiles or rows begin or end."""
     last = max(1, elements)
     count = choose((1, 1, 1, 2, 3))
     return tuple((choose(names), choose((0, -1, choose(range(last))))) for _ in range(count))
 
 
 def _enlarge_case(choose: Choose, op: str, case: Case, elements: int) -> Case:
-    """Return the case with matching strides and larger sizes: by multiples of 16, below the next power of two."""
+    """Return the case with sizes larger by multiples of 16, below the next power of two, and with matching strides."""
     sizes = list(case.free_sizes(op))
     for d, size in enumerate(sizes):
         room = ((1 << size.bit_length()) - 1 - size) // 16
@@ -327,18 +327,18 @@ def _enlarge_case(choose: Choose, op: str, case: Case, elements: int) -> Case:
     outs = zip(case.out_shapes(op), case.outs, resized.out_shapes(op), strict=False)
     resized = replace(
         resized,
-        x=_refit(case.shape, case.x, resized.shape),
-        outs=tuple(_refit(shape, layout, new) for shape, layout, new in outs),
+        x=_refit_layout(case.shape, case.x, resized.shape),
+        outs=tuple(_refit_layout(shape, layout, new) for shape, layout, new in outs),
     )
     new_shapes = [shape for _, shape in resized.each_companion(op)]
     refitted = [
-        replace(companion, layout=_refit(shape, companion.layout, new) if companion.layout else None)
+        replace(companion, layout=_refit_layout(shape, companion.layout, new) if companion.layout else None)
         for (companion, shape), new in zip(case.each_companion(op), new_shapes, strict=True)
     ]
     return resized.with_companion(op, *refitted)
 
 
-def _refit(shape: Sequence[int], layout: Layout, new: Sequence[int]) -> Layout:
+def _refit_layout(shape: Sequence[int], layout: Layout, new: Sequence[int]) -> Layout:
     """Return the layout for the shape ``new``, with the same axis order in memory and the same gaps."""
     strides = list(layout.strides)
     axes = sorted(range(len(shape)), key=lambda d: (layout.strides[d], shape[d]))

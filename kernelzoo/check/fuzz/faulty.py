@@ -7,54 +7,54 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernelzoo import operations
-from kernelzoo.check.fuzz.case import Case, contiguous, span
+from kernelzoo.check.fuzz.case import Case, dense_strides, span
 from kernelzoo.lazy import torch
 from kernelzoo.operations import Operation
 from kernelzoo.operations.tensors import same_memory
 
 
-class Call:
-    """A valid call. Its methods return arguments that make it faulty."""
+class FaultMaker:
+    """A valid call, with methods that return arguments which make the call faulty."""
 
     def __init__(self, op: Operation, case: Case, inputs: Sequence[torch.Tensor]) -> None:
         self.op, self.case, self.inputs = op, case, inputs
         self.x, self.seed = inputs[0], case.seed
         self.first = next(iter(op.inputs))
 
-    def outs(self) -> list[torch.Tensor]:
+    def allocate_outs(self) -> list[torch.Tensor]:
         args = self.op.arguments(self.inputs, -1 if self.case.dim is None else self.case.dim, self.case.keepdim)
         return list(self.op.allocate(args))
 
-    def with_out(self, change: Callable[[torch.Tensor], object]) -> dict[str, Any]:
+    def change_out(self, change: Callable[[torch.Tensor], object]) -> dict[str, Any]:
         """Return an argument ``out`` in which ``change`` replaces one output."""
-        outs: list[Any] = list(self.outs())
+        outs: list[Any] = list(self.allocate_outs())
         place = self.seed % len(outs)
         outs[place] = change(outs[place])
         return {"out": outs[0] if len(outs) == 1 else tuple(outs)}
 
-    def with_companion(self, change: Callable[[int], torch.Tensor]) -> dict[str, Any]:
+    def change_companion(self, change: Callable[[int], torch.Tensor]) -> dict[str, Any]:
         """Return an argument for one companion input, which ``change`` makes from its index."""
         number = 1 + self.seed % (len(self.inputs) - 1)
         return {list(self.op.inputs)[number]: change(number)}
 
-    def gradient(self) -> dict[str, Any]:
+    def with_gradient(self) -> dict[str, Any]:
         """Return an argument for one floating-point input, which requires a gradient."""
         able = [name for name, x in zip(self.op.inputs, self.inputs, strict=True) if x.is_floating_point()]
         name = able[self.seed % len(able)]
         return {name: dict(zip(self.op.inputs, self.inputs, strict=True))[name].detach().requires_grad_()}
 
-    def out_overlapping_input(self, right: torch.Tensor) -> object:
-        """Return an out like ``right`` that overlaps an input, but may not replace it; "out" if there is none."""
+    def out_overlapping_input(self, like: torch.Tensor) -> object:
+        """Return an output like ``like`` that overlaps an input illegally; "out" if no such output exists."""
         number = self.seed % len(self.inputs)
         number = number if self.inputs[number].numel() else 0
-        x, shape, wide = self.inputs[number], tuple(right.shape), right.element_size()
+        x, shape, wide = self.inputs[number], tuple(like.shape), like.element_size()
         storage = x.untyped_storage()
         # An out that begins at the second element overlaps x, too.
         for further in (0, 1):
             start = x.storage_offset() * x.element_size() // wide + further
-            fits = (start + span(shape, contiguous(shape))) * wide <= storage.nbytes()
-            strides = contiguous(shape) if fits else [0] * len(shape)
-            out = torch.empty(0, dtype=right.dtype, device=x.device).set_(storage, start, shape, strides)
+            fits = (start + span(shape, dense_strides(shape))) * wide <= storage.nbytes()
+            strides = dense_strides(shape) if fits else [0] * len(shape)
+            out = torch.empty(0, dtype=like.dtype, device=x.device).set_(storage, start, shape, strides)
             if not self._allows_in_place(number, out):
                 return out
             if x.numel() < 2:
@@ -67,13 +67,13 @@ class Call:
 
     def outs_at_one_address(self) -> dict[str, Any]:
         """Return an argument ``out`` whose outputs begin at the same address."""
-        outs = self.outs()
+        outs = self.allocate_outs()
         memory = torch.empty(sum(16 + out.numel() * out.element_size() for out in outs), dtype=torch.uint8)
         storage = memory.to(self.x.device).untyped_storage()
-        same = [out.new_empty(0).set_(storage, 0, out.shape, contiguous(out.shape)) for out in outs]
+        same = [out.new_empty(0).set_(storage, 0, out.shape, dense_strides(out.shape)) for out in outs]
         return {"out": tuple(same)}
 
-    def another_shape(self, number: int) -> torch.Tensor:
+    def input_of_wrong_shape(self, number: int) -> torch.Tensor:
         """Return an input of a wrong shape: an extra axis, or a size that contradicts an earlier input."""
         x, names = self.inputs[number], self.op.axes[number]
         before = {axis for earlier in self.op.axes[:number] for axis in earlier}
@@ -85,15 +85,15 @@ class Call:
 
 
 def _out_overlapping_itself(out: torch.Tensor) -> object:
-    """Return an out that overlaps itself: one expanded element; "out" unless the output has several elements."""
+    """Return an output that overlaps itself: one expanded element; "out" unless the output has several elements."""
     return out.new_empty(1).expand(out.shape) if math.prod(out.shape) > 1 else "out"
 
 
-def _complex(x: torch.Tensor) -> torch.Tensor:
+def _to_complex(x: torch.Tensor) -> torch.Tensor:
     return x.to(torch.complex64)
 
 
-FAULTS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
+FAULTS: dict[str, tuple[str, Callable[[FaultMaker], dict[str, Any]]]] = {
     "an axis out of range": (
         "AxisError",
         lambda call: {"dim": max(call.x.ndim, 1) if call.seed % 2 else -call.x.ndim - 2},
@@ -101,32 +101,32 @@ FAULTS: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
     "no axis": ("AxisError", lambda call: {"dim": "" if call.op.several_axes else None}),  # None would mean all axes
     "half an axis": ("AxisError", lambda call: {"dim": 0.5}),
     "an axis twice": ("AxisError", lambda call: {"dim": (0, -max(call.x.ndim, 1))}),
-    "another dtype": ("InputTypeError", lambda call: {call.first: _complex(call.x)}),
+    "another dtype": ("InputTypeError", lambda call: {call.first: _to_complex(call.x)}),
     "a list": ("InputTypeError", lambda call: {call.first: [1.0, 2.0]}),
     "a sparse tensor": ("InputTypeError", lambda call: {call.first: torch.eye(2, device=call.x.device).to_sparse()}),
     # A call with all tensors on meta is legal in torch.
     "a tensor elsewhere": (
         "OutputError",
         lambda call: (
-            call.with_out(lambda out: out)
+            call.change_out(lambda out: out)
             | {name: x.to("meta") for name, x in zip(call.op.inputs, call.inputs, strict=True)}
         ),
     ),
-    "a gradient and an out": ("GradientError", lambda call: call.gradient() | call.with_out(lambda out: out)),
+    "a gradient and an out": ("GradientError", lambda call: call.with_gradient() | call.change_out(lambda out: out)),
     "no such variant": ("UnknownNameError", lambda call: {"variant": "fastest"}),
-    "out of another shape": ("OutputError", lambda call: call.with_out(lambda out: out.new_empty((*out.shape, 2)))),
-    "out of another dtype": ("OutputError", lambda call: call.with_out(_complex)),
-    "out within x": ("OutputError", lambda call: call.with_out(call.out_overlapping_input)),
-    "out upon itself": ("OutputError", lambda call: call.with_out(_out_overlapping_itself)),
+    "out of another shape": ("OutputError", lambda call: call.change_out(lambda out: out.new_empty((*out.shape, 2)))),
+    "out of another dtype": ("OutputError", lambda call: call.change_out(_to_complex)),
+    "out within x": ("OutputError", lambda call: call.change_out(call.out_overlapping_input)),
+    "out upon itself": ("OutputError", lambda call: call.change_out(_out_overlapping_itself)),
     "out that is none": ("OutputError", lambda call: {"out": [1.0]}),
-    "another shape of an input": ("ShapeError", lambda call: call.with_companion(call.another_shape)),
+    "another shape of an input": ("ShapeError", lambda call: call.change_companion(call.input_of_wrong_shape)),
     "an input elsewhere": (
         "DeviceError",
-        lambda call: call.with_companion(lambda number: call.inputs[number].to("meta")),
+        lambda call: call.change_companion(lambda number: call.inputs[number].to("meta")),
     ),
     "another dtype of an input": (
         "InputTypeError",
-        lambda call: call.with_companion(lambda number: _complex(call.inputs[number])),
+        lambda call: call.change_companion(lambda number: _to_complex(call.inputs[number])),
     ),
     "outs upon each other": ("OutputError", lambda call: call.outs_at_one_address()),
 }
@@ -136,8 +136,8 @@ _OF_AXES = ("an axis out of range", "no axis", "half an axis", "an axis twice")
 _OF_INPUTS = ("another shape of an input", "an input elsewhere", "another dtype of an input")
 
 
-def faults(op: str, dtype: str) -> tuple[str, ...]:
-    """Return the faults that a call of an operation on that dtype can have."""
+def possible_faults(op: str, dtype: str) -> tuple[str, ...]:
+    """Return the faults that a call of an operation with a first input of this dtype can have."""
     operation = operations.OPERATIONS[op]
     not_for = {*(_OF_AXES if not operation.by_rows else ()), *(_OF_INPUTS if len(operation.inputs) < 2 else ())}
     not_for |= {"outs upon each other"} if len(operation.outputs) < 2 else set()

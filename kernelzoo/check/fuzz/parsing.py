@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kernelzoo import operations
-from kernelzoo.check.fuzz.case import Case, CaseError, Companion, Layout, contiguous, families, json_key, specials
-from kernelzoo.check.fuzz.faulty import faults
+from kernelzoo.check.fuzz.case import Case, CaseError, Companion, Layout, dense_strides, families, json_key, specials
+from kernelzoo.check.fuzz.faulty import possible_faults
 from kernelzoo.errors import KernelZooError
 from kernelzoo.operations.limits import broken_limit
 
 
-def parse(text: str, op: str) -> Case:
+def parse_case(text: str, op: str) -> Case:
     """Return the case that ``str(case)`` wrote. Raises CaseError."""
     try:
         case = _case_from_json(json.loads(text), operations.OPERATIONS[op])
-        _check(case, op, text)
+        _check_case(case, op, text)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         if isinstance(error, KernelZooError):
             raise
@@ -31,48 +31,48 @@ def _case_from_json(said: dict[str, Any], op: operations.Operation) -> Case:
     known = {"dtype", "shape", "dim", "strides", "offset", "keepdim", "out", "values", "seed", "specials"}
     known -= set() if op.by_rows else {"dim", "keepdim"}
     known |= {*map(json_key, companions)} | ({"scalars"} if op.scalars else set()) | ({"sizes"} if op.sizes else set())
-    _check_words("a case", said, known, {"negated", "fault"})
+    _check_keys("a case", said, known, {"negated", "fault"})
     shape, dim = tuple(map(int, said["shape"])), said.get("dim", -1)
     outs = said.get("out") or []
     return Case(
         operations.full_dtype(said["dtype"]),
         shape,
-        Layout(tuple(map(int, said.get("strides", contiguous(shape)))), int(said.get("offset", 0))),
+        Layout(tuple(map(int, said.get("strides", dense_strides(shape)))), int(said.get("offset", 0))),
         (tuple(dim) if isinstance(dim, list) else dim) if op.by_rows else None,
         bool(said.get("keepdim", False)),
-        tuple(_layout(*out) for out in (outs if len(op.outputs) > 1 else [outs] if outs else [])),
+        tuple(_parse_layout(*out) for out in (outs if len(op.outputs) > 1 else [outs] if outs else [])),
         said.get("values", "normal"),
         int(said.get("seed", 0)),
-        _specials(said.get("specials", ())),
+        _parse_specials(said.get("specials", ())),
         bool(said.get("negated", False)),
         said.get("fault", ""),
-        tuple(_companion(name, said[json_key(name)]) for name in companions if said.get(json_key(name))),
+        tuple(_parse_companion(name, said[json_key(name)]) for name in companions if said.get(json_key(name))),
         tuple((name, said["scalars"][name]) for name in op.scalars if name in said.get("scalars", {})),
         tuple((name, int(said["sizes"][name])) for name in op.sizes),
     )
 
 
-def _companion(name: str, said: dict[str, Any]) -> Companion:
-    _check_words(name, said, {"dtype", "strides", "offset", "values", "specials", "negated"}, set())
+def _parse_companion(name: str, said: dict[str, Any]) -> Companion:
+    _check_keys(name, said, {"dtype", "strides", "offset", "values", "specials", "negated"}, set())
     return Companion(
         name,
         operations.full_dtype(said.get("dtype", "")),
-        _layout(said["strides"], said.get("offset", 0)) if "strides" in said else None,
+        _parse_layout(said["strides"], said.get("offset", 0)) if "strides" in said else None,
         said.get("values", ""),
-        _specials(said.get("specials", ())),
+        _parse_specials(said.get("specials", ())),
         bool(said.get("negated", False)),
     )
 
 
-def _layout(strides: Iterable[Any], offset: Any) -> Layout:
+def _parse_layout(strides: Iterable[Any], offset: Any) -> Layout:
     return Layout(tuple(map(int, strides)), int(offset))
 
 
-def _specials(said: Iterable[Any]) -> tuple[tuple[str, int], ...]:
+def _parse_specials(said: Iterable[Any]) -> tuple[tuple[str, int], ...]:
     return tuple((str(name), int(place)) for name, place in said)
 
 
-def _check_words(what: str, said: dict[str, Any], known: set[str], rare: set[str]) -> None:
+def _check_keys(what: str, said: dict[str, Any], known: set[str], rare: set[str]) -> None:
     if strange := set(said) - known - rare:
         raise CaseError(f"{what} has no {', '.join(sorted(strange))}; it has {', '.join(sorted(known))}")
 
@@ -82,29 +82,29 @@ def _check_name(name: str, of: str, kind: str, known: Sequence[str]) -> None:
         raise CaseError(f"{of} has no {kind} {name!r}; known: {', '.join(filter(None, known))}")
 
 
-def _check(case: Case, op: str, text: str) -> None:
-    """Raise CaseError unless the case can be a call of that operation."""
+def _check_case(case: Case, op: str, text: str) -> None:
+    """Raise CaseError unless the case can be a call of the operation ``op``."""
     operation = operations.OPERATIONS[op]
     first, *_ = operation.inputs
     _check_name(case.dtype, "a case", f"{op} dtype", operation.dtypes)
-    _check_name(case.fault, "a case", "fault", ("", *faults(op, case.dtype)))
+    _check_name(case.fault, "a case", "fault", ("", *possible_faults(op, case.dtype)))
     if not operation.by_rows:
         if len(case.shape) != len(operation.axes[0]):
             raise CaseError(f"{first} has the axes {' '.join(operation.axes[0])}; got {text}")
         if words := broken_limit(operation.limits, dict(zip(operation.free_axes, case.free_sizes(op), strict=True))):
             raise CaseError(f"{op} takes no such sizes: {words}")
-    for given, shape in case.each_input(op):
-        dtype, wanted = operation.dtype_of(given.name, case.dtype), operation.inputs[given.name].dtype
-        if given.name != first and given.dtype:
+    for companion, shape in case.each_input(op):
+        dtype, wanted = operation.dtype_of(companion.name, case.dtype), operation.inputs[companion.name].dtype
+        if companion.name != first and companion.dtype:
             _check_name(
-                given.dtype, f"{given.name} of {op}", "dtype", wanted if isinstance(wanted, tuple) else (dtype,)
+                companion.dtype, f"{companion.name} of {op}", "dtype", wanted if isinstance(wanted, tuple) else (dtype,)
             )
-            dtype = given.dtype
-        if given.values:
-            _check_name(given.values, f"a case of {dtype}", "values", families(op, given.name, dtype))
-        for name, _ in given.specials:
-            _check_name(name, f"a case of {dtype}", "special value", specials(op, given.name, dtype))
-        layout = given.layout or Layout(contiguous(shape))
+            dtype = companion.dtype
+        if companion.values:
+            _check_name(companion.values, f"a case of {dtype}", "values", families(op, companion.name, dtype))
+        for name, _ in companion.specials:
+            _check_name(name, f"a case of {dtype}", "special value", specials(op, companion.name, dtype))
+        layout = companion.layout or Layout(dense_strides(shape))
         if len(layout.strides) != len(shape) or min(*shape, *layout.strides, layout.offset, 0) < 0:
             raise CaseError(f"a case has as many strides as axes, and no negative number; got {text}")
     shapes = case.out_shapes(op)

@@ -12,10 +12,10 @@ import torch
 from kernelzoo.check.bits import bits
 from kernelzoo.check.case import copy_rows_far_apart
 from kernelzoo.check.fuzz import values
-from kernelzoo.check.fuzz.case import Case, Companion, Layout, contiguous, families, span
+from kernelzoo.check.fuzz.case import Case, Companion, Layout, dense_strides, families, span
 from kernelzoo.operations import Operation
 from kernelzoo.operations.memory import overlaps_itself
-from kernelzoo.operations.sampling import as_declared
+from kernelzoo.operations.sampling import draw_declared
 
 _GUARD = 256
 """Guard elements on either side of a tensor, in whole 16-byte vectors of any dtype."""
@@ -26,36 +26,36 @@ Placed: TypeAlias = "tuple[torch.Tensor, torch.Tensor]"
 Draw: TypeAlias = "Callable[[tuple[int, ...]], torch.Tensor]"
 
 
-def inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed]:
+def place_inputs(op: Operation, case: Case, generator: torch.Generator) -> list[Placed]:
     """Return every input of a case, on the generator's device. Raises NoRoomError."""
     from kernelzoo.torch_private import negated
 
     placed = list[Placed]()
-    for number, (given, shape) in enumerate(case.each_input(op.name)):
-        dtype = given.dtype or op.dtype_of(given.name, case.dtype)
-        draw = partial(_values, op, case, number, given, dtype, generator, placed[0][1] if number else None)
+    for number, (described, shape) in enumerate(case.each_input(op.name)):
+        dtype = described.dtype or op.dtype_of(described.name, case.dtype)
+        draw = partial(_draw_values, op, case, number, described, dtype, generator, placed[0][1] if number else None)
         if case.far and not number:
             placed.append(copy_rows_far_apart(draw(case.shape), case.x.strides[0], _GUARD))
             continue
-        layout = given.layout or Layout(contiguous(shape))
-        memory, x = _input(shape, layout, getattr(torch, dtype), draw, generator.device)
-        placed.append((memory, negated(x) if given.negated else x))
+        layout = described.layout or Layout(dense_strides(shape))
+        memory, x = _place_input(shape, layout, getattr(torch, dtype), draw, generator.device)
+        placed.append((memory, negated(x) if described.negated else x))
     return placed
 
 
-def _values(
+def _draw_values(
     op: Operation,
     case: Case,
     number: int,
-    given: Companion,
+    described: Companion,
     dtype: str,
     generator: torch.Generator,
     first: torch.Tensor | None,
     shape: tuple[int, ...],
 ) -> torch.Tensor:
-    """Draw the values of one input, within the operation's domain. ``first``: the first input, for a later one."""
+    """Draw the values of one input, within the operation's domain. ``first``: the first input, or None for itself."""
     generator.manual_seed(case.seed ^ number * 0x9E3779B9)  # a seed of its own, so that no two inputs are equal
-    family = given.values or families(op.name, given.name, dtype)[0]
+    family = described.values or families(op.name, described.name, dtype)[0]
     if (
         family == values.DECLARED
         and first is not None
@@ -64,15 +64,15 @@ def _values(
     ):
         drawn = _all_inputs(op, case, first, generator)[number].to(getattr(torch, dtype))
     elif family == values.DECLARED:
-        drawn = as_declared(op.inputs[given.name], shape, dtype, _range_values(op, case), generator)
+        drawn = draw_declared(op.inputs[described.name], shape, dtype, _named_values(op, case), generator)
     else:
         drawn = values.draw(family, shape, dtype, generator)
-    if given.specials:
+    if described.specials:
         drawn = drawn.contiguous()
         flat = bits(drawn.view(-1))
-        for name, place in given.specials:
-            flat[place % flat.numel()] = values.special(name, dtype)
-    return op.clamp_to_domain(number, drawn.contiguous(), _length(op, case))
+        for name, place in described.specials:
+            flat[place % flat.numel()] = values.bits_of(name, dtype)
+    return op.clamp_to_domain(number, drawn.contiguous(), _row_length(op, case))
 
 
 def _all_inputs(op: Operation, case: Case, first: torch.Tensor, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
@@ -80,29 +80,29 @@ def _all_inputs(op: Operation, case: Case, first: torch.Tensor, generator: torch
     companions = [name for name in op.inputs if name != next(iter(op.inputs))]
     shapes = case.shapes(op.name)[1 : 1 + len(companions)]
     drawn = (
-        as_declared(op.inputs[name], shape, op.dtype_of(name, case.dtype), _range_values(op, case), generator)
+        draw_declared(op.inputs[name], shape, op.dtype_of(name, case.dtype), _named_values(op, case), generator)
         for name, shape in zip(companions, shapes, strict=True)
     )
-    return op.match_companions((first, *drawn), case.dim, generator=generator)
+    return op.match_other_inputs((first, *drawn), case.dim, generator=generator)
 
 
-def _length(op: Operation, case: Case) -> int:
-    """Return a row's length, at least 1, because a domain's limit is divided by it; 0 unless by rows."""
+def _row_length(op: Operation, case: Case) -> int:
+    """Return a row's length, at least 1 because limits are divided by it; 0 if the operation has no rows."""
     if not op.by_rows:
         return 0
     return max(1, math.prod(case.shape[d] for d in case.axes) if case.shape else 1)
 
 
-def _range_values(op: Operation, case: Case) -> dict[str, Any]:
+def _named_values(op: Operation, case: Case) -> dict[str, Any]:
     """Return the values of the axes and scalars that an input's declared range may name."""
     scalars = {name: scalar.default for name, scalar in op.scalars.items()} | dict(case.scalars)
     if op.by_rows:
-        return {**scalars, "n": _length(op, case)}
+        return {**scalars, "n": _row_length(op, case)}
     return {**scalars, **dict(case.sizes), **dict(zip(op.axes[0], case.shape, strict=True))}
 
 
-def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw, device: torch.device) -> Placed:
-    """Return memory with a tensor in it. All other elements are NaN or the least integer, to reveal a read of them."""
+def _place_input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw, device: torch.device) -> Placed:
+    """Return memory with a tensor in it. All other elements are NaN or the least integer, to reveal wrong reads."""
     extent = span(shape, layout.strides)
     memory = torch.empty(2 * _GUARD + layout.offset + extent, dtype=kind, device=device)
     memory.fill_(math.nan if kind.is_floating_point else kind != torch.bool and torch.iinfo(kind).min)
@@ -119,7 +119,7 @@ def _input(shape: tuple[int, ...], layout: Layout, kind: torch.dtype, draw: Draw
     return memory, x
 
 
-def output(shape: tuple[int, ...], layout: Layout, dtype: torch.dtype, pattern: int, device: torch.device) -> Placed:
+def place_out(shape: tuple[int, ...], layout: Layout, dtype: torch.dtype, pattern: int, device: torch.device) -> Placed:
     """Return memory filled with the byte ``pattern``, and an output in its middle."""
     extent = span(shape, layout.strides)
     board = torch.empty(2 * _GUARD + layout.offset + extent, dtype=dtype, device=device)

@@ -18,8 +18,8 @@ from kernelzoo import errors
 from kernelzoo.check.bits import bits
 from kernelzoo.check.case import NoRoomError
 from kernelzoo.check.fuzz import placing
-from kernelzoo.check.fuzz.case import Case, Layout, contiguous
-from kernelzoo.check.fuzz.faulty import FAULTS, Call
+from kernelzoo.check.fuzz.case import Case, Layout, dense_strides
+from kernelzoo.check.fuzz.faulty import FAULTS, FaultMaker
 from kernelzoo.check.fuzz.placing import Placed
 from kernelzoo.check.running import call_case
 from kernelzoo.device import check_device
@@ -49,7 +49,7 @@ Check = tuple[str, "torch.Tensor"]
 
 
 @dataclass
-class Found:
+class FuzzCounts:
     """The number of cases with each kind of result."""
 
     right: int = 0
@@ -77,7 +77,7 @@ def run(
     *,
     one_by_one: bool = False,
     progress: Callable[[int, int], None] = lambda waiting, number: None,
-) -> Found:
+) -> FuzzCounts:
     """Run cases through one implementation.
 
     ``progress`` gets the numbers of the oldest case that the device may still run, and of the next case. They differ
@@ -87,22 +87,22 @@ def run(
         words = (
             f"the inputs of {implementation.op} belong together, and fuzzing draws each by itself; verify draws them"
         )
-        return Found(unavailable=words)
+        return FuzzCounts(unavailable=words)
     runner = _Runner(implementation, device, in_words=len(cases) == 1)
     at_once = 1 if one_by_one or device.type == "cpu" else AT_ONCE
     waiting = 0
     try:
         for number, case in enumerate(cases):
             progress(waiting, number)
-            runner.add(number, case)
+            runner.start_case(number, case)
             if runner.found.unavailable:
                 break
             if number + 1 - waiting >= at_once or case.far:
-                runner.settle()
+                runner.count_pending()
                 waiting = number + 1
             if case.far and device.type == "cuda":
                 torch.cuda.empty_cache()  # other processes on the device may need the gigabytes
-        runner.settle()
+        runner.count_pending()
     except RuntimeError as error:  # a GPU reports a kernel's error at a later call
         runner.check_device(str(error))
         raise
@@ -112,17 +112,17 @@ def run(
 class _Runner:
     def __init__(self, implementation: Implementation, device: torch.device, *, in_words: bool) -> None:
         """``in_words``: wait for the device after each call, and report the wrong element."""
-        self.found = Found()
+        self.found = FuzzCounts()
         self._implementation, self._device, self._in_words = implementation, device, in_words
         self._operation = implementation.operation
         self._generator = torch.Generator(device)
         self._pending: list[tuple[int, Case, list[Check]]] = []
 
-    def add(self, number: int, case: Case) -> None:
+    def start_case(self, number: int, case: Case) -> None:
         """Start a case. A result that is known without waiting for the device is counted at once."""
         found = self.found
         try:
-            checks = self._checks(case)
+            checks = self._call_twice(case)
         except BackendUnavailableError as error:
             found.unavailable = str(error)
         except OperationError as error:
@@ -142,7 +142,7 @@ class _Runner:
             found.wrong.append((number, str(error)))
         except _RaisedError as error:
             found.wrong.append((number, str(error)))
-            self.settle()
+            self.count_pending()
             self.check_device(str(error))
         else:
             if case.fault or not checks:
@@ -151,7 +151,7 @@ class _Runner:
             else:
                 self._pending.append((number, case, checks))
 
-    def settle(self) -> None:
+    def count_pending(self) -> None:
         """Wait for the device, and count the pending cases."""
         if not self._pending:
             return
@@ -171,7 +171,7 @@ class _Runner:
         """Count a case with wrong elements as wrong, or as undecidable if the operation's bounds can't decide."""
         op = self._operation
         with torch.no_grad():
-            inputs = [x for _, x in placing.inputs(op, case, self._generator)]
+            inputs = [x for _, x in placing.place_inputs(op, case, self._generator)]
         args = op.arguments(inputs, -1 if case.dim is None else case.dim, case.keepdim, dict(case.scalars))
         if op.undecidable(args, op.expect(args)):
             self.found.undecidable += 1
@@ -182,14 +182,14 @@ class _Runner:
         """Raise DeviceLostError if the device no longer responds."""
         check_device(self._device, self._implementation.id, words)
 
-    def _checks(self, case: Case) -> list[Check]:
+    def _call_twice(self, case: Case) -> list[Check]:
         op = self._operation
         with torch.no_grad():
-            placed = placing.inputs(op, case, self._generator)
+            placed = placing.place_inputs(op, case, self._generator)
         inputs = [x for _, x in placed]
         if case.fault:
             error, change = FAULTS[case.fault]
-            self._expect_error(case, inputs, change(Call(op, case, inputs)), error)
+            self._expect_error(case, inputs, change(FaultMaker(op, case, inputs)), error)
             return []
         if op.needs_element and any(case.shape[d] == 0 for d in case.axes if d < len(case.shape)):
             self._expect_error(case, inputs, {}, "EmptyReductionError")
@@ -206,34 +206,34 @@ class _Runner:
             own = not case.outs and turn == 0
             boards = [] if own else self._new_outs(case, args, pattern)
             tensors = [tensor for both in (*placed, *boards) for tensor in both]
-            were = [_identity(tensor) for tensor in tensors]
+            were = [_tensor_identity(tensor) for tensor in tensors]
             started = time.perf_counter()
-            result = self._call(case, inputs, {} if own else {"out": _one([out for _, out in boards])})
+            result = self._call(case, inputs, {} if own else {"out": _single_or_tuple([out for _, out in boards])})
             seconds.append(time.perf_counter() - started)
-            if [_identity(tensor) for tensor in tensors] != were:
+            if [_tensor_identity(tensor) for tensor in tensors] != were:
                 raise AssertionError("a call must not change the tensors themselves")
             found = self._check_results(result, args, [out for _, out in boards])
             if self._in_words:
                 expected.check(found)
-            checks += _wrong(expected, found, "" if own else " in out")
+            checks += _check_wrong(expected, found, "" if own else " in out")
             for name, (board, out), clean in zip(op.outputs, boards, self._new_outs(case, args, pattern), strict=False):
                 # Copying out into clean memory must give this memory: nothing else has changed.
                 clean[1].copy_(out)
                 whose = name if len(op.outputs) > 1 else "out"
                 checks.append(
-                    (f"bytes around {whose}, or between its elements, have changed", _differ(board, clean[0]))
+                    (f"bytes around {whose}, or between its elements, have changed", _bits_differ(board, clean[0]))
                 )
             results.append(found)
         if seconds[0] - seconds[1] > SLOW:
             self.found.compiled += 1
         again = "called twice, the same input gave other bits, or not all was written"
-        checks += [(again, _differ(*outs)) for outs in zip(*results, strict=True)]
+        checks += [(again, _bits_differ(*outs)) for outs in zip(*results, strict=True)]
         for name, (memory, _), were_bits in zip(op.inputs, placed, before, strict=True):
             if were_bits is not None:
                 checks.append((f"{name}, or bytes around it, have changed", (bits(memory) != were_bits).any()))
-        return checks + self._in_place(case, placed, expected)
+        return checks + self._call_in_place(case, placed, expected)
 
-    def _in_place(self, case: Case, placed: Sequence[Placed], expected: Expected) -> list[Check]:
+    def _call_in_place(self, case: Case, placed: Sequence[Placed], expected: Expected) -> list[Check]:
         """Call with an input as ``out``, if the operation allows that; returns the checks."""
         op = self._operation
         (declared, *more) = op.outputs.values()
@@ -253,14 +253,14 @@ class _Runner:
             expected.check((out,))
         clean.as_strided(x.shape, x.stride(), x.storage_offset()).copy_(out)
         words = f"bytes around {declared.inplace} as out, or between its elements, have changed"
-        return [*_wrong(expected, [out], f" with {declared.inplace} as out"), (words, _differ(board, clean))]
+        return [*_check_wrong(expected, [out], f" with {declared.inplace} as out"), (words, _bits_differ(board, clean))]
 
     def _new_outs(self, case: Case, args: Arguments, pattern: int) -> list[Placed]:
         """Return memory for each output, filled with the byte ``pattern``, and the output in it."""
         shapes, dtypes = self._operation.out_shapes(args), self._operation.out_dtypes(args)
-        layouts = case.outs or [Layout(contiguous(shape)) for shape in shapes]
+        layouts = case.outs or [Layout(dense_strides(shape)) for shape in shapes]
         return [
-            placing.output(shape, layout, dtype, pattern, self._device)
+            placing.place_out(shape, layout, dtype, pattern, self._device)
             for shape, layout, dtype in zip(shapes, layouts, dtypes, strict=True)
         ]
 
@@ -326,18 +326,18 @@ class _RaisedError(Pickled, Exception):
         self.error = error
 
 
-def _identity(x: torch.Tensor) -> tuple[object, ...]:
+def _tensor_identity(x: torch.Tensor) -> tuple[object, ...]:
     """Return everything about a tensor except its values."""
     storage = x.untyped_storage()
     return type(x), x.dtype, x.shape, x.stride(), x.data_ptr(), storage.data_ptr(), storage.nbytes()
 
 
-def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def _bits_differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Return a tensor of one bool: whether two tensors differ in any bit."""
     return (bits(a) != bits(b)).any()
 
 
-def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
+def _check_wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
     """Return a check for wrong elements of each output, without waiting for the device."""
     return [
         (f"{bounds.name}: {_WRONG}{where}", bounds.right(out).all().logical_not_())
@@ -345,5 +345,5 @@ def _wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list
     ]
 
 
-def _one(outs: Sequence[torch.Tensor]) -> Any:
+def _single_or_tuple(outs: Sequence[torch.Tensor]) -> Any:
     return outs[0] if len(outs) == 1 else tuple(outs)

@@ -20,7 +20,7 @@ DECLARED = "declared"
 
 @dataclass(frozen=True)
 class Fill:
-    """The shape to draw, the dtype that the values are for, and the generator, whose device is used."""
+    """The shape, dtype and generator of a tensor to draw, with methods that draw common kinds of values."""
 
     shape: tuple[int, ...]
     kind: torch.dtype
@@ -32,10 +32,10 @@ class Fill:
 
     def normal(self, double: bool | None = None) -> torch.Tensor:
         """Draw normal values, in float64 if ``double``, else in float32. By default, dtypes of 8 bytes use float64."""
-        return self._floats(double).normal_(generator=self.generator)
+        return self._allocate_floats(double).normal_(generator=self.generator)
 
     def uniform(self, double: bool | None = None) -> torch.Tensor:
-        return self._floats(double).uniform_(generator=self.generator)
+        return self._allocate_floats(double).uniform_(generator=self.generator)
 
     def signs(self, double: bool | None = None) -> torch.Tensor:
         return self.uniform(double).sub_(0.5).sign_()
@@ -49,7 +49,7 @@ class Fill:
         words = torch.empty(self.shape, dtype=torch.int64, device=self.generator.device)
         return words.random_(low, high, generator=self.generator)
 
-    def _floats(self, double: bool | None) -> torch.Tensor:
+    def _allocate_floats(self, double: bool | None) -> torch.Tensor:
         double = self.kind.itemsize == 8 if double is None else double
         return torch.empty(self.shape, dtype=torch.float64 if double else torch.float32, device=self.generator.device)
 
@@ -59,13 +59,13 @@ Family: TypeAlias = Callable[[Fill], "torch.Tensor"]
 
 def families(dtype: str) -> tuple[str, ...]:
     """Return the names of a dtype's families, the plainest first."""
-    return tuple(_table(dtype))
+    return tuple(_families_by_name(dtype))
 
 
 def draw(family: str, shape: tuple[int, ...], dtype: str, generator: torch.Generator) -> torch.Tensor:
     """Draw values of a family, as a new contiguous tensor on the generator's device."""
     kind = getattr(torch, dtype)
-    return _table(dtype)[family](Fill(shape, kind, generator)).to(kind)
+    return _families_by_name(dtype)[family](Fill(shape, kind, generator)).to(kind)
 
 
 def specials(dtype: str) -> tuple[str, ...]:
@@ -75,7 +75,7 @@ def specials(dtype: str) -> tuple[str, ...]:
     return _SPECIAL_FLOATS if "float" in dtype else ("least", "most", "zero", "ones")
 
 
-def special(name: str, dtype: str) -> int:
+def bits_of(name: str, dtype: str) -> int:
     """Return the bits of a special value, as an integer of the same width."""
     kind = getattr(torch, dtype)
     if kind == torch.bool:
@@ -101,35 +101,35 @@ _SPECIAL_FLOATS = (
 """Names of the special values of floats. ``tiny`` is the smallest normal number."""
 
 
-def _table(dtype: str) -> dict[str, Family]:
+def _families_by_name(dtype: str) -> dict[str, Family]:
     return _BOOLS if dtype == "bool" else _FLOATS if "float" in dtype else _INTEGERS
 
 
-def _wide(fill: Fill) -> torch.Tensor:
+def _draw_every_exponent(fill: Fill) -> torch.Tensor:
     """Draw values with every exponent of the dtype, and both signs."""
     low, high = math.log2(fill.info.tiny), math.log2(fill.info.max)
     exponent = fill.uniform(double=True).mul_(high - low).add_(low)
     return exponent.exp2_().mul_(fill.signs(double=True)).clamp_(-fill.info.max, fill.info.max)
 
 
-def _plateau(fill: Fill) -> torch.Tensor:
-    """Draw equal values, with about one in 200 above them. A sum in order rounds in the same direction each time."""
+def _draw_plateau(fill: Fill) -> torch.Tensor:
+    """Draw equal values, with about one in 200 larger. A sequential sum rounds in the same direction at each step."""
     low = fill.constant(double=True).abs().neg_()
     return low.masked_fill_(fill.uniform(double=False) < 0.005, 2.0)
 
 
-def _close(fill: Fill) -> torch.Tensor:
+def _draw_close_values(fill: Fill) -> torch.Tensor:
     """Draw values a few ulp apart."""
     return fill.integers(-3, 4).double().mul_(fill.info.eps).add_(1).mul_(fill.constant(double=True))
 
 
-def _ladder(fill: Fill) -> torch.Tensor:
+def _falling_steps(fill: Fill) -> torch.Tensor:
     """Return values that fall in steps of 0.75 for 100 elements, and then start again at 0."""
     steps = torch.arange(math.prod(fill.shape), dtype=torch.float32, device=fill.generator.device).remainder_(100)
     return steps.mul_(-0.75).view(fill.shape)
 
 
-def _masked(fill: Fill) -> torch.Tensor:
+def _draw_masked(fill: Fill) -> torch.Tensor:
     """Draw normal values, with -inf for about half of them: runs of 32, as in a causal mask, and singles."""
     count = math.prod(fill.shape)
     runs = replace(fill, shape=(count // 32 + 1,)).uniform(double=False).repeat_interleave(32)[:count]
@@ -137,7 +137,7 @@ def _masked(fill: Fill) -> torch.Tensor:
     return fill.normal().masked_fill_(alone.logical_or_(runs.view(fill.shape) < 0.4), -math.inf)
 
 
-def _bits(fill: Fill) -> torch.Tensor:
+def _draw_random_bits(fill: Fill) -> torch.Tensor:
     """Draw values of random bits. Infinity and NaN become zero, because a single one would decide a whole row."""
     words = fill.integers(-(2**63), None)
     if not fill.kind.is_floating_point:
@@ -146,7 +146,7 @@ def _bits(fill: Fill) -> torch.Tensor:
     return values.nan_to_num_(0.0, 0.0, 0.0)
 
 
-def _ends(fill: Fill) -> torch.Tensor:
+def _draw_extreme_integers(fill: Fill) -> torch.Tensor:
     """Draw the largest integer, and rarely the least."""
     rare = fill.uniform(double=False) < 0.02
     return rare.to(fill.kind).fill_(fill.info.max).masked_fill_(rare, fill.info.min)
@@ -155,29 +155,29 @@ def _ends(fill: Fill) -> torch.Tensor:
 _FLOATS: dict[str, Family] = {
     "normal": Fill.normal,
     "constant": Fill.constant,
-    "plateau": _plateau,
+    "plateau": _draw_plateau,
     "offset": lambda fill: fill.normal().add_(1000.0),
     "spread": lambda fill: fill.normal().mul_(40.0),
     "spikes": lambda fill: fill.normal().pow_(5),
-    "close": _close,
-    "ladder": _ladder,
-    "wide": _wide,
+    "close": _draw_close_values,
+    "ladder": _falling_steps,
+    "wide": _draw_every_exponent,
     # Below the smallest normal number, with zeros of both signs.
     "subnormal": lambda fill: fill.normal(double=True).mul_(fill.info.tiny / 4),
     "zeros": lambda fill: fill.signs().mul_(0.0),
-    "masked": _masked,
+    "masked": _draw_masked,
     # Far below zero, so that a zero as the initial maximum would exceed all of them.
-    "low": lambda fill: _masked(fill).sub_(300.0),
+    "low": lambda fill: _draw_masked(fill).sub_(300.0),
     "extremes": lambda fill: fill.signs(double=True).mul_(fill.info.max),
-    "bits": _bits,
+    "bits": _draw_random_bits,
 }
 _INTEGERS: dict[str, Family] = {
     # Few different values, so that the minimum occurs often.
     "few": lambda fill: fill.integers(-2 if fill.info.min else 0, 4),
-    "bits": _bits,
+    "bits": _draw_random_bits,
     # Close to the largest integer, with which a minimum starts.
     "highest": lambda fill: fill.integers(0, 3).neg_().add_(fill.info.max),
-    "ends": _ends,
+    "ends": _draw_extreme_integers,
 }
 _BOOLS: dict[str, Family] = {
     "half": lambda fill: fill.uniform() < 0.5,

@@ -12,7 +12,7 @@ def probe() -> tuple[str, ...]:
     numba = require("cpu", "numba", "install it with: pip install 'kernelzoo[cpu]'")
     if numba.config.DISABLE_JIT:
         raise BackendUnavailableError("cpu", "NUMBA_DISABLE_JIT is set, and its kernels must be compiled", "unset it")
-    if missing := _why_no_threads(numba):
+    if missing := _explain_missing_threads(numba):
         raise BackendUnavailableError("cpu", *missing)
     return ("cpu",)
 
@@ -27,7 +27,7 @@ _LAYERS = {
 """The values of NUMBA_THREADING_LAYER other than "default", and the layers of Numba that each allows."""
 
 
-def _why_no_threads(numba: Any) -> tuple[str, str] | None:
+def _explain_missing_threads(numba: Any) -> tuple[str, str] | None:
     """Return why Numba can't start threads, and the remedy; None if it can. Numba itself would only fail at its
     first parallel loop. This function starts no threads."""
     layer, order = str(numba.config.THREADING_LAYER).lower(), list(numba.config.THREADING_LAYER_PRIORITY)
@@ -39,13 +39,13 @@ def _why_no_threads(numba: Any) -> tuple[str, str] | None:
     among = tuple(order) if layer == "default" else _LAYERS.get(layer, ())
     if not among:
         return f"NUMBA_THREADING_LAYER is {layer!r}", f"unset it, or set it to one of default, {', '.join(_LAYERS)}"
-    if "workqueue" in among or any(map(_can_load, among)):  # workqueue comes with Numba
+    if "workqueue" in among or any(map(_can_load_threading_layer, among)):  # workqueue comes with Numba
         return None
     install = "pip install tbb, or " if "tbb" in among else ""
     return f"NUMBA_THREADING_LAYER is {layer!r}, and {' or '.join(among)} can't be loaded", f"{install}unset it"
 
 
-def _can_load(layer: str) -> bool:
+def _can_load_threading_layer(layer: str) -> bool:
     try:
         if layer == "tbb":
             require("cpu", "numba.np.ufunc.parallel", "")._check_tbb_version_compatible()

@@ -1,6 +1,6 @@
-"""Functions of the host's kernels: conversions of elements, the exponential, sums with their rounding errors.
+"""Functions of the host's kernels: conversions of elements, the exponential, and sums with rounding errors.
 
-LLVM may fuse multiplications with additions ('contract') only in the exponential. It may reorder no sum here.
+LLVM may fuse multiplications with additions ('contract') only in the exponential. It may reorder no sum.
 """
 
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def as_float(typing_context, bits):
 
 
 @intrinsic
-def _half_extended(typing_context, element):
+def _half_to_float32(typing_context, element):
     """Convert the bits of a float16 to float32, by the processor's instruction."""
 
     def generate(context, builder, signature, arguments):
@@ -63,7 +63,7 @@ def _half_extended(typing_context, element):
 
 
 @intrinsic
-def _half_rounded(typing_context, value):
+def _float32_to_half(typing_context, value):
     """Convert a float32 to the bits of the nearest float16, by the processor's instruction."""
 
     def generate(context, builder, signature, arguments):
@@ -73,7 +73,7 @@ def _half_rounded(typing_context, value):
 
 
 @cache
-def converts_halves() -> bool:
+def has_half_conversion() -> bool:
     """Whether the processor that Numba compiles for has instructions that convert from and to float16."""
     triple, _, features = cpu_target.target_context.codegen().magic_tuple()
     return triple.startswith("aarch64") or "+f16c" in features.split(",")
@@ -85,7 +85,7 @@ def widen(element):
     if element == types.uint16:  # bfloat16: the upper half of a float32
         return lambda element: as_float(np.int32(np.uint32(element) << np.uint32(16)))
     if element == types.int16:
-        return (lambda element: _half_extended(element)) if converts_halves() else _from_half
+        return (lambda element: _half_to_float32(element)) if has_half_conversion() else _from_half
     return lambda element: element
 
 
@@ -117,7 +117,7 @@ def round_like(value, like):
     if like == types.uint16:
         return _to_bfloat16
     if like == types.int16:
-        return (lambda value, like: _half_rounded(value)) if converts_halves() else _to_half
+        return (lambda value, like: _float32_to_half(value)) if has_half_conversion() else _to_half
     if like == types.uint8:
         return _to_float8
     return lambda value, like: value
@@ -200,7 +200,7 @@ def exponential(t):
 
 @choose_by_type()
 def order_bits(bits):
-    """Map a float's bits to a signed integer that sorts like the float. The function is its own inverse."""
+    """Map a float's bits to a signed integer that sorts like the float. Applied twice, it returns the bits."""
     integer = getattr(np, f"int{bits.bitwidth}")
     sign_at, magnitude = integer(bits.bitwidth - 1), integer(np.iinfo(integer).max)
     return lambda bits: integer(bits ^ ((bits >> sign_at) & magnitude))
@@ -214,14 +214,14 @@ def empty(count, x):
 
 
 @choose_by_type()
-def same_type(array, like):
+def match_type(array, like):
     """Return ``array`` if it has ``like``'s type, else ``like``, so that the compiler sees only one type."""
     return (lambda array, like: array) if array == like else (lambda array, like: like)
 
 
 @njit
 def two_sum(total, carry, term):
-    """Return total + term, and carry + the rounding error of that (Knuth, TAOCP 2, 4.2.2)."""
+    """Return total + term, and carry + the rounding error of total + term (Knuth, TAOCP 2, 4.2.2)."""
     new = total + term
     back = new - total
     return new, carry + ((total - (new - back)) + (term - back))

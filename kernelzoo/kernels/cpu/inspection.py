@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cpu.launch import without_cache
+from kernelzoo.kernels.cpu.launch import compiling_without_cache
 
 INPUT_DEVICE = "cpu"
 """The device of the inputs. Numba compiles for actual arrays, so the inputs need memory."""
@@ -16,4 +16,4 @@ def refusal(variant: str, arch: str) -> str:
 
 def target(device: Device) -> AbstractContextManager[None]:
     """Return a context in which kernels are compiled anew: cached code has no assembly to show."""
-    return without_cache()
+    return compiling_without_cache()

@@ -68,7 +68,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def move_lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Order the two row axes of canonical tensors so that the last, the *lane* axis, is the one to vectorise across.
 
     That is the axis with the smaller stride in x. If it has too few rows, and the other axis has more, it is the other.
@@ -80,7 +80,7 @@ def lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ..
 
 
 def vectorises_across(x: torch.Tensor) -> bool:
-    """Whether to vectorise across neighbouring rows of ``lanes_last`` (rows *side by side*), not along each row."""
+    """Whether to vectorise across neighbouring rows (*side by side*), not along one. ``x``: see ``move_lanes_last``."""
     return x.size(2) >= MIN_LANES and (x.size(1) < SHORT or x.stride(2) < x.stride(1))
 
 
@@ -111,7 +111,7 @@ def bind_kernel(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], 
 
 
 def make_launch(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[Any, ...]) -> Launch:
-    """Return a launch that runs a compiled kernel with its arguments; in a recording, one that adds a step.
+    """Return a launch that runs a compiled kernel. In a recording, the launch adds a step instead of running.
 
     The first arguments are the memory of the canonical ``tensors``, as flat arrays. So a kernel is compiled once per
     dtype, for all strides, and tests itself whether rows are contiguous. The launch keeps no reference to the arrays,
@@ -165,7 +165,7 @@ def _source_function(kernel: Any) -> Callable[..., None]:
 
 
 def _describe_kernel(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) -> Compiled:
-    """Return the facts of the kernel compiled for this host, whatever device is simulated."""
+    """Return a description of the kernel as compiled for this host, whatever device is simulated."""
     kernel.compile(signature)
     function = _source_function(kernel)
     return Compiled(
@@ -238,8 +238,8 @@ _keeps: ContextVar[bool] = ContextVar("keeps", default=True)
 
 
 @contextmanager
-def without_cache() -> Iterator[None]:
-    """A context in which this thread compiles kernels again, and caches nothing."""
+def compiling_without_cache() -> Iterator[None]:
+    """Return a context in which this thread compiles kernels again, and caches nothing."""
     token = _keeps.set(False)
     try:
         yield

@@ -9,7 +9,7 @@ THREADS = 512  # per block, at most. At 64 registers per thread, an SM runs two 
 
 
 def cluster_sizes(device: Device) -> list[int]:
-    """Return the possible numbers of blocks per cluster."""
+    """Return the numbers of blocks per cluster that the device allows."""
     return [size for size in (2, 4, 8, 16) if size <= device.cluster_blocks]
 
 
@@ -19,6 +19,6 @@ def can_use_clusters(rows: Rows, device: Device) -> bool:
 
 
 def require_clusters(id: str, usable: bool) -> None:
-    """Raise UnsupportedProblemError for form ``id`` unless clusters can process its rows (``usable``)."""
+    """Raise UnsupportedProblemError, which names the form ``id``, unless ``usable``: clusters can process the rows."""
     if not usable:
         raise UnsupportedProblemError(id, "it takes rows whose elements lie side by side, on a device with clusters")

@@ -21,7 +21,7 @@ _NAME = re.compile(rf"[a-z_]+(?:<{_PARAMETER}(?:, {_PARAMETER})*>)?")
 
 
 @cache
-def files(file: Path) -> tuple[Path, ...]:
+def list_included_files(file: Path) -> tuple[Path, ...]:
     """Return a file and all files that it includes, each once. Included files come before their includers."""
     found: dict[Path, None] = {}
 
@@ -36,13 +36,13 @@ def files(file: Path) -> tuple[Path, ...]:
 
 
 @cache
-def source(file: Path) -> str:
-    """Return a file's CUDA C++ with all includes inlined. CuPy's cache on disk uses this text as its key."""
-    return "\n".join(_INCLUDE.sub("", path.read_text(encoding="utf-8")) for path in files(file))
+def full_source(file: Path) -> str:
+    """Return a file's CUDA C++ with all includes inlined. CuPy caches machine code on disk by this text."""
+    return "\n".join(_INCLUDE.sub("", path.read_text(encoding="utf-8")) for path in list_included_files(file))
 
 
-def checked_name(kernel: str) -> str:
-    """Return a kernel's name. Raises ValueError if it has other code in it, because NVRTC would compile that."""
+def check_kernel_name(kernel: str) -> str:
+    """Return a kernel's name. Raises ValueError if the name contains other code, because NVRTC would compile it."""
     if not _NAME.fullmatch(kernel):
         raise ValueError(f"{kernel!r} is no kernel's name: a template's, of numbers and {', '.join(C_TYPES.values())}")
     return kernel
@@ -50,7 +50,7 @@ def checked_name(kernel: str) -> str:
 
 @dataclass(frozen=True)
 class Program:
-    """Instances of a file's kernel templates, compiled for one architecture."""
+    """Machine code and PTX of a file's kernels, compiled for one architecture."""
 
     ptx: str
     cubin: bytes
@@ -58,8 +58,8 @@ class Program:
     symbols: dict[str, str]  # the name of each instance in ptx and cubin
 
 
-def program(code: str, instances: tuple[str, ...], capability: int, options: tuple[str, ...] = OPTIONS) -> Program:
-    """Compile with ``options`` and those that cupy.RawModule adds. Needs no GPU. Raises InspectionError."""
+def compile_code(code: str, instances: tuple[str, ...], capability: int, options: tuple[str, ...] = OPTIONS) -> Program:
+    """Compile CUDA C++ with ``options`` and those that cupy.RawModule adds. Needs no GPU. Raises InspectionError."""
     handle = nvrtc.createProgram(code, "", (), ())
     for instance in instances:
         nvrtc.addNameExpression(handle, instance)
@@ -77,13 +77,13 @@ def program(code: str, instances: tuple[str, ...], capability: int, options: tup
 
 
 @cache
-def compiled(file: Path, kernel: str, capability: int) -> Compiled:
+def compile_instance(file: Path, kernel: str, capability: int) -> Compiled:
     """Compile a template instance of a file for a compute capability, without loading it."""
-    result = program(source(file), (checked_name(kernel),), capability)
-    return described(result, kernel, capability, *template(file, kernel))
+    result = compile_code(full_source(file), (check_kernel_name(kernel),), capability)
+    return describe_program(result, kernel, capability, *find_template(file, kernel))
 
 
-def described(
+def describe_program(
     result: Program, kernel: str, capability: int, text: str, place: str | Path, line: int, constants: dict[str, Any]
 ) -> Compiled:
     """Describe a compiled kernel. ``text`` is its source, at line ``line`` of the file ``place``."""
@@ -103,11 +103,11 @@ def described(
 
 
 @cache
-def template(file: Path, instance: str) -> tuple[str, Path, int, dict[str, int | str | bool]]:
+def find_template(file: Path, instance: str) -> tuple[str, Path, int, dict[str, int | str | bool]]:
     """Find an instance's template in a file or its includes. Return (source text, file, line, values by name)."""
     name, _, arguments = instance.rstrip(">").partition("<")
     pattern = rf"^(?:template <([^;{{}}]*?)>\n)?__global__[^;{{}}]*?\s{name}\([^;{{]*\{{.*?^\}}$"
-    texts = ((path, path.read_text(encoding="utf-8")) for path in reversed(files(file)))
+    texts = ((path, path.read_text(encoding="utf-8")) for path in reversed(list_included_files(file)))
     searched = ((path, code, re.search(pattern, code, re.DOTALL | re.MULTILINE)) for path, code in texts)
     place, code, found = next((one for one in searched if one[2] is not None), (file, "", None))
     if found is None:

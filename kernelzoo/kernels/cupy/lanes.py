@@ -1,4 +1,4 @@
-"""Plans of kernels with several lanes per row, see lanes.cuh. They set the lanes, vector width, and rows per block."""
+"""Plans of kernels with several lanes per row, see lanes.cuh: how many lanes, elements per vector, rows per block."""
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step
@@ -33,7 +33,7 @@ def plan_rows(
     numbers = numbers or (aligned_width(rows) if rows.out_n else ragged_width(rows),)
     few = max(least, min(few, rows.planned * rows.n // (numbers[0] * MANY_LANES)))
     lanes, together = choose_lanes(rows, rows.n, numbers[0], few)
-    kernel = instance("rows", dtypes, *numbers)
+    kernel = template_instance("rows", dtypes, *numbers)
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), *scalars)
     return Plan(rows, (Step(kernel, cdiv(rows.total, together), lanes * together, arguments),), others=others)
 
@@ -54,7 +54,7 @@ def plan_multi_pass(
     return plan_rows(rows, *others, dtypes=dtypes, scalars=scalars, numbers=(wide, items), few=FEWEST, least=FEWEST)
 
 
-def instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
+def template_instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
     return f"{kernel}<{', '.join([*(C_TYPES[dtype] for dtype in dtypes), *map(str, numbers)])}>"
 
 
@@ -62,7 +62,7 @@ def aligned_width(rows: Rows, *along: Strides) -> int:
     """Return the vector width. It is 1 unless rows of x, out and ``along`` consist of complete, aligned vectors."""
     wide = pack_width(rows, *along)
     starts = (start for tensor in along for start in (tensor.outer, tensor.inner, tensor.phase))
-    return wide if rows.aligned and rows.common() % wide == 0 and not any(start % wide for start in starts) else 1
+    return wide if rows.aligned and rows.common_factor() % wide == 0 and not any(s % wide for s in starts) else 1
 
 
 def ragged_width(rows: Rows) -> int:
@@ -71,8 +71,8 @@ def ragged_width(rows: Rows) -> int:
     return pack_width(rows) if rows.n >= LONG_VECTORS * pack_width(rows) else aligned_width(rows)
 
 
-def whole_warps(n: int, wide: int, few: int) -> tuple[int, int]:
-    """Return (vector width, least vectors per lane) with which the lanes of n elements fill complete warps."""
+def fill_whole_warps(n: int, wide: int, few: int) -> tuple[int, int]:
+    """Return (vector width, least vectors per lane) such that the lanes of a row of n elements fill complete warps."""
     most = n // (WARP * wide)
     return (wide, min(few, most)) if most else (1, few)
 
@@ -80,7 +80,7 @@ def whole_warps(n: int, wide: int, few: int) -> tuple[int, int]:
 def plan_with_row_sums(
     rows: Rows, *others: Strides, device: Device, sums: tuple[int, ...], scalars: tuple[Argument, ...] = ()
 ) -> Plan:
-    """Return a plan whose blocks loop over rows and store partial sums over rows. Further kernels add these up.
+    """Return a plan whose blocks loop over rows and store sums over these rows. More kernels add up the blocks' sums.
 
     ``sums``: the indices of the tensors that are sums over all rows."""
     wide, most = aligned_width(rows, *others), SUM_REGISTERS // (len(sums) * cdiv(rows.itemsize, 4))

@@ -1,4 +1,4 @@
-"""Turn a form's plan into a launch: its kernels, their grids and a workspace.
+"""Turn a plan into a launch: kernels, their grids and a workspace.
 
 A *plan* depends only on the device and the tensors' layouts. It is cached, with its kernels loaded. Binding adds the
 tensors' addresses. While a launch is recorded (``kernelzoo.launch``), no kernel is loaded.
@@ -61,7 +61,7 @@ class Plan:
 
 
 # A planner takes the rows, the strides of each tensor between the first and the last, and scalars by name. If it has a
-# parameter ``device`` or ``numbers`` (of the active launch table), it gets that too. May raise UnsupportedProblemError.
+# parameter ``device`` or ``knobs`` (of the active launch table), it gets that too. May raise UnsupportedProblemError.
 Planner: TypeAlias = Callable[..., Plan]
 At: TypeAlias = Callable[..., None]  # launches a kernel on the canonical tensors, given their addresses
 Workspace: TypeAlias = dict[str, torch.Tensor]  # a launch's memory for partial results and counters, by argument name
@@ -73,8 +73,8 @@ def device_of(x: torch.Tensor) -> Device:
     return device
 
 
-def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
-    """Return a decorator that turns a form's planner into its bind. ``numbers``: the form's class in the launch table.
+def planned(knobs: type[Any] | None = None) -> Callable[[Planner], Bind]:
+    """Return a decorator that turns a planner into a function from tensors to a launch. ``knobs``: its tuned numbers.
 
     The kernels are in the .cu file next to the planner's file."""
 
@@ -86,13 +86,13 @@ def planned(numbers: type[Any] | None = None) -> Callable[[Planner], Bind]:
             x, *between, out = tensors
             record, device = recording.get(), device_of(x)
             rows, others = rows_with(x, out, *between)
-            if numbers is not None:
-                scalars["numbers"] = tables.of(numbers, device.index)
+            if knobs is not None:
+                scalars["knobs"] = tables.of(knobs, device.index)
             if "device" in wanted:
                 scalars["device"] = device
             if record is not None:
                 steps = plan(rows, *others, **scalars).steps
-                return record.launch(*(_recorded(file, step, device, record) for step in steps))
+                return record.launch(*(_record_step(file, step, device, record) for step in steps))
             return _launch_maker(package.stand_in, file, plan, device, tuple(scalars.items()), rows, *others)(*tensors)
 
         return bind
@@ -109,7 +109,7 @@ def _launch_maker(
 ) -> Callable[..., Launch]:
     """Compile and load a plan's kernels. Return a function that makes a launch from tensors."""
     plan = planner(*problem, **dict(named))
-    load = _load if stand_in is None else stand_in.loaded
+    load = _load_kernel if stand_in is None else stand_in.loaded
     steps = tuple(_step_launcher(load(file, plan, step, device), plan, step) for step in plan.steps)
     if plan.partial_bytes or plan.counter_bytes:
         return partial(_allocate_and_launch, plan, steps)
@@ -129,9 +129,9 @@ def _allocate_and_launch(plan: Plan, steps: tuple[Callable[[Workspace], At], ...
 
 def _step_launcher(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace], At]:
     """Return a function that takes a workspace and returns a launcher of the step's loaded kernel."""
-    most = kernel.blocks_at_once(step.threads, step.shared_bytes) if step.resident else step.blocks
+    most = kernel.max_resident_blocks(step.threads, step.shared_bytes) if step.resident else step.blocks
     blocks = min(step.blocks, most)
-    parameters, make = _parameters(plan, step), kernel.launcher(_shape(step, blocks))
+    parameters, make = _parameters(plan, step), kernel.launcher(_launch_shape(step, blocks))
 
     def launch(workspace: Workspace) -> At:
         words = list(parameters.words)
@@ -149,7 +149,7 @@ def _join_steps(steps: tuple[Callable[[Workspace], At], ...], workspace: Workspa
     return locked_sequence(first, *others) if others else first
 
 
-def _shape(step: Step, blocks: int) -> LaunchShape:
+def _launch_shape(step: Step, blocks: int) -> LaunchShape:
     return LaunchShape(blocks, step.threads, step.shared_bytes, step.cluster, step.cooperative, step.grid_y)
 
 
@@ -159,7 +159,7 @@ tensors' addresses and ends with the strides of the tensors between the first an
 
 
 def _parameters(plan: Plan, step: Step) -> Parameters:
-    """Return a step's parameters. Tensors' addresses are 0: each launch fills them in."""
+    """Return a step's parameters. Tensors' addresses are 0, and each launch replaces them."""
     layout, others = plan.layout, plan.others
     numbers = (layout.outer * layout.inner, *(getattr(layout, name) for name in PROBLEM[1:]))
     strides = [stride for tensor in others for stride in (tensor.outer, tensor.n, tensor.inner)]
@@ -170,8 +170,8 @@ def _parameters(plan: Plan, step: Step) -> Parameters:
     return driver.parameter_words([problem, *following])
 
 
-def _recorded(file: Path, step: Step, device: Device, record: Recording) -> RecordedStep:
-    compiled, blocks = partial(compiler.compiled, file, step.kernel, device.capability), step.blocks
+def _record_step(file: Path, step: Step, device: Device, record: Recording) -> RecordedStep:
+    compiled, blocks = partial(compiler.compile_instance, file, step.kernel, device.capability), step.blocks
     if step.resident and record.compiles:
         kernel = compiled()
         assert kernel.registers is not None
@@ -179,7 +179,7 @@ def _recorded(file: Path, step: Step, device: Device, record: Recording) -> Reco
         blocks = min(blocks, device.multiprocessors * max(1, per_sm.blocks))
     return RecordedStep(
         step.kernel,
-        driver.grid_axes(_shape(step, blocks)),
+        driver.grid_axes(_launch_shape(step, blocks)),
         step.threads,
         step.shared_bytes,
         step.cluster,
@@ -193,33 +193,33 @@ def _recorded(file: Path, step: Step, device: Device, record: Recording) -> Reco
 
 
 @dataclass(frozen=True)
-class _Loaded:
+class _LoadedKernel:
     function: int
     device: Device
 
-    def blocks_at_once(self, threads: int, shared_bytes: int) -> int:
+    def max_resident_blocks(self, threads: int, shared_bytes: int) -> int:
         with make_gpu_current(self.device.index):
-            return driver.blocks_at_once(self.function, threads, shared_bytes, self.device)
+            return driver.max_resident_blocks(self.function, threads, shared_bytes, self.device)
 
     def launcher(self, shape: LaunchShape) -> Callable[[Parameters], At]:
-        """Return a function that turns parameters into a launcher, which fills in the tensors' addresses."""
+        """Return a function from parameters to a launcher. A launcher inserts the tensors' addresses, and launches."""
         with make_gpu_current(self.device.index):
             driver.allow_launch(self.function, shape)
-        return lambda parameters: driver.movable(self.function, shape, parameters, self.device)
+        return lambda parameters: driver.movable_launcher(self.function, shape, parameters, self.device)
 
 
-def _load(file: Path, plan: Plan, step: Step, device: Device) -> _Loaded:
-    """Load a step's kernel. CuPy compiles it from the CUDA C++ of a file, and caches the result on disk."""
+def _load_kernel(file: Path, plan: Plan, step: Step, device: Device) -> _LoadedKernel:
+    """Load a step's kernel. CuPy compiles the kernel from a .cu file, and caches the result on disk."""
     with _compiling:  # once per kernel and device, even if several threads load at once
-        return _Loaded(int(_function(file, step.kernel, device.index).ptr), device)
+        return _LoadedKernel(int(_loaded_function(file, step.kernel, device.index).ptr), device)
 
 
 _compiling = threading.RLock()
 
 
 @cache  # holds a reference: CuPy unloads a module when its last function is freed
-def _function(file: Path, kernel: str, index: int) -> Any:
+def _loaded_function(file: Path, kernel: str, index: int) -> Any:
     with make_gpu_current(index), cupy.cuda.Device(index):
-        name = compiler.checked_name(kernel)
-        module = cupy.RawModule(code=compiler.source(file), options=compiler.OPTIONS, name_expressions=(name,))
+        name = compiler.check_kernel_name(kernel)
+        module = cupy.RawModule(code=compiler.full_source(file), options=compiler.OPTIONS, name_expressions=(name,))
         return module.get_function(kernel).kernel

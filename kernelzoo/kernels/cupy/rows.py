@@ -1,4 +1,4 @@
-"""How kernels read a row: as packs of 16 bytes between two unaligned edges. See ``Row`` in vector_io.cuh."""
+"""Kernels read a row as packs of 16 bytes between two unaligned edges. See ``Row`` in vector_io.cuh."""
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.split import RowSplit, split
@@ -34,13 +34,13 @@ def count_packs(rows: Rows, *along: Strides) -> int:
     return max(1, rows.n // pack_width(rows, *along))
 
 
-def threads(packs: int, items: int) -> int:
-    """Return the number of threads for so many packs, at ``items`` packs per thread, rounded up to complete warps."""
+def num_threads(packs: int, items: int) -> int:
+    """Return the number of threads that process ``packs`` packs, ``items`` per thread, rounded up to complete warps."""
     return cdiv(packs, items * WARP) * WARP
 
 
 def require_fit(id: str, rows: Rows, wide: int, most: int, where: str) -> None:
-    """Raise UnsupportedProblemError if a row has more than ``most`` packs. ``where`` names what it doesn't fit in."""
+    """Raise UnsupportedProblemError if a row has more than ``most`` packs. ``where`` names the memory for them."""
     if max(1, rows.n // wide) > most:
         reason = f"a row of {rows.n} elements doesn't fit in {where}, which hold {most * wide}"
         raise UnsupportedProblemError(id, reason)
@@ -48,7 +48,7 @@ def require_fit(id: str, rows: Rows, wide: int, most: int, where: str) -> None:
 
 def rows_are_aligned(rows: Rows) -> bool:
     """Whether every row starts and ends on a 16-byte boundary, so that no row has edges."""
-    return pack_width(rows) > 1 and rows.aligned and rows.common() % pack_width(rows) == 0
+    return pack_width(rows) > 1 and rows.aligned and rows.common_factor() % pack_width(rows) == 0
 
 
 def matrix_is_contiguous(rows: Rows) -> bool:
@@ -57,12 +57,12 @@ def matrix_is_contiguous(rows: Rows) -> bool:
 
 
 def thread_has_row(rows: Rows) -> bool:
-    """Whether one thread processes a row: rows are short and strided, and adjacent threads read adjacent elements."""
+    """Whether each thread processes a row of its own: rows are short and strided, and adjacent rows are adjacent."""
     return rows.across and rows.n * max(rows.itemsize, 4) <= THREAD_ROW_BYTES
 
 
 def split_strips(strips: int, n: int, least: int, resident: int) -> RowSplit:
-    """Split each strip of columns among ``least`` blocks, in which it fits, or among more if SMs are free."""
+    """Split each strip of columns among ``least`` blocks, which can store the strip, or among more if SMs are free."""
     room = max(1, resident // min(strips, resident))
     most = MANY_PARTS if least <= MANY_PARTS else resident  # if the strip doesn't fit, all SMs read it again
     parts = max(min(least, MANY_PARTS), min(room, most))

@@ -17,14 +17,14 @@ def choose_row_lanes(rows: Rows, count: int, wide: int) -> tuple[int, bool]:
 
 
 def tile_step(kernel: str, rows: Rows, wide: int, lanes: int, items: int, group: int, more: str) -> Step:
-    """Return the step of a kernel of short rows. A group of lanes reads ``group`` rows at once."""
+    """Return the launch of a kernel for short rows. A group of lanes reads ``group`` rows at once."""
     instance = f"{kernel}<{c_type(rows)}, {wide}, {lanes}, {items}, {group}, {more}>"
     return Step(instance, cdiv(rows.total, THREADS // lanes * group), THREADS)
 
 
 def plan_tile_step(id: str, rows: Rows, device: Device, wide: int, most: int, least: int = 1, more: str = "") -> Step:
-    """Return the step of a kernel of rows of up to a warp. A lane has at most ``most`` packs, and at least ``least`` if
-    there are enough. Raises UnsupportedProblemError if a row doesn't fit."""
+    """Return the launch of a kernel in which at most a warp has a row. A lane has at most ``most`` packs, and at least
+    ``least`` if a row has as many. Raises UnsupportedProblemError if a row doesn't fit in a warp's registers."""
     require_fit(id, rows, wide, WARP * most, "the registers of one warp")
     count = max(1, rows.n // wide)
     lanes, has_edges = choose_row_lanes(rows, cdiv(count, least), wide)

@@ -82,12 +82,12 @@ __device__ inline double product(double a, double b) { return a * b; }
 __device__ inline float difference(float a, float b) { asm("sub.rn.f32 %0, %0, %1;" : "+f"(a) : "f"(b)); return a; }
 __device__ inline double difference(double a, double b) { return a - b; }
 
-__device__ inline u32 two_halves(float low, float high, float16) {
+__device__ inline u32 pack_halves(float low, float high, float16) {
   u32 word;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
 }
-__device__ inline u32 two_halves(float low, float high, bfloat16) {
+__device__ inline u32 pack_halves(float low, float high, bfloat16) {
   u32 word;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
   return word;
@@ -133,7 +133,7 @@ struct Pack {
   }
   __device__ void set(const Wide<T> (&v)[V]) {
     if constexpr (sizeof(T) == 2) {
-      UNROLL for (int k = 0; k < 4; ++k) raw.word[k] = two_halves(v[2 * k], v[2 * k + 1], T{});
+      UNROLL for (int k = 0; k < 4; ++k) raw.word[k] = pack_halves(v[2 * k], v[2 * k + 1], T{});
     } else if constexpr (sizeof(T) == 4) {
       UNROLL for (int k = 0; k < 4; ++k) raw.word[k] = __float_as_uint(v[k]);
     } else {

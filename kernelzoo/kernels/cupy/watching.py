@@ -59,7 +59,7 @@ class WatchedModule:
         constants = {key: value or "1" for key, _, value in defined}
         capability = self.device.capability
         made = _program(self._code, self._expressions, capability, (*self._options, *_headers()))
-        return compiler.described(made, name, capability, self._code, file, line, constants)
+        return compiler.describe_program(made, name, capability, self._code, file, line, constants)
 
 
 class WatchedKernel:
@@ -97,7 +97,7 @@ def _kernel(code: str, name: str, options: Sequence[str] = (), backend: str = "n
     return WatchedModule(code=code, options=options, backend=backend, **others).get_function(name)
 
 
-_program = cache(compiler.program)
+_program = cache(compiler.compile_code)
 
 
 def _headers() -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def probe() -> tuple[str, ...]:
         return ("cpu",)
     compiler = require("cute", "kernelzoo.kernels.cute.compiler", install)
 
-    if why := compiler.lacking():
+    if why := compiler.missing_requirement():
         raise BackendUnavailableError("cute", why, install)
     nvidia_only.check_devices("cute", torch, LEAST_CAPABILITY)
     return ("cuda",)

@@ -29,8 +29,8 @@ class Strides:
 
 
 class KernelArguments(NamedTuple):
-    """The arguments before the constants: addresses of tensors (``pointers``) and workspaces (``rooms``), ``Rows``, and
-    the tensors' strides."""
+    """A kernel's arguments before the constants: addresses of tensors (``pointers``) and workspaces (``rooms``), the
+    numbers of rows and elements, and the tensors' strides."""
 
     pointers: Any
     rooms: Any

@@ -4,8 +4,8 @@ import torch
 
 from kernelzoo.kernels.cute.launch import device_of
 from kernelzoo.kernels.cute.tiles import long_row_tile, longest_row, make_problem
-from kernelzoo.kernels.shared.cut import gradient_variant
-from kernelzoo.kernels.shared.long_rows import takes_split
+from kernelzoo.kernels.shared.cut import choose_gradient_variant
+from kernelzoo.kernels.shared.long_rows import should_split_rows
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 
@@ -17,17 +17,17 @@ from kernelzoo.registry import chooser
 @chooser("cute", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
     """Several blocks share each row if rows are long and few. Otherwise one block has one or several rows."""
-    return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
+    return "split" if should_split_rows(rows_of(x, others[-1]), device_of(x)) else "rows"
 
 
 @chooser("cute", "softmax_backward", "auto")
 @chooser("cute", "min_backward", "auto")
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
-    """One block if a row fits in its registers. Longer rows are read twice: if many, by one block each, else by
-    several."""
+    """One block reads a row if its registers can store the row. Longer rows are read twice: if many, by one block each,
+    else by several."""
     given, inputs = make_problem(x, others[-1], *others[:-1]), sum(one.ndim == 3 for one in others)  # inputs with rows
     return (
         "fused"
         if given.n <= longest_row(given, inputs)
-        else gradient_variant(long_row_tile(given, inputs).count(given.planned), device_of(x))
+        else choose_gradient_variant(long_row_tile(given, inputs).count_tiles(given.planned), device_of(x))
     )

@@ -21,7 +21,7 @@ from cutlass.cute.runtime import make_ptr
 from kernelzoo.kernels.cute.arguments import KernelArguments, Rows, Strides
 from kernelzoo.kernels.cute.tiles import Tile
 from kernelzoo.kernels.shared import code_cache, programs
-from kernelzoo.kernels.shared.shown import kernel_facts
+from kernelzoo.kernels.shared.shown import describe_kernel
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import why_version_unfit
 
@@ -74,11 +74,11 @@ class Program:
     def named(self) -> dict[str, Any]:
         """The values of the kernel's constants by name, with the main fields of its tile and the cluster size."""
         names = list(inspect.signature(self.function).parameters)[-len(self.constants) - 2 : -2]
-        return {**dict(zip(names, self.constants, strict=True)), **self.tile.shown, "cluster": self.blocks}
+        return {**dict(zip(names, self.constants, strict=True)), **self.tile.shown_fields, "cluster": self.blocks}
 
     @property
     def identity(self) -> str:
-        """A text that identifies the program among all of this package."""
+        """A text that differs between any two programs of this package."""
         kinds = (self.pointers, self.strides, self.integers, self.constants, self.tile, self.blocks)
         return repr((self.function.__module__, self.function.__qualname__, kinds))
 
@@ -97,8 +97,8 @@ class Code(NamedTuple):
         return found[1]
 
 
-def lacking() -> str:
-    """Return why nothing can be compiled, or ""."""
+def missing_requirement() -> str:
+    """Return why the installed package can't compile kernels, or "" if it can."""
     return why_version_unfit("nvidia-cutlass-dsl", version("nvidia-cutlass-dsl"), "cute")
 
 
@@ -121,7 +121,7 @@ _compiling = threading.RLock()
 
 
 def to_code(program: Program, capability: int) -> Code:
-    """Compile to machine code and PTX for a compute capability, such as 90 for 9.0. Needs no GPU."""
+    """Compile a program to machine code and PTX for a compute capability, such as 90 for 9.0. Needs no GPU."""
     pointers = [make_ptr(DTYPES[p.dtype], 0, cute.AddressSpace.gmem, assumed_align=p.aligned) for p in program.pointers]
     index = cutlass.Int64 if program.tile.far else cutlass.Int32
     numbers = [Rows(*[index(1)] * 3), *[(cutlass.Int64(1),) * 3] * program.strides]
@@ -135,20 +135,20 @@ def to_code(program: Program, capability: int) -> Code:
         return Code(made.__cubin__, made.__ptx__)
 
 
-def compiled(program: Program, capability: int) -> Code:
-    """Return a program's code for a compute capability. It is compiled unless the cache on disk has it."""
+def load_or_build(program: Program, capability: int) -> Code:
+    """Return a program's code for a compute capability, from the cache on disk, or else compile it."""
 
     def make() -> bytes:
         made = to_code(program, capability)
         return made.ptx.rstrip("\0").encode() + b"\0" + made.binary  # a zero byte separates both: PTX has none
 
-    text, _, binary = programs.load_or_make("cute", (_compiler(), capability, program.identity), make).partition(b"\0")
+    text, _, binary = programs.load_or_build("cute", (_compiler(), capability, program.identity), make).partition(b"\0")
     return Code(binary, text.decode())
 
 
-def entry(program: Program, capability: int) -> tuple[bytes, str]:
-    """Return (machine code, the kernel's name in it) for a compute capability."""
-    made = compiled(program, capability)
+def code_and_symbol(program: Program, capability: int) -> tuple[bytes, str]:
+    """Return (machine code, the kernel's name in this code) for a compute capability."""
+    made = load_or_build(program, capability)
     return made.binary, made.symbol
 
 
@@ -160,7 +160,7 @@ def _compiler() -> str:
 
 
 @cache
-def described(program: Program, capability: int) -> Compiled:
-    """Compile a program, and return its code and description."""
-    made = compiled(program, capability)
-    return kernel_facts("CuTe", program, made.symbol, made.binary, capability, program.named, made.ptx)
+def describe(program: Program, capability: int) -> Compiled:
+    """Return a program's code with a description of the kernel for users."""
+    made = load_or_build(program, capability)
+    return describe_kernel("CuTe", program, made.symbol, made.binary, capability, program.named, made.ptx)

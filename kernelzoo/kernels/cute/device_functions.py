@@ -22,8 +22,8 @@ def block_index(EARLY):
 # --- Coordinates and addresses ---------------------------------------------------------------------------------------
 
 
-def index(value, TILE):
-    """Return a number of rows or elements as 64 bits if TILE.far, else as 32."""
+def to_index(value, TILE):
+    """Convert a number of rows or elements to an integer of 64 bits if TILE.far, else of 32."""
     return Int64(value) if TILE.far else Int32(value)
 
 
@@ -35,23 +35,23 @@ def thread_coords(TILE):
     return thread // TILE.lanes, thread % TILE.lanes
 
 
-def first_row(number, TILE):
-    """Return this thread's first row in tile ``number``."""
+def first_row(tile, TILE):
+    """Return this thread's first row in tile ``tile``."""
     place, _ = thread_coords(TILE)
-    return index(number, TILE) * TILE.rows + index(place * TILE.rows_each, TILE)
+    return to_index(tile, TILE) * TILE.rows + to_index(place * TILE.rows_each, TILE)
 
 
 def num_blocks(rows, TILE):
     """Return the number of blocks per row. The last block may have fewer elements."""
     if TILE.single:
-        return index(1, TILE)
+        return to_index(1, TILE)
     longest = rows.n + TILE.vector - 1 if TILE.shifted else rows.n
     return (longest + TILE.block - 1) // TILE.block
 
 
 def all_blocks(rows, TILE):
-    """Return (first block, end) of a complete row."""
-    return index(0, TILE), num_blocks(rows, TILE)
+    """Return (first block, last block + 1) of a complete row."""
+    return to_index(0, TILE), num_blocks(rows, TILE)
 
 
 def tile_and_part(number, parts):
@@ -61,14 +61,14 @@ def tile_and_part(number, parts):
 
 
 def part_range(part, span, rows, TILE):
-    """Return (first block, end) of a part of a row. Parts have ``span`` blocks."""
-    begin = index(part, TILE) * span
+    """Return (first block, last block + 1) of a part of a row. Parts have ``span`` blocks."""
+    begin = to_index(part, TILE) * span
     return begin, cutlass.min(begin + span, num_blocks(rows, TILE))
 
 
 def partial_offset(row, part, parts, rows, TILE):
-    """Return (offset, stride) in a workspace of the results that a part has for a thread's rows. The results of a row's
-    parts are adjacent; if rows are columns, those of a part's rows are."""
+    """Return (offset, stride) in a workspace of one part's results for a thread's rows. Adjacent results belong to the
+    parts of one row or, if rows are columns, to the rows of one part."""
     if TILE.across:
         return Int64(part) * Int64(rows.total) + Int64(row), Int64(1)
     return Int64(row) * Int64(parts) + Int64(part), Int64(parts)
@@ -83,26 +83,26 @@ def row_offset(row, rows, strides, TILE):
 
 
 def row_exists(row, rows, TILE):
-    """Return whether the problem has this row: the last tile may have fewer rows."""
+    """Return whether the problem has row ``row``. The last tile may extend past the problem's rows."""
     return cutlass.Boolean(True) if TILE.full else row < rows.total
 
 
-def make_matrix(x, at, shape, TILE):
+def make_matrix(x, strides, shape, TILE):
     """Return a tensor as a matrix: rows x elements."""
-    row, n = at.row, 1 if at.dense else at.n
-    if at.moves and TILE.across:
+    row, n = strides.row, 1 if strides.dense else strides.n
+    if strides.moves and TILE.across:
         row, n = 1, cute.assume(n, divby=TILE.vector)
-    elif at.moves and not TILE.shifted:
+    elif strides.moves and not TILE.shifted:
         row = cute.assume(row, divby=TILE.vector)
     return cute.make_tensor(x, cute.make_layout(shape, stride=(row, n)))
 
 
-def readdress(tXgX, tXcX, rows, at, TILE):
-    """Move a thread's elements of a matrix, and their coordinates, to their real address. Strides can't express it if
-    rows are in groups or start inside a vector. It is computed once instead of for each vector."""
+def readdress(tXgX, tXcX, rows, strides, TILE):
+    """Move a thread's elements of a matrix, and their coordinates, to their real address. Strides can't express this
+    address if rows are in groups or start inside a vector. It is computed once per thread, not per vector."""
     row, bytes, align = tXcX[0][0], tXgX.element_type.width // 8, tXgX.iterator.alignment
-    start = row_offset(row, rows, at, TILE)
-    address = tXgX.iterator.toint() + (start - Int64(row) * at.row) * bytes
+    start = row_offset(row, rows, strides, TILE)
+    address = tXgX.iterator.toint() + (start - Int64(row) * strides.row) * bytes
     if TILE.shifted:
         past, align = (start & (TILE.vector - 1)).to(Int32), VECTOR_BYTES
         address, tXcX = address - Int64(past) * bytes, cute.domain_offset(((-past, 0), 0, 0, 0), tXcX)
@@ -113,7 +113,7 @@ def readdress(tXgX, tXcX, rows, at, TILE):
 def partition(tile, rows, TILE, *tensors):
     """Return a thread's elements of a tile: their coordinates (row, element), then those of each tensor (address,
     strides). All are CuTe tensors of shape (vector, 1, vectors, blocks)."""
-    tile, (thread, _, _) = index(tile, TILE), cute.arch.thread_idx()
+    tile, (thread, _, _) = to_index(tile, TILE), cute.arch.thread_idx()
     threads = cute.make_layout((TILE.places, TILE.lanes), stride=(1, TILE.places) if TILE.across else (TILE.lanes, 1))
     values = cute.make_layout((TILE.rows_each, TILE.step))
     shape = rows.total, rows.n + TILE.vector - 1 if TILE.shifted else rows.n
@@ -137,8 +137,8 @@ def copy_atom(dtype, elements):
     return cute.make_copy_atom(cute.nvgpu.CopyUniversalOp(), dtype, num_bits_per_copy=elements * dtype.width)
 
 
-def predicate(tXcX, copies, rows, TILE):
-    """Return whether each of a thread's vectors begins inside its row, or None if all do. ``copies``: per vector."""
+def vector_predicates(tXcX, copies, rows, TILE):
+    """Return a predicate for each of the ``copies`` copies per vector: the vector begins in its row. None if all do."""
     if TILE.whole and TILE.full:
         return None
     inside = cute.make_rmem_tensor((TILE.each,), cutlass.Boolean)
@@ -155,12 +155,12 @@ def copy(source, target, tXcX, rows, TILE):
     if TILE.shifted:
         copy_shifted(atom, source, target, tXcX, rows, TILE)
     else:
-        cute.copy(atom, source, target, pred=predicate(tXcX, copies, rows, TILE))
+        cute.copy(atom, source, target, pred=vector_predicates(tXcX, copies, rows, TILE))
 
 
 @cute.jit
 def copy_shifted(atom, source, target, tXcX, rows, TILE: cutlass.Constexpr):
-    """Copy if rows start and end inside vectors. Elements of incomplete vectors are copied one by one."""
+    """Copy a block of rows that may start and end inside vectors. Incomplete vectors are copied by elements."""
     for i in range_constexpr(TILE.each):
         row, element = tXcX[0, 0, i]
         here = row_exists(row, rows, TILE)
@@ -182,37 +182,37 @@ def acc_type(TILE):
 
 
 def to_acc(value, TILE):
-    """Convert an element to the dtype of computation. CuTe reads uint8 as int8; this restores its value."""
+    """Convert an element to the dtype of computation. CuTe reads uint8 as int8, so the sign is removed."""
     wide = value.to(acc_type(TILE))
     return wide & 255 if TILE.dtype == "uint8" else wide
 
 
-def block_number(i, TILE):
-    """Return a block's number in its row, or the constant 0 if there is one: CuTe can't compile a 64-bit 0."""
-    return 0 if TILE.single else index(i, TILE)
+def block_or_zero(i, TILE):
+    """Return the number of block i, or the constant 0 if rows have one block: CuTe can't compile a 64-bit 0."""
+    return 0 if TILE.single else to_index(i, TILE)
 
 
-def load(tXgX, tXcX, i, rows, TILE, instead=0.0):
-    """Load a thread's elements of block i in the dtype of computation: a list per vector. Past a row's end, elements
-    have the value ``instead``."""
+def load(tXgX, tXcX, i, rows, TILE, fill=0.0):
+    """Load a thread's elements of block i in the dtype of computation: a list per vector. Elements past a row's end
+    are ``fill``."""
     tXrX = cute.make_rmem_tensor(tXgX.shape[:3], tXgX.element_type)
     if not (TILE.whole and TILE.full):
-        tXrX.fill(instead)
-    i = block_number(i, TILE)
+        tXrX.fill(fill)
+    i = block_or_zero(i, TILE)
     copy(tXgX[None, None, None, i], tXrX, tXcX[None, None, None, i], rows, TILE)
     return [[to_acc(tXrX[v, 0, j], TILE) for v in range(TILE.vector)] for j in range(TILE.each)]
 
 
 def store(values, tXgO, tXcX, i, rows, TILE):
-    """Store values in the form that ``load`` returns to block i of a tensor, up to a row's end. One conversion covers
-    all, because half precision converts two at once."""
+    """Store values, in lists as ``load`` returns, to block i of a tensor, up to a row's end. One conversion has all,
+    because the hardware converts half precision in pairs."""
     wide = cute.make_rmem_tensor(tXgO.shape[:3], type(values[0][0]))
     for j, vector in enumerate(values):
         for v, value in enumerate(vector):
             wide[v, 0, j] = value
     tXrO = cute.make_rmem_tensor(tXgO.shape[:3], tXgO.element_type)
     tXrO.store(wide.load().to(tXgO.element_type))
-    i = block_number(i, TILE)
+    i = block_or_zero(i, TILE)
     copy(tXrO, tXgO[None, None, None, i], tXcX[None, None, None, i], rows, TILE)
 
 
@@ -227,16 +227,16 @@ def tree_reduce(values, join):
     return values[0]
 
 
-def split_rows(values, TILE):
+def group_by_row(values, TILE):
     """Split a thread's values into one list per row."""
     if TILE.across:
         return [[vector[v] for vector in values] for v in range(TILE.vector)]
     return [[value for vector in values for value in vector]]
 
 
-def broadcast_rows(mine, TILE):
-    """Repeat a thread's values per row for every element of a vector."""
-    return mine if TILE.across else mine * TILE.vector
+def broadcast_rows(row_values, TILE):
+    """Return a thread's values per row, repeated for every element of a vector."""
+    return row_values if TILE.across else row_values * TILE.vector
 
 
 def map_rows(function, values, TILE, *of_rows):
@@ -245,9 +245,9 @@ def map_rows(function, values, TILE, *of_rows):
     return [[function(*element) for element in zip(vector, *rows, strict=True)] for vector in values]
 
 
-def thread_reduce(mine, join, TILE):
+def thread_reduce(values, join, TILE):
     """Reduce a thread's elements to one value per row."""
-    return [tree_reduce(row, join) for row in split_rows(mine, TILE)]
+    return [tree_reduce(row, join) for row in group_by_row(values, TILE)]
 
 
 def allocate_shared(kind, layout, TILE):
@@ -257,21 +257,21 @@ def allocate_shared(kind, layout, TILE):
     return cute.make_tensor(cute.arch.alloc_smem(kind, cute.size(layout), align), layout)
 
 
-def block_reduce(mine, join, TILE):
+def block_reduce(values, join, TILE):
     """Reduce one value per row over all threads that share a row: by shuffles, then through shared memory. The order is
     the same in all threads, so that all get the same bits."""
     for mask in TILE.masks:
-        mine = [join(value, cute.arch.shuffle_sync_bfly(value, offset=mask)) for value in mine]
-    if TILE.meeting == 1:
-        return mine
+        values = [join(value, cute.arch.shuffle_sync_bfly(value, offset=mask)) for value in values]
+    if TILE.row_warps == 1:
+        return values
     place, along = thread_coords(TILE)
-    room = allocate_shared(type(mine[0]), cute.make_layout((TILE.rows_each, TILE.places, TILE.meeting)), TILE)
-    left = cute.make_rmem_tensor((TILE.rows_each,), type(mine[0]))
-    for r, value in enumerate(mine):
+    room = allocate_shared(type(values[0]), cute.make_layout((TILE.rows_each, TILE.places, TILE.row_warps)), TILE)
+    left = cute.make_rmem_tensor((TILE.rows_each,), type(values[0]))
+    for r, value in enumerate(values):
         left[r] = value
-    store_if(left, room[None, place, along // TILE.together], along % TILE.together == 0)
+    store_if(left, room[None, place, along // TILE.row_lanes], along % TILE.row_lanes == 0)
     cute.arch.sync_threads()
-    return [tree_reduce([room[r, place, party] for party in range(TILE.meeting)], join) for r in range(TILE.rows_each)]
+    return [tree_reduce([room[r, place, warp] for warp in range(TILE.row_warps)], join) for r in range(TILE.rows_each)]
 
 
 def row_reduce(values, join, TILE):
@@ -280,10 +280,10 @@ def row_reduce(values, join, TILE):
 
 
 @cute.jit
-def store_if(held: cute.Tensor, room: cute.Tensor, leaves: cutlass.Boolean):
-    """Store a thread's values in ``room`` if ``leaves``, which is true for one of the threads with these values."""
-    if leaves:
-        cute.autovec_copy(held, room)
+def store_if(values: cute.Tensor, target: cute.Tensor, is_writer: cutlass.Boolean):
+    """Store a thread's values in ``target`` if ``is_writer``: true for one of the threads with equal values."""
+    if is_writer:
+        cute.autovec_copy(values, target)
 
 
 def select(condition, a, b):
@@ -300,7 +300,7 @@ def multiply(a, b):
 
 
 def maximum(a, b):
-    """Return the maximum. It may drop a NaN."""
+    """Return the maximum. If a value is NaN, the result may be the other value."""
     if isinstance(a, Float32):
         return cute.arch.fmax(a, b)
     return select(a > b, a, b)
@@ -319,7 +319,7 @@ def minimum(a, b):
 
 
 def make_accumulator(value, TILE, kind=None):
-    """Return registers with one value per row of a thread. Loops may change them."""
+    """Return registers that hold one value per row of a thread. Loops may change their values."""
     kind = kind or acc_type(TILE)
     kept = cute.make_rmem_tensor((TILE.rows_each,), kind)
     for r in range(TILE.rows_each):
@@ -327,43 +327,43 @@ def make_accumulator(value, TILE, kind=None):
     return kept
 
 
-def accumulate(kept, values, join):
-    """Replace each value of an accumulator by ``join`` of it and another value."""
+def accumulate(accumulator, values, join):
+    """Replace each value of an accumulator by join(value, new value), with the new values in ``values``."""
     for r, value in enumerate(values):
-        kept[r] = join(kept[r], value)
+        accumulator[r] = join(accumulator[r], value)
 
 
-def list_values(kept):
+def list_values(accumulator):
     """Return the values of an accumulator as a list."""
-    return [kept[r] for r in range(cute.size(kept))]
+    return [accumulator[r] for r in range(cute.size(accumulator))]
 
 
 @cute.jit
-def store_rows(mine, out, start: Int64, stride: Int64, leaves: cutlass.Boolean, TILE: cutlass.Constexpr):
-    """Write a thread's values per row if ``leaves``, which is true for one of the threads with these values."""
-    if leaves:
-        cute.autovec_copy(mine, cute.make_tensor(out + start, cute.make_layout((TILE.rows_each,), stride=(stride,))))
+def store_rows(values, out, start: Int64, stride: Int64, is_writer: cutlass.Boolean, TILE: cutlass.Constexpr):
+    """Write a thread's values, one per row, if ``is_writer``: true for one of the threads with equal values."""
+    if is_writer:
+        cute.autovec_copy(values, cute.make_tensor(out + start, cute.make_layout((TILE.rows_each,), stride=(stride,))))
 
 
-def store_partial(mine, room, row, part, parts, rows, TILE):
+def store_partial(values, out, row, part, parts, rows, TILE):
     """Write a part's results, one per row of a thread, to a workspace at ``partial_offset``."""
-    leaves = row_exists(row, rows, TILE) & (thread_coords(TILE)[1] == 0)
-    store_rows(make_fragment(mine, room.dtype), room, *partial_offset(row, part, parts, rows, TILE), leaves, TILE)
+    is_writer = row_exists(row, rows, TILE) & (thread_coords(TILE)[1] == 0)
+    store_rows(make_fragment(values, out.dtype), out, *partial_offset(row, part, parts, rows, TILE), is_writer, TILE)
 
 
-def make_fragment(mine, dtype):
+def make_fragment(values, dtype):
     """Return one value per row in registers, converted to a dtype."""
-    kept = cute.make_rmem_tensor((len(mine),), dtype)
-    for r, value in enumerate(mine):
-        kept[r] = value.to(dtype)
-    return kept
+    fragment = cute.make_rmem_tensor((len(values),), dtype)
+    for r, value in enumerate(values):
+        fragment[r] = value.to(dtype)
+    return fragment
 
 
 @cute.jit
-def load_rows(x: cute.Pointer, start: Int64, stride: Int64, here: cutlass.Boolean, TILE: cutlass.Constexpr):
-    """Load one value per row of a thread into registers, or 0 if its rows don't exist (not ``here``)."""
+def load_rows(x: cute.Pointer, start: Int64, stride: Int64, rows_exist: cutlass.Boolean, TILE: cutlass.Constexpr):
+    """Load one value per row of a thread into registers, or 0 if its rows don't exist."""
     held = cute.make_rmem_tensor((TILE.rows_each,), x.dtype)
     held.fill(0)
-    if here:
+    if rows_exist:
         cute.autovec_copy(cute.make_tensor(x + start, cute.make_layout((TILE.rows_each,), stride=(stride,))), held)
     return held

@@ -4,11 +4,11 @@ from kernelzoo.kernels.cute import LEAST_CAPABILITY, compiler
 from kernelzoo.kernels.shared.absent import refusal_below
 from kernelzoo.kernels.shared.absent import target as target
 
-if _why := compiler.lacking():
+if _why := compiler.missing_requirement():
     raise ImportError(_why)  # as if CuTe were not installed; see kernelzoo.inspect.ask_child
 
 
 def refusal(variant: str, arch: str) -> str:
-    """Return "" if kernels can be compiled for an architecture. Otherwise return why not, in words to follow an id."""
+    """Return "" if kernels can be compiled for an architecture. Otherwise return the reason, which follows an id."""
     least = (9, 0) if variant == "split_cluster" else LEAST_CAPABILITY
     return refusal_below(least, arch, f"is not compiled for {arch}")

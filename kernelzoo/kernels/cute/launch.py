@@ -28,7 +28,7 @@ def device_of(x: torch.Tensor) -> Device:
     return found
 
 
-def bound(
+def bind(
     id: str,
     kernel: Any,
     tensors: Sequence[torch.Tensor],
@@ -42,8 +42,8 @@ def bound(
 ) -> Launch:
     """Compile a kernel for its arguments, and return its launch over ``blocks`` blocks, by default one per tile.
 
-    ``tensors``: the canonical ones, as the bind gets them. Their addresses come first. Raises GridTooLargeError."""
-    count = tile.count(problem.total) * cluster if blocks is None else blocks
+    ``tensors``: the operation's tensors. Their addresses are the first arguments. Raises GridTooLargeError."""
+    count = tile.count_tiles(problem.total) * cluster if blocks is None else blocks
     if count > driver.MAX_GRID_X:
         raise GridTooLargeError(id, count, driver.MAX_GRID_X)
     pointers = tuple(map(_pointer_of, (*tensors, *workspace)))
@@ -57,16 +57,16 @@ def bound(
                 tile.threads,
                 cluster=cluster,
                 arguments=tuple(integers),
-                build=partial(compiler.described, program, device.capability) if recorder.compiles else None,
+                build=partial(compiler.describe, program, device.capability) if recorder.compiles else None,
                 constants=(*pointers, *program.constants, tile),
             )
         )
-    words = parameters(tensors, workspace, problem, integers)
+    words = parameter_words(tensors, workspace, problem, integers)
     if package.stand_in is not None:
         launch: Launch = package.stand_in.launch(program, count, tensors, workspace, words)
         return launch
     shape = LaunchShape(count, tile.threads, cluster=cluster)
-    function = programs.load_program(program, device, compiler.entry)
+    function = programs.load_program(program, device, compiler.code_and_symbol)
     with make_gpu_current(device.index):
         driver.allow_launch(function, shape)
     return programs.make_launch(function, shape, Parameters.from_words(*words), tensors, workspace, device)
@@ -78,20 +78,20 @@ def launch_in_parts(
     tensors: Sequence[torch.Tensor],
     problem: Problem,
     tile: Tile,
-    left: Sequence[torch.dtype],
+    result_dtypes: Sequence[torch.dtype],
     constants: Sequence[Any] = (),
 ) -> Launch:
     """Return a launch of each kernel, with several blocks per tile. The blocks store partial results in a workspace.
 
-    ``left``: the dtypes of a block's results per row. A single kernel also gets counters of finished blocks, which it
-    resets to zero."""
-    x, count = tensors[0], tile.count(problem.total)
+    ``result_dtypes``: the dtypes of the numbers that a block stores per row. A single kernel also gets counters of
+    finished blocks, and resets them to zero."""
+    x, count = tensors[0], tile.count_tiles(problem.total)
     plan = tiles.count_row_parts(problem, tile, device_of(x))
-    room = [x.new_empty(problem.total * plan.parts, dtype=dtype) for dtype in left]
+    room = [x.new_empty(problem.total * plan.parts, dtype=dtype) for dtype in result_dtypes]
     if len(kernels) == 1:
         room.append(x.new_zeros(count, dtype=torch.int32))
     blocks = count * plan.parts
-    return sequence(*(bound(id, one, tensors, problem, tile, constants, plan, room, blocks) for one in kernels))
+    return sequence(*(bind(id, one, tensors, problem, tile, constants, plan, room, blocks) for one in kernels))
 
 
 def launch_rows_and_sums(
@@ -101,23 +101,23 @@ def launch_rows_and_sums(
     tensors: Sequence[torch.Tensor],
     problem: Problem,
     constants: Sequence[Any],
-    left: int,
+    stored_count: int,
 ) -> Launch:
-    """Return a launch over rows that stores ``left`` numbers per row, and one over elements that sums over all rows."""
+    """Return two launches: the first stores ``stored_count`` numbers per row, the second sums over all rows."""
     x, tile = tensors[0], tiles.row_sum_tile(problem)
-    room = [x.new_empty(problem.total, dtype=tiles.wide_dtype(x.dtype)) for _ in range(left)]
+    room = [x.new_empty(problem.total, dtype=tiles.wide_dtype(x.dtype)) for _ in range(stored_count)]
     blocks = cdiv(problem.n, tile.block)
-    second = bound(id, sums_kernel, tensors, problem, tile, workspace=room, blocks=blocks)
+    second = bind(id, sums_kernel, tensors, problem, tile, workspace=room, blocks=blocks)
     if problem.total == 0:
         return second
     first = tiles.read_once_tile(problem)
-    return sequence(bound(id, rows_kernel, tensors, problem, first, constants, workspace=room), second)
+    return sequence(bind(id, rows_kernel, tensors, problem, first, constants, workspace=room), second)
 
 
-def parameters(
+def parameter_words(
     tensors: Sequence[torch.Tensor], workspace: Sequence[torch.Tensor], problem: Problem, integers: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return a compiled kernel's parameters, each a word."""
+    """Return a compiled kernel's parameters, each an integer: addresses, numbers of rows, strides, ``integers``."""
     addresses = [tensor.data_ptr() for tensor in (*tensors, *workspace)]
     strides = [number for one in problem.strides for number in one[:3]]
     return (*addresses, problem.n, problem.total, problem.inner, *strides, *integers)

@@ -1,4 +1,4 @@
-"""How the threads of a block share rows: chosen here, for every kernel.
+"""How the threads of a block share rows. This module chooses it for every kernel.
 
 A tile is what a thread block reads at once: some elements of some rows. A thread has several vectors of it, at equal
 distances along its rows. Elements of a vector are adjacent in memory. If rows lie along memory, a vector has elements
@@ -71,12 +71,12 @@ class Problem:
     def _aligned(self) -> int:
         """Return the most elements per vector such that every row begins and ends with a complete vector."""
         whole = self.rows.whole_vector
-        return next(width for width in (16, 8, 4, 2, 1) if width <= whole and (width == 1 or self.moves(0, width)))
+        return next(width for width in (16, 8, 4, 2, 1) if width <= whole and (width == 1 or self.vectorized(0, width)))
 
     @property
     def shifted(self) -> bool:
-        """Whether rows along memory may be unaligned, but at the same offset in a vector in all tensors. So each row
-        has complete vectors inside, and incomplete ones at its ends."""
+        """Whether rows lie along memory, may be unaligned, and start at the same offset in a vector in all tensors. So
+        each row has incomplete vectors only at its ends."""
         whole = self.rows.whole_vector
         if self.across or self.rows.n < SHIFTED_VECTORS * whole or self._aligned() == whole:
             return False
@@ -86,20 +86,20 @@ class Problem:
         return all(one.n == 1 and one.phase % whole == 0 for one in along) and not any(apart)
 
     @property
-    def room(self) -> int:
-        """The longest row, in elements, that a tile's vectors can hold."""
+    def padded_length(self) -> int:
+        """Elements per row, at most, in the vectors that cover it. An unaligned row leaves parts of vectors unused."""
         return self.rows.n + (self.rows.whole_vector - 1 if self.shifted else 0)
 
-    def moves(self, tensor: int, width: int) -> bool:
+    def vectorized(self, tensor: int, width: int) -> bool:
         """Return whether a tensor can be loaded and stored in complete, aligned vectors of ``width`` elements."""
         group, n, row, phase = self.strides[tensor]
         beside, apart, count = (row, n, self.inner) if self.across else (n, row, self.rows.n)
         return beside == 1 and not any(number % width for number in (group, apart, count, phase))
 
 
-def make_problem(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> Problem:
-    """Return the problem of a launch. ``beside``: the tensors between the first and the output."""
-    rows, others = rows_with(x, out, *beside)
+def make_problem(x: torch.Tensor, out: torch.Tensor, *middle: torch.Tensor) -> Problem:
+    """Return the problem of a launch. ``middle``: the tensors between the first and the output."""
+    rows, others = rows_with(x, out, *middle)
     first = Strides(rows.x_outer, rows.x_n, rows.x_inner, rows.x_phase)
     last = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
     tensors = (first, *others, last)
@@ -174,7 +174,7 @@ class Tile:
         """The shape of the tile: rows x elements."""
         return self.rows, self.block
 
-    def count(self, total: int) -> int:
+    def count_tiles(self, total: int) -> int:
         """Return the number of tiles that cover ``total`` rows."""
         return cdiv(total, self.rows)
 
@@ -185,17 +185,17 @@ class Tile:
         return tuple(1 << bit for bit in range(5) if low <= 1 << bit < high)
 
     @property
-    def together(self) -> int:
+    def row_lanes(self) -> int:
         """The number of threads of one warp that share a row."""
         return 1 << len(self.masks)
 
     @property
-    def meeting(self) -> int:
+    def row_warps(self) -> int:
         """The number of warps that share a row. They merge their values in shared memory."""
-        return self.lanes // self.together
+        return self.lanes // self.row_lanes
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def shown_fields(self) -> dict[str, Any]:
         """The fields that users see."""
         return {name: getattr(self, name) for name in ("threads", "lanes", "vector", "each", "across")}
 
@@ -206,13 +206,13 @@ def make_tile(problem: Problem, threads: int, lanes: int, vector: int, each: int
     block, rows = lanes * step * each, threads // lanes * rows_each
     return Tile(
         *(problem.rows.dtype, problem.across, threads, lanes, vector, each),
-        single=problem.room <= block,
+        single=problem.padded_length <= block,
         whole=not problem.shifted and problem.n > 0 and problem.n % block == 0,
         full=problem.total % rows == 0 and (rows == 1 or problem.planned == problem.total),
         grouped=problem.grouped,
         far=max(problem.n, problem.total) >= FAR,
         shifted=problem.shifted and vector > 1,
-        moves=tuple(vector > 1 and (problem.moves(i, vector) or (problem.shifted and dense[i])) for i in tensors),
+        moves=tuple(vector > 1 and (problem.vectorized(i, vector) or (problem.shifted and dense[i])) for i in tensors),
         dense=dense,
     )
 
@@ -256,7 +256,7 @@ def longest_row(problem: Problem, inputs: int) -> int:
     most = most_vectors(problem, vector, inputs)
     if problem.across:
         return _strip_lanes(problem, vector, *STRIPS[-1]) * most
-    return MOST_THREADS * most * vector - (problem.room - problem.n)
+    return MOST_THREADS * most * vector - (problem.padded_length - problem.n)
 
 
 def register_tile(id: str, problem: Problem, inputs: int) -> Tile:
@@ -277,7 +277,7 @@ def _register_tile(problem: Problem, inputs: int) -> Tile:
         return make_tile(problem, threads, lanes, vector, cdiv(problem.n, lanes))
     if (short := short_tile(problem, inputs, SHORT_ELEMENTS)) is not None:
         return short
-    vectors = cdiv(problem.room, vector)
+    vectors = cdiv(problem.padded_length, vector)
     usual = min(most, max(4, 8 // vector))
     threads = min(MOST_THREADS, max(WARP, power_of_two(cdiv(vectors, usual))))
     return make_tile(problem, threads, threads, vector, cdiv(vectors, threads))
@@ -287,7 +287,7 @@ def short_tile(problem: Problem, inputs: int, elements: int) -> Tile | None:
     """Return a tile of several short rows. Return None if a row needs more than a warp, or if rows lie across memory.
     If rows have no vectors, a thread has at least ``elements`` elements."""
     vector = problem.vector()
-    vectors = cdiv(problem.room, vector)
+    vectors = cdiv(problem.padded_length, vector)
     if problem.across or vectors > WARP * SHORT_VECTORS or problem.planned < 2:
         return None
     usual = min(most_vectors(problem, vector, inputs), elements if vector == 1 else max(2, 4 // vector))
@@ -304,7 +304,7 @@ def long_row_tile(problem: Problem, inputs: int = 1) -> Tile:
         lanes = _strip_lanes(problem, vector, LINE_BYTES, STRIP_THREADS)
         each = min(max(1, 4 // inputs), cdiv(problem.n, lanes))
         return make_tile(problem, STRIP_THREADS, lanes, vector, each)
-    vectors = cdiv(problem.room, vector)
+    vectors = cdiv(problem.padded_length, vector)
     lanes = min(STRIP_THREADS, max(WARP, power_of_two(cdiv(vectors, 4))))
     each = min(most_vectors(problem, vector, inputs, 128), max(4, 8 // vector) // inputs or 1, cdiv(vectors, lanes))
     return make_tile(problem, lanes, lanes, vector, each)
@@ -327,14 +327,14 @@ def read_once_tile(problem: Problem, inputs: int = 2) -> Tile:
 
 
 def row_sum_tile(problem: Problem) -> Tile:
-    """Return a tile for sums over all rows. A thread has one element, and adjacent threads have adjacent elements."""
+    """Return a tile for sums over all rows. A thread has one element; adjacent threads have adjacent elements."""
     return make_tile(problem, STRIP_THREADS, STRIP_THREADS // WARP if problem.across else WARP, 1, 1)
 
 
 def count_row_parts(problem: Problem, tile: Tile, device: Device) -> BlockSplit:
-    """Return how several blocks share the rows of each tile."""
-    blocks = max(1, cdiv(problem.room, tile.block))
-    return plan_split(blocks, tile.count(problem.planned), tile.rows * problem.n, device)
+    """Return into how many parts to split each row of a tile, and how many blocks of elements a part has."""
+    blocks = max(1, cdiv(problem.padded_length, tile.block))
+    return plan_split(blocks, tile.count_tiles(problem.planned), tile.rows * problem.n, device)
 
 
 def wide_dtype(dtype: torch.dtype) -> torch.dtype:

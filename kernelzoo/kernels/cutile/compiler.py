@@ -22,7 +22,7 @@ from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSign
 
 from kernelzoo.kernels.shared import code_cache, cubin, programs
 from kernelzoo.kernels.shared.absent import with_stubs
-from kernelzoo.kernels.shared.shown import kernel_facts
+from kernelzoo.kernels.shared.shown import describe_kernel
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import why_version_unfit
 
@@ -130,7 +130,7 @@ _compiling = threading.RLock()
 
 
 def to_cubin(program: Program, capability: int) -> bytes:
-    """Return machine code for a compute capability (90 for 9.0). It includes the PTX. No GPU is needed."""
+    """Return machine code for a compute capability (90 for 9.0). The code includes the PTX. No GPU is needed."""
     kernel = program.kernel.replace_hints(num_worker_warps=program.warps, num_ctas=1, occupancy=program.occupancy)
     made = io.BytesIO()
     # cuTile's own disk cache is disabled: it would be a second cache, in a folder that others may write to.
@@ -142,7 +142,7 @@ def to_cubin(program: Program, capability: int) -> bytes:
 def cached_cubin(program: Program, capability: int) -> bytes:
     """Return machine code for a compute capability, cached on disk. Its entry point is ``program.name``."""
     what = _compiler_identity(), capability, program.identity
-    return programs.load_or_make("cutile", what, lambda: to_cubin(program, capability))
+    return programs.load_or_build("cutile", what, lambda: to_cubin(program, capability))
 
 
 def code_and_name(program: Program, capability: int) -> tuple[bytes, str]:
@@ -167,4 +167,4 @@ def threads_per_block(program: Program, capability: int) -> int:
 def describe_program(program: Program, capability: int) -> Compiled:
     """Return the compiled program's description for a recording."""
     code = cached_cubin(program, capability)
-    return kernel_facts("cuTile", program, program.name, code, capability, program.named_constants, cubin.ptx(code))
+    return describe_kernel("cuTile", program, program.name, code, capability, program.named_constants, cubin.ptx(code))

@@ -55,7 +55,7 @@ def row_mask(x, block, AXIS, SHAPE):
     return element < x.shape[AXIS] - wide_block * SHAPE[AXIS]
 
 
-def is_whole(x, place, SHAPE):
+def tile_is_inside(x, place, SHAPE):
     """Whether a tile is entirely inside x."""
     first, second, third = place
     one, two, three = SHAPE
@@ -72,17 +72,17 @@ def part_coords(x, parts, span, AXIS, SHAPE):
 def load_tile(x, place, padding, AXIS, SHAPE):
     """Load a tile in the accumulator dtype, with ``padding`` past the end of rows. Only tiles that cross the end of x
     are bounds-checked and masked."""
-    if is_whole(x, place, SHAPE):
-        return load_whole(x, place, SHAPE)
-    return load_masked(x, place, padding, AXIS, SHAPE)
+    if tile_is_inside(x, place, SHAPE):
+        return load_whole_tile(x, place, SHAPE)
+    return load_masked_tile(x, place, padding, AXIS, SHAPE)
 
 
-def load_whole(x, place, SHAPE):
+def load_whole_tile(x, place, SHAPE):
     """Load a tile that is entirely inside x, in the accumulator dtype."""
     return ct.astype(ct.load(x, place, SHAPE, check_bounds=False, allow_tma=False), acc_dtype(x))
 
 
-def load_masked(x, place, padding, AXIS, SHAPE):
+def load_masked_tile(x, place, padding, AXIS, SHAPE):
     """Load a tile that may cross the end of x. Without a padding mode, tileiras would branch per vector. In half
     precision each branch would wait for the previous one. A mask sets ``padding`` past the end of rows."""
     tile = ct.astype(ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.ZERO, allow_tma=False), acc_dtype(x))
@@ -91,8 +91,8 @@ def load_masked(x, place, padding, AXIS, SHAPE):
 
 def load_sum(x, y, place, SHAPE):
     """Return the sum of two tiles, 0 outside x. One branch has both loads, so that neither waits for the other."""
-    if is_whole(x, place, SHAPE):
-        return load_whole(x, place, SHAPE) + load_whole(y, place, SHAPE)
+    if tile_is_inside(x, place, SHAPE):
+        return load_whole_tile(x, place, SHAPE) + load_whole_tile(y, place, SHAPE)
     return load_zeros(x, place, SHAPE) + load_zeros(y, place, SHAPE)
 
 
@@ -110,8 +110,8 @@ def block_ranges(x, group, strip, begin, end, AXIS, SHAPE):
 def load_block(x, place, padding, AXIS, SHAPE, WHOLE):
     """Load a block as ``load_tile`` does. WHOLE: whether the block is known to be entirely inside x."""
     if WHOLE:
-        return load_whole(x, place, SHAPE)
-    return load_masked(x, place, padding, AXIS, SHAPE)
+        return load_whole_tile(x, place, SHAPE)
+    return load_masked_tile(x, place, padding, AXIS, SHAPE)
 
 
 def row_shape(SHAPE, AXIS):
@@ -125,7 +125,7 @@ def load_weights(weight, block, AXIS, SHAPE, WHOLE=None):
     place, shape = block_index(0, 0, block, AXIS), (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1)
     if WHOLE is None:
         return load_tile(weight, place, 0.0, AXIS, shape)
-    return load_whole(weight, place, shape) if WHOLE else load_zeros(weight, place, shape)
+    return load_whole_tile(weight, place, shape) if WHOLE else load_zeros(weight, place, shape)
 
 
 def load_per_row(x, group, strip, AXIS, SHAPE):
@@ -188,7 +188,7 @@ def row_mean(total, lost, x, AXIS):
 
 def subtract_mean(tile, mean, x, place, AXIS, SHAPE):
     """Return a tile minus its rows' means, with 0 past the end of rows."""
-    if is_whole(x, place, SHAPE):
+    if tile_is_inside(x, place, SHAPE):
         return tile - mean
     return ct.where(row_mask(x, place[AXIS], AXIS, SHAPE), tile - mean, 0.0)
 
@@ -204,16 +204,16 @@ def inverse_root(mean, EPS):
 # vectors inside a row are read as a slice of x. The other elements, at the row's ends, are read one by one.
 
 
-def whole_vectors(x, first, n, PACK):
+def slice_vectors(x, first, n, PACK):
     """Return the slice of x with the vectors of a row of n elements. PACK is 0 if rows are aligned: return all of x."""
     if PACK == 0:
         return x
     return x.slice(2, (first + (PACK - 1)) // PACK * PACK, (first + n) // PACK * PACK)
 
 
-def row_ends(x, first, n, padding, dtype, PACK):
+def load_row_ends(x, first, n, padding, dtype, PACK):
     """Return (indices, mask, elements) of the PACK elements at each end of a row. The mask is True outside the row's
-    ``whole_vectors``. Elements are converted to dtype. They are ``padding`` where the mask is False."""
+    ``slice_vectors``. Elements are converted to dtype. They are ``padding`` where the mask is False."""
     place = ct.reshape(ct.arange(2 * PACK, dtype=ct.int32), (1, 1, 2 * PACK))
     place = ct.where(place < PACK, place, place + (n - 2 * PACK))
     before, after = (first + (PACK - 1)) // PACK * PACK - first, (first + n) // PACK * PACK - first

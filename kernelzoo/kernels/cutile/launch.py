@@ -57,15 +57,15 @@ class View:
         """Whether sizes and strides need 64 bits. Sizes are checked too: expanded axes (stride 0) add no extent."""
         return max(self.extent, *self.sizes) >= FAR
 
-    def known(self, index: str) -> Array:
-        """Return the properties for which a kernel is specialized. index: the type of sizes and strides."""
+    def array_properties(self, index_type: str) -> Array:
+        """Return the properties for which a kernel is specialized. index_type: the type of sizes and strides."""
         itemsize = self.tensor.element_size()
         # In a batch-invariant call, a single row runs the same kernel as several rows.
         ones = tuple(size == 1 and (axis > 0 or not is_batch_invariant()) for axis, size in enumerate(self.sizes))
         apart = [stride for stride, one in zip(self.strides[:-1], ones[:-1], strict=True) if not one]
         return Array(
             str(self.tensor.dtype).removeprefix("torch."),
-            index,
+            index_type,
             ones,
             ones[-1] or self.strides[-1] == 1,
             math.gcd(VECTOR_BYTES // itemsize, *apart, *([] if ones[-1] else [self.sizes[-1]])),
@@ -92,7 +92,7 @@ def bind_kernel(
     if grid > MAX_PROGRAMS:
         raise GridTooLargeError(id, grid, MAX_PROGRAMS)
     index = "int64" if any(view.needs_int64 for view in views) else "int32"
-    known = tuple(view.known(index) for view in views)
+    known = tuple(view.array_properties(index) for view in views)
     program = Program(kernel, known, len(integers), tuple(constants), warps, occupancy)
     device, recorder = device_of(tensors[0]), recording.get()
     if recorder is not None:

@@ -15,7 +15,7 @@ from kernelzoo.kernels.shared.cut import BlockSplit, plan_split, split_blocks
 from kernelzoo.kernels.shared.held_rows import check_fits, line_width, longest_row, strip_width
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, count_row_parts
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv, power_of_two
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 ROW_BYTES = 65536
 """The most bytes of a row, in the accumulator dtype, that a program keeps in registers with its weights: 64 float32
@@ -42,31 +42,31 @@ class Tile(NamedTuple):
         found = (rows.columns if self.axis == 1 else None) or rows
         return cdiv(found.outer, self.shape[0]) * cdiv(found.inner, self.shape[3 - self.axis])
 
-    def occupancy(self, rows: Rows, many: int, ragged: bool = False) -> int | None:
-        """Return how many programs that loop over blocks must fit on an SM: ``many``, or one fewer in float64, whose
+    def occupancy(self, rows: Rows, programs: int, ragged: bool = False) -> int | None:
+        """Return how many programs of a kernel must fit on an SM: ``programs``, or one fewer in float64, whose
         exponential needs more registers. Return None if rows are not read in vectors, so that the compiler chooses.
-        ragged: whether rows are read in vectors although they are unaligned."""
-        return many - (rows.itemsize == 8) if (ragged or has_vectors(rows)) and self.axis == 2 else None
+        ragged: whether unaligned rows are nevertheless read in vectors."""
+        return programs - (rows.itemsize == 8) if (ragged or has_vectors(rows)) and self.axis == 2 else None
 
-    def fold(self, rows: Rows) -> int:
+    def per_lane(self, rows: Rows) -> int:
         """Return how many neighbouring elements a lane combines: a vector, or the tile's width if that is less."""
         return min(VECTOR_BYTES // rows.itemsize, self.shape[2])
 
 
 def has_vectors(rows: Rows) -> bool:
     """Whether all rows can be read and written in 16-byte vectors."""
-    return rows.common() * rows.itemsize >= VECTOR_BYTES
+    return rows.common_factor() * rows.itemsize >= VECTOR_BYTES
 
 
 def _count_warps(bytes: int) -> int:
-    """Return the number of warps for a tile of that size: 4 if it takes at most 32 registers per thread, else 8."""
+    """Return the number of warps for a tile of ``bytes`` bytes: 4 if 32 registers per thread suffice, else 8."""
     return 4 if bytes <= 32 * 4 * 128 else 8
 
 
-def contiguous_tile(rows: Rows, many: int, cols: int, inputs: int = 1) -> Tile:
-    """Return a tile of ``many`` contiguous rows, of one group or of complete ones. inputs: see ``whole_row_tile``."""
-    strip = min(many, power_of_two(rows.as_planned.inner))
-    groups = min(many // strip, power_of_two(rows.as_planned.outer))
+def contiguous_tile(rows: Rows, count: int, cols: int, inputs: int = 1) -> Tile:
+    """Return a tile of ``count`` contiguous rows, of one group or of complete ones. inputs: see ``whole_row_tile``."""
+    strip = min(count, power_of_two(rows.as_planned.inner))
+    groups = min(count // strip, power_of_two(rows.as_planned.outer))
     return Tile((groups, strip, cols), 2, _count_warps(groups * strip * cols * rows.wide_bytes * inputs))
 
 
@@ -77,7 +77,7 @@ def strided_tile(rows: Rows, width: int, depth: int, inputs: int = 1) -> Tile:
 # --- Tiles of whole rows, which a program keeps in registers ---------------------------------------------------------
 
 
-@numbers
+@form_knobs
 class Knobs:
     tile_bytes: int = knob(
         8192, among=(4096, 8192, 16384), unit="bytes", why="of short rows as computed, which a program holds"
@@ -116,7 +116,7 @@ def _count_short_rows(knobs: Knobs, rows: Rows) -> int:
     return knobs.tile_bytes // rows.wide_bytes // power_of_two(rows.n)
 
 
-def takes_one_row(device: Device, rows: Rows, x: torch.Tensor) -> bool:
+def prefers_one_row(device: Device, rows: Rows, x: torch.Tensor) -> bool:
     """Whether one row per program is better than several. Several unaligned rows can't be read in vectors. For a tile
     of several long rows, the compiler chooses the threads' layout."""
     knobs = of(Knobs, device.index)
@@ -138,7 +138,7 @@ READ_BYTES = 32768
 
 def loop_tile(rows: Rows, bytes: int, inputs: int = 1) -> Tile:
     """Return the tile of a kernel that loops over blocks of rows: a part of one row, or of a cache line of columns.
-    bytes: its size in the accumulator dtype. inputs: how many such tiles are in registers at a time."""
+    bytes: the tile's size in the accumulator dtype. inputs: how many such tiles are in registers at a time."""
     room, columns = bytes // rows.wide_bytes, rows.columns
     if columns is None:
         return contiguous_tile(rows, 1, min(room, power_of_two(rows.n)), inputs)
@@ -156,7 +156,7 @@ def streaming_tile(rows: Rows, device: Device, inputs: int = 1, bytes: int = BLO
     return contiguous_tile(rows, many, cols, inputs)
 
 
-def whole_row_or_block(
+def whole_row_or_block_tile(
     id: str, device: Device, rows: Rows, inputs: int, late: bool = True
 ) -> tuple[bool, Tile, int | None]:
     """Return (held, tile, occupancy). held: whether complete rows fit in registers with their weights. If not, the tile
@@ -202,9 +202,9 @@ def is_ragged(rows: Rows, x: torch.Tensor) -> bool:
     return rows.ragged and not flat_view(x).needs_int64
 
 
-def ragged(rows: Rows, tile: Tile, x: torch.Tensor, *others: torch.Tensor) -> tuple[int, Tile]:
-    """Return (elements per vector, tile of a ragged row's whole vectors). It is (0, tile) if rows are not ragged, if
-    others are not contiguous and aligned, or if the tile has several rows."""
+def ragged_row_tile(rows: Rows, tile: Tile, x: torch.Tensor, *others: torch.Tensor) -> tuple[int, Tile]:
+    """Return (elements per vector, tile of a ragged row's whole vectors). The result is (0, tile) in three cases: rows
+    are not ragged, others are not contiguous and aligned, or the tile has several rows."""
     beside = all(one.is_contiguous() and one.data_ptr() % VECTOR_BYTES == 0 for one in others)
     if tile.shape[:2] != (1, 1) or not is_ragged(rows, x) or not beside:
         return 0, tile

@@ -5,7 +5,7 @@ import torch
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.held_rows import longest_row
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.long_rows import takes_split
+from kernelzoo.kernels.shared.long_rows import should_split_rows
 from kernelzoo.layout import rows_of, rows_with
 from kernelzoo.registry import chooser
 
@@ -17,7 +17,7 @@ from kernelzoo.registry import chooser
 @chooser("gluon", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
     """Several programs share each row if rows are long and few. Otherwise one program takes several rows."""
-    return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
+    return "split" if should_split_rows(rows_of(x, others[-1]), device_of(x)) else "rows"
 
 
 @chooser("gluon", "softmax_backward", "auto")

@@ -36,12 +36,12 @@ def await_last_launch():
 
 
 @gluon.jit
-def restore_sizes(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, FAR: gl.constexpr, ACROSS: gl.constexpr):
+def restore_sizes(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, WIDE_OFFSETS: gl.constexpr, ACROSS: gl.constexpr):
     """Return n, inner, x_n and out_n. Those that ``tiles.place_arguments`` divided by MULTIPLE are multiplied back."""
     if ACROSS:
         inner = gl.cast(inner, gl.int64) * MULTIPLE
-        x_n = gl.cast(x_n, gl.int64 if FAR else gl.int32) * MULTIPLE
-        out_n = gl.cast(out_n, gl.int64 if FAR else gl.int32) * MULTIPLE
+        x_n = gl.cast(x_n, gl.int64 if WIDE_OFFSETS else gl.int32) * MULTIPLE
+        out_n = gl.cast(out_n, gl.int64 if WIDE_OFFSETS else gl.int32) * MULTIPLE
     else:
         n *= MULTIPLE
     return n, inner, x_n, out_n
@@ -93,16 +93,16 @@ def row_start(group, place, stride_outer, stride_inner, MULTIPLE: gl.constexpr, 
 
 
 @gluon.jit
-def load_per_row(x, group, place, outer, inner, there, WIDE: gl.constexpr, ACROSS: gl.constexpr = False):
-    """Load one element for each row of a tile, and convert it to the dtype WIDE."""
-    return gl.load(x + row_start(group, place, outer, inner, 1, ACROSS), there, other=0).to(WIDE)
+def load_per_row(x, group, place, outer, inner, in_rows, ACC_DTYPE: gl.constexpr, ACROSS: gl.constexpr = False):
+    """Load one element for each row of a tile, and convert it to the dtype ACC_DTYPE."""
+    return gl.load(x + row_start(group, place, outer, inner, 1, ACROSS), in_rows, other=0).to(ACC_DTYPE)
 
 
 @gluon.jit
-def column_offsets(COLS: gl.constexpr, FAR: gl.constexpr, LAYOUT: gl.constexpr):
-    """Return a tile's column indices twice, as [1, COLS]: as int32, and in the dtype of offsets (int64 if FAR)."""
+def column_offsets(COLS: gl.constexpr, WIDE_OFFSETS: gl.constexpr, LAYOUT: gl.constexpr):
+    """Return a tile's column indices twice, [1, COLS]: as int32, and in the dtype of offsets: int64 if WIDE_OFFSETS."""
     cols = gl.arange(0, COLS, gl.SliceLayout(0, LAYOUT))[None, :]
-    return cols, cols.to(gl.int64 if FAR else gl.int32)
+    return cols, cols.to(gl.int64 if WIDE_OFFSETS else gl.int32)
 
 
 @gluon.jit
@@ -118,14 +118,14 @@ def count_in_vectors(start, n, EDGES: gl.constexpr):
 
 
 @gluon.jit
-def edge_columns(start, there, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
+def edge_columns(start, in_rows, n, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr):
     """Return (columns, mask) of the rows' edge elements. Heads and tails have fewer than EDGES elements each."""
     start = gl.convert_layout(start, EDGE_LAYOUT)
     before, inside = count_before_vectors(start, n, EDGES), count_in_vectors(start, n, EDGES)
     lane = gl.arange(0, 2 * EDGES, gl.SliceLayout(0, EDGE_LAYOUT))[None, :]
     cols = gl.where(lane < EDGES, lane, before + inside + lane - EDGES)
     known = gl.where(lane < EDGES, lane < before, cols < n)
-    return cols, known & gl.convert_layout(there, EDGE_LAYOUT)
+    return cols, known & gl.convert_layout(in_rows, EDGE_LAYOUT)
 
 
 @gluon.jit
@@ -136,15 +136,15 @@ def edge_pointers(x, start, edge, EDGE_LAYOUT: gl.constexpr):
 
 @gluon.jit
 def load_edges(
-    x, start, there, n, other, WIDE: gl.constexpr, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr
+    x, start, in_rows, n, other, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
-    """Return (elements per row in complete vectors; columns, mask and values of the edge elements, as WIDE)."""
+    """Return (elements per row in complete vectors; columns, mask and values of the edge elements, as ACC_DTYPE)."""
     if EDGES:
         inside = count_in_vectors(start, n, EDGES)
-        edge, known = edge_columns(start, there, n, EDGES, EDGE_LAYOUT)
-        edges = gl.load(edge_pointers(x, start, edge, EDGE_LAYOUT), known, other=other).to(WIDE)
+        edge, known = edge_columns(start, in_rows, n, EDGES, EDGE_LAYOUT)
+        edges = gl.load(edge_pointers(x, start, edge, EDGE_LAYOUT), known, other=other).to(ACC_DTYPE)
     else:  # no edges
-        inside, edge, known, edges = n, start, there, start
+        inside, edge, known, edges = n, start, in_rows, start
     return inside, edge, known, edges
 
 

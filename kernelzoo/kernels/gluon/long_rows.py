@@ -18,10 +18,10 @@ def program_part(n, parts, span):
 
 
 @gluon.jit
-def load_parts(left, parts, other, PARTS: gl.constexpr):
-    """Load the results that all parts of this program's row have stored in ``left``, as [1, PARTS]."""
+def load_parts(partials, parts, other, PARTS: gl.constexpr):
+    """Load the results of all parts of this program's row from ``partials``, as [1, PARTS]."""
     part = gl.arange(0, PARTS, gl.SliceLayout(0, MERGE))[None, :]
-    return gl.load(left + gl.program_id(0).to(gl.int64) * parts + part, part < parts, other=other)
+    return gl.load(partials + gl.program_id(0).to(gl.int64) * parts + part, part < parts, other=other)
 
 
 @gluon.jit

@@ -52,23 +52,23 @@ def pack_rows(tile, rows, inner, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
 
 @gluon.jit
 def row_sum(
-    x_rows, x_n, begin, end, there, WIDE: gl.constexpr,
+    x_rows, x_n, begin, end, in_rows, ACC_DTYPE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Return each row's sum over columns ``begin`` to ``end``. Sums over blocks are compensated for rounding."""
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
-    total = gl.full([ROWS, LANES], 0, WIDE, gl.SliceLayout(2, LAYOUT))
-    lost = gl.full([ROWS, LANES], 0, WIDE, gl.SliceLayout(2, LAYOUT))
+    total = gl.full([ROWS, LANES], 0, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
+    lost = gl.full([ROWS, LANES], 0, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
     for start in range(begin, end, LANES * PACK):
         here = start + cols
-        tile = gl.load(x_rows + here * x_n, there & (here < end), other=0).to(WIDE)
+        tile = gl.load(x_rows + here * x_n, in_rows & (here < end), other=0).to(ACC_DTYPE)
         total, lost = dev.add_exactly(total, lost, gl.sum(tile, 2))
     return gl.sum(dev.add_up(total, lost), 1)
 
 
 @gluon.jit
 def row_state(
-    x_rows, x_n, begin, end, there, LOWEST: gl.constexpr, HIGHEST: gl.constexpr, WIDE: gl.constexpr,
+    x_rows, x_n, begin, end, in_rows, LOWEST: gl.constexpr, HIGHEST: gl.constexpr, ACC_DTYPE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Return each row's (max, sum) state over columns ``begin`` to ``end``, in one pass.
@@ -77,12 +77,12 @@ def row_state(
     """
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
     # Maxima are at least the lowest finite number, so that no difference is -inf - -inf.
-    top = gl.full([ROWS, LANES], LOWEST, WIDE, gl.SliceLayout(2, LAYOUT))
-    total = gl.full([ROWS, LANES], 0.0, WIDE, gl.SliceLayout(2, LAYOUT))
-    lost = gl.full([ROWS, LANES], 0.0, WIDE, gl.SliceLayout(2, LAYOUT))
+    top = gl.full([ROWS, LANES], LOWEST, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
+    total = gl.full([ROWS, LANES], 0.0, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
+    lost = gl.full([ROWS, LANES], 0.0, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
     for start in range(begin, end, LANES * PACK):
         here = start + cols
-        tile = gl.load(x_rows + here * x_n, there & (here < end), other=float("-inf")).to(WIDE)
+        tile = gl.load(x_rows + here * x_n, in_rows & (here < end), other=float("-inf")).to(ACC_DTYPE)
         new = gl.minimum(gl.maximum(top, gl.max(tile, 2)), HIGHEST)
         scale, terms = exponential(top - new), exponential(tile - new[:, :, None])
         total, lost = dev.add_exactly(total * scale, lost * scale, gl.sum(terms, 2))

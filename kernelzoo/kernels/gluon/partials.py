@@ -14,17 +14,17 @@ LAYOUT = gl.BlockedLayout([1, 2], [1, 32], [WARPS, 1], [1, 0])
 
 
 @gluon.jit
-def add_sums(partials, here, n, first, sums, lost, terms, WHOLE: gl.constexpr):
-    """Add terms to a program's sums at the columns ``here``. Return its (sums, rounding errors) in registers.
+def add_sums(partials, cols, n, first, sums, lost, terms, WHOLE: gl.constexpr):
+    """Add terms to a program's sums at the columns ``cols``. Return the sums and rounding errors in registers.
 
     WHOLE: a block covers all columns. Otherwise the sums are in ``partials``, and are overwritten if ``first``.
     """
     if WHOLE:
         sums, lost = dev.add_exactly(sums, lost, terms)
     else:
-        terms += gl.load(partials + here, (here < n) & (first == 0), other=0)
+        terms += gl.load(partials + cols, (cols < n) & (first == 0), other=0)
         dev.barrier()  # what one thread stores, others load in the next call
-        gl.store(partials + here, terms, here < n)
+        gl.store(partials + cols, terms, cols < n)
         dev.barrier()
     return sums, lost
 
@@ -37,12 +37,13 @@ def store_sums(partials, cols, n, sums, lost, WHOLE: gl.constexpr):
 
 @gluon.jit
 def partials_kernel(
-    out, partials, count, n, out_n, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr
-):
+    out, partials, count, n, out_n, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr,
+    LAYOUT: gl.constexpr,
+):  # fmt: skip
     dev.await_last_launch()
     row = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))[:, None]
     col = gl.program_id(0).to(gl.int64) * BLOCK + gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT))[None, :]
-    sums = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    sums = gl.full([ROWS, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
     for first in range(0, count, ROWS):
         here = gl.cast(first, gl.int64) + row
         sums += gl.load(partials + (here * n + col), (here < count) & (col < n), other=0)

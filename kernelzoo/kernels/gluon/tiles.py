@@ -14,7 +14,7 @@ from kernelzoo.kernels.shared import held_rows
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, check_fits, line_width, row_threads, strip_width
 from kernelzoo.kernels.shared.jit import column_arguments, edges_of, row_arguments, to_column_strides
 from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
-from kernelzoo.tables import numbers, of
+from kernelzoo.tables import form_knobs, of
 
 LANES = 32
 """Threads per warp."""
@@ -40,7 +40,7 @@ class Tile(NamedTuple):
         return rows.columns.strips(self.rows) if self.across and rows.columns else cdiv(rows.total, self.rows)
 
     def kernel_constants(self, rows: Rows, *others: Strides) -> tuple[object, ...]:
-        """Return a kernel's EDGES, ACROSS, FAR, ROWS, COLS, LAYOUT, EDGE_LAYOUT. others: strides of tensors like x."""
+        """Return a kernel's constants from EDGES to EDGE_LAYOUT. others: the strides of other tensors of x's shape."""
         edges = 0 if self.across else edges_of(rows, *others)
         far = self.cols * max(rows.x_n, rows.out_n, *(other.n for other in others)) >= 2**31  # offsets within a row
         return edges, self.across, far, self.rows, self.cols, self.layout, self.edge_layout
@@ -75,7 +75,7 @@ def choose_vector_width(rows: Rows, *others: Strides) -> int:
         return 1
     if any(other.n and (other.n != 1 or other.phase) for other in others):
         return 1
-    return min(rows.whole_vector, rows.common(*others))
+    return min(rows.whole_vector, rows.common_factor(*others))
 
 
 def place_arguments(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
@@ -92,7 +92,7 @@ def row_strides(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
     return tuple(stride for other in strides for stride in (other.outer, other.inner))
 
 
-def body_length(rows: Rows, *others: Strides) -> int:
+def max_body_length(rows: Rows, *others: Strides) -> int:
     """Return the most elements that a row can have in complete vectors, or n if rows have no edges."""
     edges = edges_of(rows, *others)
     return max(1, rows.n // edges * edges if edges else rows.n)
@@ -106,7 +106,7 @@ def lowest_finite(dtype: torch.dtype) -> float:
 # --- Tiles of whole rows, which a program keeps on chip --------------------------------------------------------------
 
 
-@numbers
+@form_knobs
 class Knobs(held_rows.HeldRowKnobs):
     """Knobs for rows that programs keep on chip."""
 
@@ -119,7 +119,7 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, *others: St
         depth, width = power_of_two(rows.n), strip_width(rows.columns, inputs)
         warps = max(1, min(8, width * depth * inputs * rows.wide_bytes // (128 * LANES)))
         return make_column_tile(rows, rows.columns, width, depth, warps, *others)
-    knobs, cols = of(Knobs, device.index), power_of_two(body_length(rows, *others))
+    knobs, cols = of(Knobs, device.index), power_of_two(max_body_length(rows, *others))
     many = knobs.warp_bytes // rows.wide_bytes // inputs // cols
     if many > 1:
         even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
@@ -157,12 +157,12 @@ def make_block_tile(rows: Rows, bytes: int, *others: Strides) -> Tile:
     if columns is not None:
         width = line_width(columns)
         depth = max(1, min(power_of_two(rows.n), elements // width))
-        return make_column_tile(rows, columns, width, depth, _warps(rows, width * depth), *others)
-    cols = min(elements, power_of_two(body_length(rows, *others)))
-    return make_row_tile(rows, 1, cols, _warps(rows, cols), *others)
+        return make_column_tile(rows, columns, width, depth, _count_warps(rows, width * depth), *others)
+    cols = min(elements, power_of_two(max_body_length(rows, *others)))
+    return make_row_tile(rows, 1, cols, _count_warps(rows, cols), *others)
 
 
-def _warps(rows: Rows, elements: int) -> int:
+def _count_warps(rows: Rows, elements: int) -> int:
     """Return the number of warps, at most 8: a thread takes 64 bytes in the dtype of the computation."""
     return max(1, min(8, elements * rows.wide_bytes // (64 * LANES)))
 
@@ -180,7 +180,7 @@ class RowParts(NamedTuple):
 def plan_parts(rows: Rows, tile: Tile, device: Device, *others: Strides) -> RowParts:
     """Return a split of rows that fills the device. A row has at least two parts if it has two units."""
     unit = 1 if tile.across else choose_vector_width(rows, *others)
-    elements = rows.n if tile.across else body_length(rows, *others)
+    elements = rows.n if tile.across else max_body_length(rows, *others)
     wanted = cdiv(CROWD * device.multiprocessors, tile.count_tiles(rows.as_planned))
     most = min(MOST_PARTS, tile.rows * elements // LEAST_PART, max(2, tile.cols))
     parts = max(2, min(wanted, most))

@@ -19,7 +19,7 @@ def probe() -> tuple[str, ...]:
     triton = require("helion", "triton", install)
     triton_needs.check_version("helion", triton)
     require("helion", "helion", f"{install}; with a torch before 2.13 take helion 1.5.0")
-    return triton_needs.devices("helion", torch, triton)
+    return triton_needs.find_device_types("helion", torch, triton)
 
 
 def emulator() -> str:

@@ -3,10 +3,10 @@
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.shared.cut import gradient_variant
+from kernelzoo.kernels.shared.cut import choose_gradient_variant
 from kernelzoo.kernels.shared.held_rows import longest_row
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.long_rows import takes_split
+from kernelzoo.kernels.shared.long_rows import should_split_rows
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 
@@ -18,7 +18,7 @@ from kernelzoo.registry import chooser
 @chooser("helion", "sum", "auto")
 def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str:
     """Several programs share each row if rows are long and few. Otherwise each row has one program."""
-    return "split" if takes_split(rows_of(x, others[-1]), device_of(x)) else "rows"
+    return "split" if should_split_rows(rows_of(x, others[-1]), device_of(x)) else "rows"
 
 
 @chooser("helion", "softmax_backward", "auto")
@@ -28,4 +28,5 @@ def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     rows, inputs = rows_of(x, others[-1]), sum(one.ndim == 3 for one in others)  # inputs with n elements per row
     if rows.n <= longest_row(rows, inputs):
         return "fused"
-    return gradient_variant(tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2).count_tiles(rows.as_planned), device_of(x))
+    tile_count = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2).count_tiles(rows.as_planned)
+    return choose_gradient_variant(tile_count, device_of(x))

@@ -100,15 +100,15 @@ class TritonCode:
         """Return (Triton kernel, number of programs, arguments, options), with which the host function would launch."""
         found: list[tuple[Any, int, tuple[Any, ...], dict[str, Any]]] = []
 
-        def record_launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> None:
-            found.append((kernel, grid[0], given, options))
+        def record_launch(kernel: Any, grid: tuple[int, ...], *passed: Any, **options: Any) -> None:
+            found.append((kernel, grid[0], passed, options))
 
         self.host(*arguments, _launcher=record_launch)
         (one,) = found
         return one
 
 
-def made(program: Program) -> TritonCode:
+def to_triton(program: Program) -> TritonCode:
     """Return a program's Triton code. It is generated on first use and cached. Safe to call from several threads."""
     found = _made.get(program)
     if found is None:
@@ -124,7 +124,7 @@ def _cached_source(program: Program) -> str:
     """Return a program's source from the disk cache, or generate it. The key includes the kernel and its arguments."""
     kernel = program.kernel.fn
     what = (_compiler_identity(), inspect.getsource(kernel), kernel.__qualname__, replace(program, kernel=None))
-    return programs.load_or_make("helion", what, lambda: generate_source(program).encode()).decode()
+    return programs.load_or_build("helion", what, lambda: generate_source(program).encode()).decode()
 
 
 @cache
@@ -135,7 +135,7 @@ def _compiler_identity() -> str:
 
 
 def generate_source(program: Program) -> str:
-    """Return the Triton source that Helion generates for a program. It doesn't depend on whether a GPU is present."""
+    """Return the Triton source that Helion generates for a program, whether or not a GPU is present."""
     index = torch.int64 if program.needs_int64 else torch.int32
     kernel = helion.kernel(program.kernel.fn, config=program.config, index_dtype=index, **SETTINGS)
     examples = [example.tensor for example in program.tensors]
@@ -144,7 +144,7 @@ def generate_source(program: Program) -> str:
 
 
 def _run_source(program: Program, source: str) -> TritonCode:
-    """Run generated source as a module. It is also stored in ``linecache``, because Triton reads the source again."""
+    """Run generated source as a module. ``linecache`` stores the source too, because Triton reads it again."""
     name = program.kernel.fn.__name__
     file = f"<{name} of helion, {len(_made)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)

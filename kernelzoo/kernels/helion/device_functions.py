@@ -9,7 +9,7 @@ import helion.language as hl
 import torch
 
 
-def inside_of(row, n, shift: int):
+def vector_bounds(row, n, shift: int):
     """Return the offsets at which each row's whole vectors begin and end. row: row numbers. The multiplication by the
     vector's length comes last, so that the compiler sees aligned offsets and loads vectors."""
     first = ((row * n + ((1 << shift) - 1)) >> shift) * (1 << shift)
@@ -17,7 +17,7 @@ def inside_of(row, n, shift: int):
     return first, stop
 
 
-def end_indices(row, n, first, stop, shift: int, part=0):
+def row_end_indices(row, n, first, stop, shift: int, part=0):
     """Return (offsets, mask) of each row's elements outside its whole vectors [first, stop). Either end has less than a
     vector. If several programs share a row, the mask is empty for every part but the first."""
     lane = hl.arange(2 << shift).unsqueeze(0)

@@ -17,7 +17,7 @@ from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.cut import BlockSplit
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.kernels.shared.shown import source_facts
+from kernelzoo.kernels.shared.shown import describe_source
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, WorkspaceLaunch, recording, sequence
 from kernelzoo.layout import Rows
 from kernelzoo.torch_private import current_stream
@@ -27,21 +27,21 @@ def bind_program(
     id: str,
     program: Program,
     tensors: Sequence[torch.Tensor],
-    taken: Sequence[torch.Tensor],
+    arguments: Sequence[torch.Tensor],
     integers: Sequence[int] = (),
 ) -> Launch:
     """Compile a kernel for its arguments and return its launch.
 
-    tensors: the canonical tensors, inputs first. taken: the kernel's tensor arguments, which are these or workspaces.
-    The integers, then the program's constants, follow ``taken``. Raises GridTooLargeError.
+    tensors: the canonical tensors, inputs first. arguments: the kernel's tensor arguments, which include workspaces.
+    The integers, then the program's constants, follow ``arguments``. Raises GridTooLargeError.
     """
-    made = compiler.made(program)
-    kernel, programs, args, options = made.launch_arguments(*taken, *integers, *program.constants)
+    code = compiler.to_triton(program)
+    kernel, programs, args, options = code.launch_arguments(*arguments, *integers, *program.constants)
     jit.check_grid(id, programs)
     device, recorder = device_of(tensors[0]), recording.get()
-    told = jit.compiler_options(device, options["num_warps"], options["num_stages"], {})
+    opts = jit.compiler_options(device, options["num_warps"], options["num_stages"], {})
     if device.dependent_launches:
-        told["launch_pdl"] = False  # a Helion kernel can't wait for the previous launch to end
+        opts["launch_pdl"] = False  # a Helion kernel can't wait for the previous launch to end
     if recorder is not None:
         step = Step(
             kernel=f"{kernel.__name__}, {program.warps} warps",
@@ -49,31 +49,31 @@ def bind_program(
             threads=program.warps * device.warp_size,
             constants=(program.blocks, program.order, program.needs_int64, *map(str, program.constants)),
             arguments=tuple(str(arg) for arg in args if not isinstance(arg, torch.Tensor)),
-            build=(lambda: _describe_kernel(program, made, kernel, args, told, device)) if recorder.compiles else None,
+            build=(lambda: _describe_kernel(program, code, kernel, args, opts, device)) if recorder.compiles else None,
         )
         return recorder.launch(step)
     if jit.INTERPRETED:
         return jit.interpreted_launch(kernel, programs, args)
-    return make_launch(jit.compile_kernel(tensors[0], kernel, args, told, loads=True), programs, tensors, args)
+    return make_launch(jit.compile_kernel(tensors[0], kernel, args, opts, loads=True), programs, tensors, args)
 
 
-def views_launch(
+def bind_tiled(
     id: str, kernel: Any, views: Sequence[torch.Tensor], tile: Tile, constants: tuple[Any, ...],
     blocks: tuple[int, ...], integers: Sequence[int] = (), *,
-    taken: Sequence[torch.Tensor] = (), order: tuple[int, ...] = (1, 0),
+    arguments: Sequence[torch.Tensor] = (), order: tuple[int, ...] = (1, 0),
 ) -> Launch:  # fmt: skip
     """Return the launch of a kernel over tiles of rows. views: the canonical tensors, see ``rows_and_views``.
 
-    taken: the kernel's tensor arguments, by default the views. One-axis tensors have n elements. order: the axes of the
-    grid, fastest-varying first; by default inner, then outer.
+    arguments: the kernel's tensor arguments, by default the views. One-axis tensors have n elements. order: the axes
+    of the grid, fastest-varying first. By default they are inner, then outer.
     """
-    taken = taken or views
-    examples, far = tiles.as_examples(*taken, one="n"), tiles.needs_int64(*taken)
+    arguments = arguments or views
+    examples, far = tiles.as_examples(*arguments, one="n"), tiles.needs_int64(*arguments)
     program = Program(kernel, examples, len(integers), constants, blocks, order, tile.warps, far)
-    return bind_program(id, program, views, taken, integers)
+    return bind_program(id, program, views, arguments, integers)
 
 
-def flat_launch(
+def bind_flat(
     id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor, warps: int,
     integers: Sequence[int], constants: tuple[Any, ...], blocks: tuple[int, ...],
 ) -> Launch:  # fmt: skip
@@ -84,43 +84,43 @@ def flat_launch(
     return bind_program(id, program, flat, flat, integers)
 
 
-def two_launches(
+def bind_kernels(
     id: str, kernels: tuple[Any, Any], tensors: Sequence[torch.Tensor], reads: int, rows: Rows, tile: Tile,
-    plan: BlockSplit, left: Sequence[torch.dtype], constants: tuple[Any, ...], *, blocks: tuple[int, ...] = (),
-    last: tuple[int, ...] = (), before: Sequence[int] = (), also: Sequence[int] = (),
+    plan: BlockSplit, part_dtypes: Sequence[torch.dtype], constants: tuple[Any, ...], *, blocks: tuple[int, ...] = (),
+    merge_blocks: tuple[int, ...] = (), before: Sequence[int] = (), after: Sequence[int] = (),
 ) -> Launch:  # fmt: skip
     """Return a sequence of two launches. The first reads ``reads`` tensors, and stores one number of each dtype in
-    ``left`` per part of a row. The second reads these numbers and all tensors. blocks: by default the tile's. last: the
-    second launch's, if different. before: integers before the span. also: the second launch's integers after it."""
-    parts = [tiles.part_workspace(tensors[0], rows, plan, dtype) for dtype in left]
+    ``part_dtypes`` per part of a row. The second reads these numbers and all tensors. blocks: by default the
+    tile's. merge_blocks: the second launch's. before: integers before the span. after: the second launch's after it."""
+    parts = [tiles.part_workspace(tensors[0], rows, plan, dtype) for dtype in part_dtypes]
     examples, far, blocks = tiles.as_examples(*tensors), tiles.needs_int64(*tensors, *parts), blocks or tile.blocks()
-    of_parts, integers = [Example(dtype, "outer parts inner") for dtype in left], (*before, plan.span)
+    of_parts, integers = [Example(dtype, "outer parts inner") for dtype in part_dtypes], (*before, plan.span)
 
     def bind_step(
-        kernel: Any, kinds: Sequence[Example], taken: Sequence[torch.Tensor], numbers: Sequence[int],
+        kernel: Any, shapes: Sequence[Example], arguments: Sequence[torch.Tensor], numbers: Sequence[int],
         blocks: tuple[int, ...],
     ) -> Launch:  # fmt: skip
         order = tuple(reversed(range(len(blocks))))
-        program = Program(kernel, tuple(kinds), len(numbers), constants, blocks, order, tile.warps, far)
-        return bind_program(id, program, tensors, taken, numbers)
+        program = Program(kernel, tuple(shapes), len(numbers), constants, blocks, order, tile.warps, far)
+        return bind_program(id, program, tensors, arguments, numbers)
 
-    kinds, taken = (*examples[:-1], *of_parts, examples[-1]), (*tensors[:-1], *parts, tensors[-1])
+    kinds, arguments = (*examples[:-1], *of_parts, examples[-1]), (*tensors[:-1], *parts, tensors[-1])
     return sequence(
         bind_step(kernels[0], (*examples[:reads], *of_parts), (*tensors[:reads], *parts), integers, blocks),
-        bind_step(kernels[1], kinds, taken, (*integers, *also), last or blocks),
+        bind_step(kernels[1], kinds, arguments, (*integers, *after), merge_blocks or blocks),
     )
 
 
 def make_launch(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
-    """Return the launch of a loaded kernel. Its arguments may include canonical tensors in any order, or omit some."""
+    """Return the launch of a loaded kernel. The kernel may take canonical tensors in any order, or omit some."""
     call, fixed, together = jit.launcher_call(compiled)
     device: int = tensors[0].get_device()
     stream = current_stream
     places: list[tuple[int, int]] = []
-    given, workspace = list(args), []
+    values, workspace = list(args), []
     for place, arg in enumerate(args):
         if isinstance(arg, torch.Tensor):
-            given[place] = arg.data_ptr()
+            values[place] = arg.data_ptr()
             which = next((i for i, tensor in enumerate(tensors) if tensor is arg), None)
             if which is None:
                 workspace.append(arg)
@@ -128,7 +128,7 @@ def make_launch(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], a
                 places.append((place, which))
 
     def run_at(*addresses: int) -> None:
-        here = given.copy()
+        here = values.copy()
         for place, which in places:
             here[place] = addresses[which]
         if together:
@@ -140,11 +140,11 @@ def make_launch(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], a
 
 
 def _describe_kernel(
-    program: Program, made: TritonCode, kernel: Any, args: tuple[Any, ...], told: dict[str, Any], device: Device
+    program: Program, code: TritonCode, kernel: Any, args: tuple[Any, ...], opts: dict[str, Any], device: Device
 ) -> Compiled:
     """Return the compiled kernel's description for a recording. The generated source follows the Helion source."""
-    found = jit.kernel_facts(kernel, jit.compile_kernel(args[0], kernel, args, told), args, told, device)
-    kernel_source = source_facts(program.kernel.fn)
-    kernel_source["source"] += f"\n# What Helion makes of it:\n\n{made.source}"
+    found = jit.describe_kernel(kernel, jit.compile_kernel(args[0], kernel, args, opts), args, opts, device)
+    kernel_source = describe_source(program.kernel.fn)
+    kernel_source["source"] += f"\n# What Helion makes of it:\n\n{code.source}"
     names = {f"block_{i}": size for i, size in enumerate(program.blocks)}
     return replace(found, language="helion", constants={**found.constants, **names}, **kernel_source)

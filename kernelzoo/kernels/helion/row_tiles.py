@@ -31,16 +31,16 @@ def streaming_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     return adjacent_rows_tile(rows, many, cols, device.warps(many * cols * wide_bytes * tensors // THREAD_BYTES))
 
 
-def reading_tile(x: torch.Tensor, rows: Rows) -> Tile:
+def single_read_tile(x: torch.Tensor, rows: Rows) -> Tile:
     """Return the tile for a kernel that reads x once. Blocks of long rows are doubled, for fewer reductions."""
     tile = streaming_tile(x, rows)
     return tile if rows.across or tile.cols >= rows.n else tile._replace(cols=2 * tile.cols)
 
 
-def try_whole_rows(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile | None:
+def whole_row_tile_or_none(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile | None:
     """Return the tile for a kernel that keeps complete rows of ``tensors`` tensors on chip, or None if they don't fit.
 
-    It has more than 16 warps only if each thread has four vectors, because an SM may run only one such program.
+    The tile has more than 16 warps only if each thread has four vectors, because an SM may run only one such program.
     """
     if rows.n > longest_row(rows, tensors):
         return None

@@ -14,7 +14,7 @@ from kernelzoo.kernels.shared.cut import BlockSplit, plan_split
 from kernelzoo.kernels.shared.held_rows import check_fits, line_width, row_threads, strip_width
 from kernelzoo.kernels.shared.jit import to_column_strides, wide_dtype
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_with
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 FAR = 2**30
 """Tensors of at least this extent, in elements, have 64-bit offsets. It leaves room for a block past the end."""
@@ -72,7 +72,7 @@ def is_uneven(rows: Rows) -> bool:
     return rows.ragged or (pieces and rows.itemsize == 2 and rows.n % 16 > 0)
 
 
-def vector_shift(rows: Rows) -> int:
+def vector_log2(rows: Rows) -> int:
     """Return log2 of the number of elements per vector."""
     return rows.whole_vector.bit_length() - 1
 
@@ -102,11 +102,11 @@ def acc_dtype(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.dtype:
     return wide_dtype(x.dtype if out is None else torch.promote_types(x.dtype, out.dtype))
 
 
-def adjacent_rows_tile(rows: Rows, many: int, cols: int, warps: int) -> Tile:
-    return Tile(1, cols, many, warps) if rows.inner > 1 else Tile(many, cols, 1, warps)
+def adjacent_rows_tile(rows: Rows, count: int, cols: int, warps: int) -> Tile:
+    return Tile(1, cols, count, warps) if rows.inner > 1 else Tile(count, cols, 1, warps)
 
 
-@numbers
+@form_knobs
 class Knobs(held_rows.HeldRowKnobs):
     ragged: int = knob(
         256, among=(128, 256, 512), unit="elements",
@@ -137,7 +137,7 @@ def _count_short_rows(knobs: Knobs, rows: Rows, inputs: int) -> int:
     return knobs.warp_bytes // rows.wide_bytes // inputs // power_of_two(rows.n)
 
 
-def takes_one_row(device: Device, rows: Rows) -> bool:
+def prefers_one_row(device: Device, rows: Rows) -> bool:
     """Whether each program should read one row, in vectors: if rows are uneven and not short."""
     knobs = of(Knobs, device.index)
     return is_uneven(rows) and (rows.n >= knobs.ragged or _count_short_rows(knobs, rows, 1) < 2)
@@ -149,7 +149,7 @@ BLOCK_BYTES = 32768
 
 def loop_tile(rows: Rows, bytes: int) -> Tile:
     """Return the tile of a kernel that loops over blocks of rows: a part of one row, or of a cache line of columns.
-    bytes: its size in the accumulator dtype."""
+    bytes: the block's size in the accumulator dtype."""
     elements, columns = bytes // rows.wide_bytes, rows.columns
     if columns is not None:
         width = line_width(columns)

@@ -5,7 +5,7 @@ from kernelzoo.kernels.numba.min_backward import fused as min_fused
 from kernelzoo.kernels.numba.min_backward import online as min_online
 from kernelzoo.kernels.numba.softmax_backward import fused, online, split_cluster
 from kernelzoo.kernels.numba.tiling import Tiling
-from kernelzoo.kernels.shared.long_rows import takes_split
+from kernelzoo.kernels.shared.long_rows import should_split_rows
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 
@@ -21,7 +21,7 @@ SHARED_VECTORS = 2048
 @chooser_by_view()
 def rows_or_split(v: View) -> str:
     """Several blocks share a row if rows are long and too few to fill the device. Otherwise a row has one block."""
-    return "split" if takes_split(v, v.device) else "rows"
+    return "split" if should_split_rows(v, v.device) else "rows"
 
 
 @chooser("numba", "softmax_backward", "auto")
@@ -31,7 +31,7 @@ def softmax_backward(v: View) -> str:
     if fits_one_block(v, fused.fused_tiling(v)):
         return "fused"
     held = not v.across and split_cluster.cluster_shape(v) is not None
-    return "split_cluster" if has_clusters(v.device) and (held or leaves_idle(v, online.online_tiling(v))) else "online"
+    return "split_cluster" if has_clusters(v.device) and (held or wastes_sms(v, online.online_tiling(v))) else "online"
 
 
 @chooser("numba", "min_backward", "auto")
@@ -40,7 +40,7 @@ def min_backward(v: View) -> str:
     """Return the fastest form for the row's length and the number of rows."""
     if fits_one_block(v, min_fused.fused_tiling(v)):
         return "fused"
-    return "split_grid" if leaves_idle(v, min_online.online_tiling(v)) else "online"
+    return "split_grid" if wastes_sms(v, min_online.online_tiling(v)) else "online"
 
 
 def fits_one_block(v: View, tiling: Tiling | None) -> bool:
@@ -49,7 +49,7 @@ def fits_one_block(v: View, tiling: Tiling | None) -> bool:
     return (v.across or not few) and tiling is not None
 
 
-def leaves_idle(v: View, tiling: Tiling) -> bool:
+def wastes_sms(v: View, tiling: Tiling) -> bool:
     """Whether a tiling makes fewer blocks than there are SMs. For columns, the limit is a quarter of the SMs. The
     alternative, several blocks per column, wastes most of each vector but leaves fewer SMs idle."""
     return (4 if v.across else 1) * cdiv(v.planned, tiling.rows) < v.device.multiprocessors

@@ -39,11 +39,11 @@ def is_packed(dtype: str, width: int) -> bool:
 
 
 def word_type(dtype: str, width: int) -> Any:
-    """Return the type of a register of such a vector: a word of two packed halves, or the accumulator type."""
+    """Return the type of a register: a word of two packed halves (:func:`is_packed`), or the accumulator type."""
     return types.uint32 if is_packed(dtype, width) else WIDE[dtype]
 
 
-def number(dtype: str, value: float) -> Any:
+def constant(dtype: str, value: float) -> Any:
     """Return a number in the dtype's accumulator type. A plain Python 1 would turn float32 into float64."""
     return np.dtype(str(WIDE[dtype])).type(value)
 

@@ -7,10 +7,10 @@ from typing import Any
 from numba import cuda
 from numba.cuda import types
 
-from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
 from kernelzoo.kernels.numba.machine import I32, asm, make_intrinsic
 
-FLOAT, (ZERO, WHOLE, NORMAL) = WIDE["float32"], (number("float32", value) for value in (0, 2**23, 2**-6))
+FLOAT, (ZERO, WHOLE, NORMAL) = WIDE["float32"], (constant("float32", value) for value in (0, 2**23, 2**-6))
 
 
 @cuda.jit(device=True, inline="always")
@@ -36,7 +36,7 @@ convert_pair = make_intrinsic(lambda low, high: types.int32(low, high), _emit_pa
 
 
 @cache
-def to_float8(size: int, hardware: bool) -> Any:
+def float8_converter(size: int, hardware: bool) -> Any:
     """Return ``convert(values, bits)`` for ``size`` numbers. hardware: convert pairs by sm_89's instruction."""
     SIZE = size
 

@@ -10,7 +10,7 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, opaque
-from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
+from kernelzoo.kernels.numba.dtypes import WIDE, constant, is_packed
 from kernelzoo.kernels.numba.row import block_reduce, tile_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View
 from kernelzoo.layout import cdiv, power_of_two
@@ -31,7 +31,7 @@ def lanes_tiling(v: View) -> Tiling:
     return Tiling(lanes, 1 if lanes > WARP else 4 * WARP // lanes, 1, 1)
 
 
-def packs_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) -> Tiling:
+def vector_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) -> Tiling:
     """Return a tiling as ``lanes_tiling`` does, but with vectors if all rows are aligned. Short rows have fewer lanes.
 
     A lane loads up to ``tiles`` vectors and ``size`` elements at once, or ``2 * tiles`` single elements.
@@ -62,28 +62,26 @@ def scan_tiling(v: View) -> Tiling:
 
 
 def register_tiling(v: View) -> Tiling:
-    """Return a tiling that keeps contiguous rows of up to 16384 elements (8192 in float64) in registers, or tiles rows.
-
-    A lane has 16 elements. It has 32 if rows exceed 8192 elements, or for packed halves 2048 and ``ENOUGH_LANES``
-    remain. An SM must fit two blocks of packed halves, so that one reads while the other writes.
-    """
+    """Return a tiling that keeps contiguous rows of up to 16384 elements (8192 in float64) in registers. Longer rows
+    are cut into tiles. A lane has 16 elements. It has 32 if rows exceed 8192 elements, or for packed halves 2048 and
+    ``ENOUGH_LANES`` remain. An SM must fit two blocks of packed halves, so that one reads while the other writes."""
     many = is_packed(v.dtype, v.pack) and v.planned * v.n >= 32 * ENOUGH_LANES
     size = 32 if v.n > (2048 if many else 16 * 512) and v.itemsize < 8 else 16
-    tiling = packs_tiling(v, 512, size, size)
+    tiling = vector_tiling(v, 512, size, size)
     if tiling.lanes * tiling.size < v.n:
-        return packs_tiling(v, size=16)
+        return vector_tiling(v, size=16)
     return replace(tiling, held=True, blocks=2 if is_packed(v.dtype, tiling.vec) else 1)
 
 
 @cache
-def row_values(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any, Any, Any]:
+def row_io(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any, Any, Any]:
     """Return ``load``, ``value`` and ``store`` for a lane's elements of the row at the offset ``base``.
 
     ``load(pointer, base, step, lane, lanes, start, n, words)`` loads those of the tile at ``start``, as stored in
     memory, and zeros from n on. ``value(words, j)`` returns one as a number. ``store(pointer, base, step, lane, lanes,
     start, n, values)`` stores numbers. ``shared``: whether all rows load the same elements. L2 then keeps these longer.
     """
-    _, load_tile, store_tile, _, _ = tile_functions(dtype, tiling, number(dtype, 0), keep_in_l2=shared)
+    _, load_tile, store_tile, _, _ = tile_functions(dtype, tiling, constant(dtype, 0), keep_in_l2=shared)
     WORD, WORDS, PACKED = tiling.word(dtype), tiling.words(dtype), is_packed(dtype, tiling.vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 
@@ -121,7 +119,7 @@ def tile_loop(tiling: Tiling) -> Any:
 
 
 @cache
-def row_index(tiling: Tiling) -> Any:
+def row_indexer(tiling: Tiling) -> Any:
     """Return ``element_index(lane, lanes, start, j)``: the row's index of element j of a lane's tile at ``start``."""
     VEC = tiling.vec
 
@@ -179,10 +177,10 @@ def sum_with_errors(total):
 
 
 @cache
-def lane_sum(dtype: str, tiling: Tiling) -> Any:
+def lane_adder(dtype: str, tiling: Tiling) -> Any:
     """Return ``sum_over_lanes(total, scratch)``, which adds up the running sums of each row's lanes. Every lane gets
     the result. An earlier sum may have used the same ``scratch``, see ``block_reduce``."""
-    _, _, block_sum = block_reduce(tiling, number(dtype, 0))
+    _, _, block_sum = block_reduce(tiling, constant(dtype, 0))
 
     @cuda.jit(device=True, inline="always")
     def sum_over_lanes(total, scratch):
@@ -195,7 +193,7 @@ def lane_sum(dtype: str, tiling: Tiling) -> Any:
 @cache
 def lane_means(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
     """Return ``mean`` and ``inverse_root``, which is 1 / sqrt(mean + eps). Their arguments are (total, n, scratch)."""
-    kind, ONE, EPS, sum_over_lanes = WIDE[dtype], number(dtype, 1), number(dtype, eps), lane_sum(dtype, tiling)
+    kind, ONE, EPS, sum_over_lanes = WIDE[dtype], constant(dtype, 1), constant(dtype, eps), lane_adder(dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
     def mean(total, n, scratch):
@@ -209,11 +207,11 @@ def lane_means(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
 
 
 @cache
-def tile_sums(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
+def tile_adders(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
     """Return ``add_tile(total, words)`` and ``add_products(total, a, b)``. They add a lane's elements of a tile, or the
     products of its numbers, in a tree. Then they add this sum to the running sum ``total``."""
     kind, SIZE, add_up = WIDE[out_dtype], tiling.size, tree_sum(tiling.size)
-    _, value, _ = row_values(dtype, tiling)
+    _, value, _ = row_io(dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
     def add_tile(total, words):
@@ -233,11 +231,11 @@ def tile_sums(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
 
 
 @cache
-def lane_scan(dtype: str, tiling: Tiling) -> Any:
+def lane_scan_function(dtype: str, tiling: Tiling) -> Any:
     """Return ``scan(lane, r, own, sums, k)``: (sum of ``own`` over a row's earlier lanes, sum over all its lanes).
     Lanes of a warp use a butterfly, and warps are added in order. ``sums`` is shared memory. ``tiling.scratch``
     elements from k on are used, and may be overwritten after one more barrier."""
-    ZERO, ROWS, APART = number(dtype, 0), tiling.rows, tiling.rows if tiling.across else 1
+    ZERO, ROWS, APART = constant(dtype, 0), tiling.rows, tiling.rows if tiling.across else 1
     NEAR = min(tiling.lanes, WARP // APART)  # lanes of a row that share a warp
     LEVELS, WARPS = NEAR.bit_length() - 1, tiling.lanes // NEAR
 

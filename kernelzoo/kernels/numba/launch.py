@@ -16,14 +16,14 @@ from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, is_batch_invariant, make_gpu_current, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
-from kernelzoo.kernels.numba.source import Source, capability_pair, compiling, inspect_kernel, kernel, load_or_compile
+from kernelzoo.kernels.numba.source import Source, capability_pair, compiling, inspect_kernel, kernel, load_or_build
 from kernelzoo.kernels.numba.tiling import Tiling, View, view
 from kernelzoo.kernels.shared import driver, programs
 from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
 from kernelzoo.launch import Bind, Launch, Recording, Step, recording
 from kernelzoo.layout import cdiv
 
-__all__ = ["BindView", "Source", "Tiling", "View", "call_over_rows", "kernel", "planned"]
+__all__ = ["BindView", "Source", "Tiling", "View", "bind_over_rows", "kernel", "planned"]
 """Names that every form's file imports."""
 
 _STATIC = 2048
@@ -46,7 +46,7 @@ T = TypeVar("T")
 BindView = Callable[..., Launch]
 """A function that takes canonical tensors of one layout, and returns a launch."""
 Plan = Callable[..., BindView]
-"""A function that decides how a form launches, from a view, launch-table numbers if any, and named scalars."""
+"""A function that decides how a form launches, from a view, launch-table knobs if any, and named scalars."""
 KernelOf = Callable[[str, Tiling], Source]
 
 
@@ -64,7 +64,7 @@ def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
 
 
 def chooser_by_view(table: type[Any] | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """Make a chooser from the decorated function of a view and ``table``'s numbers. It is called once per layout."""
+    """Make a chooser from the decorated function of a view and ``table``'s knobs. It is called once per layout."""
 
     def decorate(decide: Callable[..., str]) -> Callable[..., str]:
         @wraps(decide)
@@ -77,16 +77,16 @@ def chooser_by_view(table: type[Any] | None = None) -> Callable[[Callable[..., s
 
 
 def decide_once(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.Tensor, **scalars: Any) -> T:
-    """Call ``decide`` with the tensors' view, the table's numbers and the scalars. Decisions are cached per layout."""
+    """Call ``decide`` with the tensors' view, the table's knobs and the scalars. Decisions are cached per layout."""
     *inputs, out = tensors
     device = devices.of(out)
     index = device.index
-    numbers = () if table is None else (tables.of(table, index),)
+    knobs = () if table is None else (tables.of(table, index),)
     if recording.get() is not None or index < 0:
-        return decide(view(device, *inputs, out=out), *numbers, **scalars)
+        return decide(view(device, *inputs, out=out), *knobs, **scalars)
     layout = [(tensor.stride(), tensor.data_ptr() % 16) for tensor in tensors]
     dtypes = inputs[0].dtype, out.dtype
-    key = decide, numbers, index, dtypes, is_batch_invariant(), inputs[0].shape, *layout, *scalars.items()
+    key = decide, knobs, index, dtypes, is_batch_invariant(), inputs[0].shape, *layout, *scalars.items()
     found: T | None = _decisions.get(key)
     if found is None:
         with compiling, make_gpu_current(index):
@@ -94,7 +94,7 @@ def decide_once(decide: Callable[..., T], table: type[Any] | None, *tensors: tor
             if found is None:
                 if len(_decisions) >= MOST_DECISIONS:
                     _decisions.clear()
-                found = _decisions[key] = decide(view(device, *inputs, out=out), *numbers, **scalars)
+                found = _decisions[key] = decide(view(device, *inputs, out=out), *knobs, **scalars)
     return found
 
 
@@ -117,7 +117,7 @@ class Kernel:
         raise NotImplementedError
 
     def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> BindView:
-        """Return a function that takes tensors and returns a launch of that shape. The integers follow the pointers."""
+        """Return a function of tensors that returns a launch. The integers follow the pointers in its arguments."""
         raise NotImplementedError
 
     def call(
@@ -127,9 +127,9 @@ class Kernel:
         compiled. ``shared``: bytes of dynamic shared memory. ``cooperative``: whether blocks wait for each other."""
         return self.bind_grid(LaunchShape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
 
-    def call_with_workspace(self, numbers: int, counters: int, *arguments: int, **how: Any) -> BindView:
-        """Return a ``call`` of a kernel that takes, before out, that many numbers and that many counters, set to 0."""
-        call = self.call(*arguments, **how)
+    def bind_with_workspace(self, numbers: int, counters: int, *arguments: int, **options: Any) -> BindView:
+        """Do the same as ``call`` for a kernel that takes a workspace of numbers and zeroed counters before out."""
+        call = self.call(*arguments, **options)
         *_, number, counter, _ = (getattr(torch, str(kind), None) for kind in self.source.pointees)
 
         def bind(*tensors: torch.Tensor) -> Launch:
@@ -142,7 +142,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Loaded(Kernel):
+class LoadedKernel(Kernel):
     """A kernel on a device that is present."""
 
     device: Device
@@ -151,10 +151,10 @@ class Loaded(Kernel):
 
     def count_resident_blocks(self, threads: int) -> int:
         """Return the number of SMs times the number of blocks that fit on an SM."""
-        return driver.blocks_at_once(self.function, threads, 0, self.device)
+        return driver.max_resident_blocks(self.function, threads, 0, self.device)
 
     def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> BindView:
-        """Pass tensors by address. The launch keeps them alive."""
+        """Pass tensors by address. The launch keeps the tensors alive."""
         driver.allow_launch(self.function, shape)
         pointers, inputs = len(self.source.pointees), self.source.inputs
         # The words are the addresses of inputs and output, then those of the workspace, then the integers.
@@ -171,7 +171,7 @@ class Loaded(Kernel):
 
 
 @dataclass(frozen=True)
-class Recorded(Kernel):
+class RecordedKernel(Kernel):
     """A kernel that is not loaded. Its launches are recorded instead of run."""
 
     device: Device
@@ -192,19 +192,19 @@ class Recorded(Kernel):
         return lambda *tensors: self.recording.launch(step)
 
 
-def prepare(source: Source, device: Device) -> Kernel:
-    """Return the kernel on that device, compiled on first use and cached. Safe to call from several threads."""
+def prepare_kernel(source: Source, device: Device) -> Kernel:
+    """Return a kernel for a device, compiled on first use and cached. Safe to call from several threads."""
     recorder = recording.get()
     if recorder is not None:
-        return Recorded(source, device, recorder)
+        return RecordedKernel(source, device, recorder)
     with compiling:
         return _load_kernel(source, device)
 
 
 @cache
-def _load_kernel(source: Source, device: Device) -> Loaded:
-    name, binary = load_or_compile(source, capability_pair(device))
-    return Loaded(source, device, driver.load_function(binary, name, device.index))
+def _load_kernel(source: Source, device: Device) -> LoadedKernel:
+    name, binary = load_or_build(source, capability_pair(device))
+    return LoadedKernel(source, device, driver.load_function(binary, name, device.index))
 
 
 def check_grid(id: str, blocks: int) -> int:
@@ -218,19 +218,17 @@ SPREAD_BLOCKS = 4
 """How many blocks per SM must remain if a thread processes several rows."""
 
 
-def call_over_rows(
+def bind_over_rows(
     id: str, kernel: KernelOf, tiling: Tiling | None, v: View, spread: bool = False, resident: bool = False
 ) -> BindView:
-    """Return a call of a kernel with that tiling, over as many blocks as cover the rows.
-
+    """Return a function of tensors that returns a launch of a kernel, with as many blocks as cover the rows.
     ``spread``: whether threads process fewer rows if blocks would be too few. ``resident``: whether to launch at most
-    as many blocks as can be resident at once. Raises UnsupportedProblemError if ``tiling`` is None.
-    """
+    as many blocks as can be resident at once. Raises UnsupportedProblemError if ``tiling`` is None."""
     if tiling is None:
         raise UnsupportedProblemError(id, f"rows of {v.n} elements are more than registers hold")
     if spread:
         tiling = tiling.spread_over(v.planned, SPREAD_BLOCKS * v.device.multiprocessors)
-    loaded, threads = prepare(kernel(v.dtype, tiling), v.device), tiling.lanes_for(v.n) * tiling.rows
+    loaded, threads = prepare_kernel(kernel(v.dtype, tiling), v.device), tiling.count_lanes(v.n) * tiling.rows
     grid = cdiv(v.total, tiling.rows * tiling.stack)
     if resident:
         grid = min(grid, loaded.count_resident_blocks(threads))

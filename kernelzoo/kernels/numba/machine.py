@@ -127,7 +127,7 @@ def element_functions(dtype: str) -> tuple[Any, Any]:
 
 
 @cache
-def guarded_load(dtype: str) -> Any:
+def guarded_load_function(dtype: str) -> Any:
     """Return ``load_if(pointer, i, inside, otherwise)``: element i if ``inside``, else ``otherwise``. It has no branch,
     because after a branch a thread would wait for the element immediately, not at its first use."""
     width, wide = STORAGE[dtype].bitwidth, WIDE[dtype]

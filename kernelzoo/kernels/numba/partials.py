@@ -9,9 +9,9 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.dtypes import WIDE, number, torch_acc_dtype
-from kernelzoo.kernels.numba.lanes import THREADS, lanes_tiling, row_values
-from kernelzoo.kernels.numba.launch import BindView, KernelOf, Tiling, View, prepare
+from kernelzoo.kernels.numba.dtypes import WIDE, constant, torch_acc_dtype
+from kernelzoo.kernels.numba.lanes import THREADS, lanes_tiling, row_io
+from kernelzoo.kernels.numba.launch import BindView, KernelOf, Tiling, View, prepare_kernel
 from kernelzoo.kernels.numba.row import thread_mapping, tile_functions
 from kernelzoo.kernels.numba.sum.rows import sum_kernel
 from kernelzoo.launch import Launch, sequence
@@ -52,14 +52,14 @@ def row_loop_finder(tiling: Tiling) -> Any:
 
 
 @cache
-def partial_sums(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, Any]:
+def partial_sum_functions(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, Any]:
     """Return ``zero_sums``, ``add_terms`` and ``store_sums`` for ``count`` sums per element, over a group's rows.
 
     Sums are in registers if the tiling keeps rows there, else in memory. ``places, sums = zero_sums(partials, mine,
     lane, lanes, n)`` sets them to 0. ``add_terms(partials, places, k, n, sums, j, terms)`` adds to each sum of element
     k, which is the lane's element j. ``store_sums(partials, places, lane, lanes, n, sums)`` stores those in registers.
     """
-    kind, ZERO, SIZE, HELD, COUNT, ROWS = WIDE[dtype], number(dtype, 0), tiling.size, tiling.held, count, tiling.rows
+    kind, ZERO, SIZE, HELD, COUNT, ROWS = WIDE[dtype], constant(dtype, 0), tiling.size, tiling.held, count, tiling.rows
     ALL = count * tiling.size
     load, store = machine.element_functions(str(kind))
     _, _, store_tile, _, _ = tile_functions(str(kind), tiling, ZERO)
@@ -98,11 +98,9 @@ def partial_sums(dtype: str, tiling: Tiling, count: int) -> tuple[Any, Any, Any]
 @cache
 def input_readers(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
     """Return ``read(x, grad, weight, at, start, n, words, grads, weights)`` for a first and for a second pass. It loads
-    a lane's elements of a tile, as ``row_values`` does. If registers keep rows, the second one does nothing.
-
-    ``at``: the offsets of the rows of x and grad, each followed by its step; the weight's step; lane; lanes.
-    """
-    (load, _, _), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
+    a lane's elements of a tile, as ``row_io`` does. If registers keep rows, the second pass's function does nothing.
+    ``at``: the offsets of the rows of x and grad, each followed by its step; the weight's step; lane; lanes."""
+    (load, _, _), (load_weight, _, _) = row_io(dtype, tiling), row_io(dtype, tiling, shared=True)
 
     @cuda.jit(device=True, inline="always")
     def read(x, grad, weight, at, start, n, words, grads, weights):
@@ -118,18 +116,16 @@ def input_readers(dtype: str, tiling: Tiling) -> tuple[Any, Any]:
     return read, skip_read if tiling.held else read
 
 
-def call_and_add_partials(kernel: KernelOf, v: View, sums: int = 1) -> BindView:
-    """Return a call of a kernel whose blocks stride over rows, and of kernels that add up the blocks' sums.
-
-    The last ``sums`` tensors are one-axis outputs: sums over all rows. The kernel gets partial sums instead.
-    """
+def bind_with_partials(kernel: KernelOf, v: View, sums: int = 1) -> BindView:
+    """Return a function of tensors that returns launches of a kernel, then of kernels that add up its blocks' sums.
+    The last ``sums`` tensors are one-axis outputs: sums over all rows. The kernel gets partial sums instead."""
     tiling = partials_tiling(v, sums)
     blocks = min(cdiv(v.total, tiling.rows), v.device.multiprocessors * SM_THREADS // tiling.threads)
     blocks = max(1, min(blocks, MOST_SUMS // max(1, tiling.rows * v.n)))  # one block stores zeros if there are no rows
     count = blocks * tiling.rows
-    first = prepare(kernel(v.dtype, tiling), v.device).call(blocks, *v.offsets)
+    first = prepare_kernel(kernel(v.dtype, tiling), v.device).call(blocks, *v.offsets)
     steps = [*(other.n for other in v.companions), v.out_n][-sums:]
-    finish = prepare(sum_kernel(str(WIDE[v.dtype]), COLUMNS, v.dtype), v.device)
+    finish = prepare_kernel(sum_kernel(str(WIDE[v.dtype]), COLUMNS, v.dtype), v.device)
     # Column k of the partials, whose rows are n apart, is summed to element k of the output.
     adding = [finish.call(cdiv(v.n, WARP), v.n, 1, count, 1, v.n, 0, step, 0, 0, 0) for step in steps]
 

@@ -10,8 +10,8 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.lanes import packs_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, check_grid, prepare
+from kernelzoo.kernels.numba.lanes import vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, check_grid, prepare_kernel
 from kernelzoo.kernels.numba.row import thread_mapping
 from kernelzoo.kernels.shared.long_rows import count_row_parts
 from kernelzoo.launch import Launch, sequence
@@ -34,7 +34,7 @@ class RowCut(NamedTuple):
     """Elements per part. The last part may have fewer."""
 
 
-def cut_rows(v: View, tiling_of: Callable[[View], Tiling] = packs_tiling) -> RowCut:
+def cut_rows(v: View, tiling_of: Callable[[View], Tiling] = vector_tiling) -> RowCut:
     """Return a cut into as many parts as fill the device. ``tiling_of`` tiles a part like a row of that length."""
     span = cdiv(max(1, v.n), count_row_parts(v, v.device) * LINE) * LINE
     return RowCut(tiling_of(replace(v, n=span)), cdiv(max(1, v.n), span), span)
@@ -57,22 +57,23 @@ def part_finder(tiling: Tiling) -> Any:
     return find_part
 
 
-def call_parts_and_merge(
-    id: str, cut: RowCut, first: Source, second: Source, v: View, *, each: int = 1, again: bool = False
+def bind_parts_and_merge(
+    id: str, cut: RowCut, first: Source, second: Source, v: View, *, part_numbers: int = 1, same_blocks: bool = False
 ) -> BindView:
-    """Return a call of two kernels in sequence. Both take the inputs (the first only x), ``each`` numbers per part, and
-    out. The first has a block per part. The second has ``MERGE_TILING``, or if ``again`` the first one's blocks."""
+    """Return a function of tensors that returns two launches. Both kernels take the inputs (the first only x),
+    ``part_numbers`` numbers per part, and out. The first has a block per part. The second runs in ``MERGE_TILING``,
+    or, if ``same_blocks``, in the first launch's blocks."""
     blocks = check_grid(id, cdiv(v.total, cut.tiling.rows) * cut.parts)
-    threads = cut.tiling.lanes_for(cut.span) * cut.tiling.rows
-    leave = prepare(first, v.device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)
-    if not again:
+    threads = cut.tiling.count_lanes(cut.span) * cut.tiling.rows
+    leave = prepare_kernel(first, v.device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)
+    if not same_blocks:
         blocks, threads = check_grid(id, cdiv(v.total, MERGE_TILING.rows)), MERGE_TILING.threads
-    meet = prepare(second, v.device).call(blocks, *v.offsets, *cut[1:], threads=threads)
+    meet = prepare_kernel(second, v.device).call(blocks, *v.offsets, *cut[1:], threads=threads)
     kind = getattr(torch, str(first.pointees[1]))
 
     def bind(*tensors: torch.Tensor) -> Launch:
         *inputs, out = tensors
-        numbers = torch.empty(v.total * cut.parts * each, dtype=kind, device=out.device)
+        numbers = torch.empty(v.total * cut.parts * part_numbers, dtype=kind, device=out.device)
         return sequence(leave(inputs[0], numbers, out), meet(*inputs, numbers, out))
 
     return bind

@@ -67,7 +67,7 @@ def tile_functions(
     later loads don't wait for it. ``keep_in_l2``: see ``vector_functions``.
     """
     load, store = machine.element_functions(dtype)
-    load_if = machine.guarded_load(dtype)
+    load_if = machine.guarded_load_function(dtype)
     load_vector, store_vector = machine.vector_functions(dtype, tiling.vec, keep_in_l2=keep_in_l2)
     TILES, VEC, WORDS = tiling.tiles, tiling.vec, tiling.words(dtype) // tiling.tiles
     IDENTITY = identity_word(dtype, tiling.vec, identity)
@@ -130,7 +130,7 @@ def tile_functions(
 
 
 @cache
-def row_access(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
+def row_access_functions(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
     """Return ``load_row`` and ``store_row`` for a row that its lanes keep in registers, edges included.
 
     ``edge = load_row(pointer, base, stride, phase, lane, lanes, n, row, k)`` loads into registers from ``row[k]`` on,
@@ -185,7 +185,7 @@ def row_start(at, place):
 
 
 @lru_cache(maxsize=None, typed=True)
-def warp_reduce(combine: Any, reach: int = WARP, low: int = 1) -> Any:
+def warp_reduce_function(combine: Any, reach: int = WARP, low: int = 1) -> Any:
     """Return ``reduce(value)``, which combines every ``low``-th lane of each ``reach`` lanes of a warp.
 
     Each lane gets the result. A butterfly combines the same two numbers in both lanes, so that all get the same bits.
@@ -201,7 +201,7 @@ def warp_reduce(combine: Any, reach: int = WARP, low: int = 1) -> Any:
     return reduce
 
 
-warp_sum, warp_max = warp_reduce(add), warp_reduce(maximum)
+warp_sum, warp_max = warp_reduce_function(add), warp_reduce_function(maximum)
 
 
 @lru_cache(maxsize=None, typed=True)
@@ -221,9 +221,9 @@ def block_reduce(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
 def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
     ROWS, WARPS, UNSIGNED = tiling.rows, tiling.threads // WARP, tiling.unsigned
     if tiling.across:  # the lanes of a row that share a warp are ``rows`` apart
-        warp = warp_reduce(combine, WARP, ROWS) if tiling.lanes > 1 else warp_reduce(combine, 1, 1)
+        warp = warp_reduce_function(combine, WARP, ROWS) if tiling.lanes > 1 else warp_reduce_function(combine, 1, 1)
     else:
-        warp = warp_reduce(combine, min(tiling.lanes, WARP))
+        warp = warp_reduce_function(combine, min(tiling.lanes, WARP))
 
     @cuda.jit(device=True, inline="always")
     def reduce_warp(value, scratch):
@@ -262,7 +262,7 @@ def _block_reduce(combine: Any, tiling: Tiling, identity: Any) -> Any:
 
 @cuda.jit(device=True, inline="always")
 def wait_for_blocks(counters, r, blocks):
-    """Increment ``counters[r]``, which is never reset, and wait until all ``blocks`` have. For one thread per block."""
+    """Increment ``counters[r]``, and wait until ``blocks`` blocks have done so. One thread of each block calls it."""
     complete = (machine.count_up(counters, r) // blocks + 1) * blocks
     while machine.load_counter(counters, r) < complete:
         pass

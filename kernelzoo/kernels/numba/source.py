@@ -22,14 +22,14 @@ from numba.cuda.cudadrv.nvvm import NVVM
 from kernelzoo.device import Device
 from kernelzoo.kernels.numba.dtypes import STORAGE
 from kernelzoo.kernels.shared import code_cache, cubin, programs
-from kernelzoo.kernels.shared.shown import source_facts
+from kernelzoo.kernels.shared.shown import describe_source
 from kernelzoo.launch import Compiled
 
 compiling = threading.RLock()
 """A lock. Numba's compiler isn't thread-safe, and reads tables to which definitions of functions add."""
 
 
-class At(NamedTuple):
+class TensorStrides(NamedTuple):
     """A tensor's strides in elements: between rows along the outer and inner axis, and within a row (``step``)."""
 
     outer: int
@@ -40,7 +40,7 @@ class At(NamedTuple):
 @dataclass(frozen=True, eq=False)  # compared by identity, because ``kernel`` caches each one
 class Source:
     """A kernel before compilation. Its arguments are pointers, then 64-bit integers. An argument whose name ends in
-    ``_at`` stands for three integers, as an ``At``."""
+    ``_at`` stands for three integers, as a ``TensorStrides``."""
 
     function: Callable[..., None]
     pointees: tuple[Any, ...]
@@ -57,7 +57,7 @@ class Source:
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
         """Numba's types of the arguments."""
-        at = types.NamedUniTuple(types.int64, len(At._fields), At)
+        at = types.NamedUniTuple(types.int64, len(TensorStrides._fields), TensorStrides)
         names = [*inspect.signature(self.function).parameters][len(self.pointees) :]
         pointers = (types.CPointer(STORAGE.get(p, p)) for p in self.pointees)
         return *pointers, *(at if name.endswith("_at") else types.int64 for name in names)
@@ -79,10 +79,10 @@ def kernel(make: Callable[..., Source]) -> Callable[..., Source]:
 
     @cache
     @wraps(make)
-    def made(*arguments: Any, **named: Any) -> Source:
+    def make_once(*arguments: Any, **named: Any) -> Source:
         return replace(make(*arguments, **named), constants=(*arguments, *named.values()))
 
-    return made
+    return make_once
 
 
 def capability_pair(device: Device) -> tuple[int, int]:
@@ -119,7 +119,7 @@ def entry_name(ptx: str) -> str:
     return found[1]
 
 
-def load_or_compile(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
+def load_or_build(source: Source, capability: tuple[int, int]) -> tuple[str, bytes]:
     """Return the kernel's name and machine code for a compute capability, from the disk cache if possible.
 
     Numba's own cache ignores the variables of a kernel's closure, on which all kernels here depend. So the key has all
@@ -130,12 +130,13 @@ def load_or_compile(source: Source, capability: tuple[int, int]) -> tuple[str, b
         ptx = to_ptx(source, capability)
         return entry_name(ptx).encode() + b"\0" + to_cubin(ptx, capability)
 
-    name, _, binary = programs.load_or_make("numba", (_compiler(), capability, source.identity), make).partition(b"\0")
+    key = _build_key(), capability, source.identity
+    name, _, binary = programs.load_or_build("numba", key, make).partition(b"\0")
     return name.decode(), binary
 
 
 @cache
-def _compiler() -> str:
+def _build_key() -> str:
     """Return a text for cache keys that stands for this package's source and its compilers' versions."""
     packages = {name: version(name) for name in ("numba", "numba-cuda", "llvmlite", "cuda-core", "numpy")}
     text = code_cache.digest_sources(Path(__file__).parent)
@@ -144,7 +145,7 @@ def _compiler() -> str:
 
 @cache
 def inspect_kernel(source: Source, capability: tuple[int, int]) -> Compiled:
-    """Return the kernel's description for a recording. It is compiled again, because the disk cache has no PTX."""
+    """Return a kernel's description for a recording. The kernel is compiled again: the disk cache has no PTX."""
     constants = inspect.getclosurevars(source.function).nonlocals.items()
     # Constants have names in capitals. All else that the source closes over are functions and types.
     named = {name: value for name, value in constants if name.isupper()}
@@ -164,6 +165,6 @@ def describe_binary(
         symbol=symbol,
         binary=binary,
         ptx=ptx,
-        **source_facts(function),
+        **describe_source(function),
         **vars(cubin.resources(binary, symbol, 10 * capability[0] + capability[1])),
     )

@@ -48,7 +48,7 @@ class View(Rows):
         )
 
     @property
-    def whole(self) -> bool:
+    def full_vectors(self) -> bool:
         """Whether rows are read in vectors of 16 bytes."""
         return self.vec == self.whole_vector
 
@@ -64,7 +64,7 @@ def view(device: Device, x: torch.Tensor, *companions: torch.Tensor, out: torch.
     others = [found for found, tensor in zip(strides, companions, strict=True) if tensor.ndim == 3]
     vec = 1
     if rows.n > 1 and rows.contiguous and all(other.n == 1 for other in others):
-        vec = math.gcd(rows.whole_vector, rows.apart)
+        vec = math.gcd(rows.whole_vector, rows.phase_difference)
         for y in others:
             vec = math.gcd(vec, rows.x_phase - y.phase, rows.x_outer - y.outer, rows.x_inner - y.inner)
     edges = (rows.x_phase | rows.n | rows.x_outer | rows.x_inner) % vec != 0
@@ -87,7 +87,7 @@ def _widest_pack(rows: Rows, out_bytes: int, along: list[Strides]) -> int:
 
 
 def adjacent_columns(rows: Rows) -> Columns | None:
-    """Return the problem by columns, or None if neighbouring rows are not adjacent in memory."""
+    """Return the columns that neighbouring rows form, or None if these are not adjacent in memory."""
     c = rows.columns
     return c if c is not None and c.side_by_side else None
 
@@ -153,17 +153,17 @@ class Tiling:
             stack //= 2
         return replace(self, stack=stack)
 
-    def lanes_for(self, n: int) -> int:
+    def count_lanes(self, n: int) -> int:
         """Return the threads for a row of n elements. A flexible tiling has complete warps, which also read edges."""
         return min(self.lanes, cdiv(max(1, n // self.vec), self.tiles * WARP) * WARP) if self.flexible else self.lanes
 
 
 def flexible_tiling(v: View, lanes: int, tiles: int) -> Tiling:
-    """Return a tiling of a block of up to ``lanes`` threads per row."""
+    """Return a tiling of one row per block. Each launch sets the threads per row, at most ``lanes``."""
     return Tiling(lanes, 1, tiles, v.vec, v.edges, flexible=True, exact=v.exact)
 
 
-def across_tiling(v: View, threads: int, tiles: int) -> Tiling:
+def strided_tiling(v: View, threads: int, tiles: int) -> Tiling:
     """Return a tiling of strided rows, with up to 32 neighbouring rows per block."""
     rows = min(WARP, power_of_two(v.neighbours))
     return Tiling(threads // rows, rows, tiles, 1, across=True)
@@ -186,11 +186,11 @@ def streaming_tiling(v: View, size: int, tiles: int) -> Tiling:
     elements in narrower vectors. Strided rows have half as many, because each element has its own address."""
     if v.across:
         rows = min(WARP, power_of_two(v.neighbours))
-        return across_tiling(v, 512, min(size // 2, power_of_two(cdiv(v.n * rows, 512))))
-    return flexible_tiling(v, 512, tiles if v.whole else max(1, size // v.vec))
+        return strided_tiling(v, 512, min(size // 2, power_of_two(cdiv(v.n * rows, 512))))
+    return flexible_tiling(v, 512, tiles if v.full_vectors else max(1, size // v.vec))
 
 
-def warp_lanes(v: View, *, deep: bool = False) -> tuple[int, int, int]:
+def warp_row_layout(v: View, *, deep: bool = False) -> tuple[int, int, int]:
     """Return ``(vec, lanes, tiles)`` for a row that a warp processes. A row of up to 64 vectors has half a warp,
     because fewer lanes need fewer shuffles. ``deep``: whether a lane has at least four vectors."""
     vec = 1 if v.edges and v.n < 4 * v.vec else v.vec  # too short for aligned vectors: single elements
@@ -203,7 +203,7 @@ def warp_lanes(v: View, *, deep: bool = False) -> tuple[int, int, int]:
     return vec, lanes, power_of_two(cdiv(vectors, lanes))
 
 
-def short_tiling(v: View, inputs: int = 1) -> Tiling | None:
+def short_row_tiling(v: View, inputs: int = 1) -> Tiling | None:
     """Return a tiling of up to a warp per row, in blocks of 128 threads, or None for longer rows. A thread loads about
     four vectors at once, of all inputs and rows together. It loads up to eight if a row needs them."""
     size = 16 // inputs * 4 // max(v.itemsize, 4)
@@ -211,7 +211,7 @@ def short_tiling(v: View, inputs: int = 1) -> Tiling | None:
         stack = max(1, size // inputs // power_of_two(v.n))
         return Tiling(1, 256, v.n, 1, across=True, stack=stack) if v.n <= 2 * size // inputs else None
     double = v.dtype == "float64" and inputs == 1
-    vec, lanes, tiles = warp_lanes(v, deep=double)
+    vec, lanes, tiles = warp_row_layout(v, deep=double)
     deep, most = 4 // inputs if vec * v.itemsize == VECTOR_BYTES else max(1, size // vec), 2
     if double and vec > 1:
         deep, most = 8, 1
@@ -222,16 +222,16 @@ def short_tiling(v: View, inputs: int = 1) -> Tiling | None:
     return Tiling(lanes, 128 // lanes, tiles, vec, v.edges and vec > 1, stack=max(1, deep // tiles), exact=v.exact)
 
 
-def most_tiles(v: View) -> int:
+def most_vectors_per_thread(v: View) -> int:
     """Return the most vectors per thread of each input of a gradient: eight, or as many bytes in narrower vectors.
     Single elements are half as many, because each has its own address."""
-    return 8 if v.whole else max(1, (16 if v.vec == 1 else 32) // v.vec // (2 if v.itemsize == 8 else 1))
+    return 8 if v.full_vectors else max(1, (16 if v.vec == 1 else 32) // v.vec // (2 if v.itemsize == 8 else 1))
 
 
 def whole_row_tiling(v: View, *blocks: tuple[int, int]) -> Tiling | None:
     """Return a tiling for a gradient that keeps a row in a block's registers, or None for a longer row. ``blocks``:
-    pairs of (threads, divisor of ``most_tiles``) to try in turn."""
+    pairs of (threads, divisor of ``most_vectors_per_thread``) to try in turn."""
     if v.across:
         return column_tiling(v, 8)
-    shapes = [(64, 1), (64, 2), *((threads, max(1, most_tiles(v) // part)) for threads, part in blocks)]
+    shapes = [(64, 1), (64, 2), *((threads, max(1, most_vectors_per_thread(v) // part)) for threads, part in blocks)]
     return next((flexible_tiling(v, *shape) for shape in shapes if v.vectors <= math.prod(shape)), None)

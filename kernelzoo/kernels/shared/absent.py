@@ -49,7 +49,7 @@ _NONE = object()
 
 @contextmanager
 def with_stubs(owner: Any, **stubs: Any) -> Iterator[None]:
-    """A context in which the attributes of a module or class that ``stubs`` names have other values."""
+    """A context in which attributes of a module or class have the values that ``stubs`` gives by name."""
     before = {name: vars(owner).get(name, _NONE) for name in stubs}
     for name, value in stubs.items():
         setattr(owner, name, value)

@@ -25,13 +25,13 @@ def digest_sources(package: Path) -> str:
 
 
 def read_code(folder: Path, name: str) -> bytes | None:
-    """Return the content stored under that name; None if it is missing, damaged or writable by other users."""
+    """Return the content stored under a name; None if it is missing, damaged or writable by other users."""
     try:
         with _open_trusted(folder) as within:
             handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=within)
         with os.fdopen(handle, "rb") as file:
             about = os.fstat(handle)
-            stored = file.read() if stat.S_ISREG(about.st_mode) and not _why_distrusted(about) else b""
+            stored = file.read() if stat.S_ISREG(about.st_mode) and not _why_others_may_write(about) else b""
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -42,7 +42,7 @@ def read_code(folder: Path, name: str) -> bytes | None:
 
 
 def write_code(folder: Path, name: str, content: bytes) -> None:
-    """Store the content under that name, atomically. If that fails, only warn."""
+    """Store content under a name, atomically. If that fails, only warn."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _open_trusted(folder) as within:
@@ -91,25 +91,25 @@ _GROUP_OR_ANYONE = stat.S_IWGRP | stat.S_IWOTH
 
 @contextmanager
 def _open_trusted(folder: Path, writers: int = _GROUP_OR_ANYONE) -> Iterator[int]:
-    """A context with the folder's file descriptor. Raises OSError for a link, or what ``_why_distrusted`` rejects."""
+    """A context with a folder's file descriptor. Raises OSError for a link, or if others may write to the folder."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        if reason := _why_distrusted(os.fstat(handle), writers):
+        if reason := _why_others_may_write(os.fstat(handle), writers):
             raise PermissionError(reason)
         yield handle
     finally:
         os.close(handle)
 
 
-def _why_distrusted(about: os.stat_result, writers: int = _GROUP_OR_ANYONE) -> str:
-    """Return why other users could have written there, or "". ``writers``: the mode bits to reject. Root is trusted."""
-    if about.st_uid not in (os.geteuid(), 0):
-        return f"it belongs to user {about.st_uid}"
-    return f"others may write to it (mode {stat.S_IMODE(about.st_mode):03o})" if about.st_mode & writers else ""
+def _why_others_may_write(status: os.stat_result, writers: int = _GROUP_OR_ANYONE) -> str:
+    """Return why users besides this one and root could write to a file or folder, or "". ``writers``: bits to check."""
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to user {status.st_uid}"
+    return f"others may write to it (mode {stat.S_IMODE(status.st_mode):03o})" if status.st_mode & writers else ""
 
 
 def _warn(folder: Path, reason: str) -> None:
-    """Warn once for each folder."""
+    """Warn that a cache folder can't be used, once for each folder."""
     if folder not in _warned:
         _warned.add(folder)
         warnings.warn(

@@ -108,10 +108,10 @@ def disassembly(cubin: bytes) -> tuple[dict[str, str], str | None]:
 @cache
 def find_tools(name: str) -> tuple[Path, ...]:
     """Return the paths of a tool: on PATH, in NVIDIA's wheels, in triton's wheel, and in the CUDA toolkit's folder."""
-    return tuple(dict.fromkeys(path for path in _candidates(name) if os.access(path, os.X_OK)))
+    return tuple(dict.fromkeys(path for path in _tool_paths(name) if os.access(path, os.X_OK)))
 
 
-def _candidates(name: str) -> Iterator[Path]:
+def _tool_paths(name: str) -> Iterator[Path]:
     on_path = shutil.which(name)
     if on_path is not None:
         yield Path(on_path)

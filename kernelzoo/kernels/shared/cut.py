@@ -42,6 +42,6 @@ def plan_split(blocks: int, tiles: int, elements: int, device: Device, most: int
     return split_blocks(max(1, min(blocks, max(2, min(wanted, most, elements // LEAST_PART)))), blocks)
 
 
-def gradient_variant(tiles: int, device: Device) -> str:
+def choose_gradient_variant(tiles: int, device: Device) -> str:
     """Return a gradient's variant for rows that don't fit on chip: online if the tiles fill the device, else split."""
     return "online" if tiles >= CROWD * device.multiprocessors else "split_two_launches"

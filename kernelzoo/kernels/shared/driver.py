@@ -118,7 +118,7 @@ def allow_launch(function: int, shape: LaunchShape) -> None:
             check_status(library().cuFuncSetAttribute(handle, _NON_PORTABLE_CLUSTER, 1))
 
 
-def blocks_at_once(function: int, threads: int, shared_bytes: int, device: Device) -> int:
+def max_resident_blocks(function: int, threads: int, shared_bytes: int, device: Device) -> int:
     """Return how many blocks of a loaded kernel can be resident on the device: at least one per multiprocessor."""
     blocks = ctypes.c_int()
     occupancy = library().cuOccupancyMaxActiveBlocksPerMultiprocessor
@@ -159,10 +159,10 @@ _Frame = tuple[Any, Any, tuple[object, ...]]
 """The memory that the driver reads at one launch: the parameters' words, the configuration, the call's arguments."""
 
 
-def movable(function: int, shape: LaunchShape, parameters: Parameters, device: Device) -> Callable[..., None]:
-    """Return a function of a kernel's tensors' addresses that launches it on torch's current stream.
+def movable_launcher(function: int, shape: LaunchShape, parameters: Parameters, device: Device) -> Callable[..., None]:
+    """Return a function of the addresses of a kernel's tensors. It launches the kernel on torch's current stream.
 
-    They replace the first parameter words. The driver's memory for a launch is reused, but not shared by threads.
+    Addresses replace the first parameter words. The driver's memory for a launch is reused, but not shared by threads.
     """
     launch, index = library().cuLaunchKernelEx, device.index
     handle: object = ctypes.c_void_p.from_param(function)  # converted here once, not in each call

@@ -32,7 +32,7 @@ def unpack_pair(word):
 
 
 @triton.jit
-def awaited(words, mask):
+def await_words(words, mask):
     """Wait until each 64-bit word has been written: not all its bits are set. Return it, or 0 if not ``mask``."""
     return tl.inline_asm_elementwise(
         """
@@ -57,8 +57,8 @@ def awaited(words, mask):
 
 
 @triton.jit
-def awaited_four(words, mask):
-    """Do as ``awaited``, with the loads of four words in flight at a time."""
+def await_four_words(words, mask):
+    """Wait as ``await_words`` does, but each thread loads four words at a time."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -92,8 +92,8 @@ def awaited_four(words, mask):
 
 
 @triton.jit
-def own_words(arrivals, PHASE: tl.constexpr):
-    """Return this launch's set of words: 0 or 1, alternately. ``arrivals`` counts the programs of all launches."""
+def pick_word_set(arrivals, PHASE: tl.constexpr):
+    """Return which set of words this launch uses: 0 or 1, alternately. ``arrivals`` counts all launches' programs."""
     return tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
 
 
@@ -110,19 +110,19 @@ def publish_word(words, part, next, word, PHASE: tl.constexpr, mask=None):
 
 @triton.jit
 def wait_for_word(place, mask, PHASE: tl.constexpr):
-    """Return each thread's word. In an exchange, wait until it has been written."""
-    return awaited(place, mask) if PHASE == EXCHANGE else tl.load(place, mask, other=0)
+    """Return each thread's word. In an exchange, wait until the word has been written."""
+    return await_words(place, mask) if PHASE == EXCHANGE else tl.load(place, mask, other=0)
 
 
 @triton.jit
 def wait_for_words(words, mask, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
-    """Return the 64-bit words. In an exchange, wait until each has been written. FOUR: load four at a time."""
+    """Return the 64-bit words. In an exchange, wait until each has been written. FOUR: threads load four at a time."""
     if PHASE == EXCHANGE:
         found = tl.full(words.shape, 0, tl.int64)
         # This loop runs once. Without it, the compiler would repeat the wait for each register layout of the words.
         again = parts > 0
         while again:
-            found = awaited_four(words, mask) if FOUR else awaited(words, mask)
+            found = await_four_words(words, mask) if FOUR else await_words(words, mask)
             again = parts < 0
     else:
         found = tl.load(words, mask, other=0)
@@ -140,6 +140,6 @@ def pack_number(number):
 
 
 @triton.jit
-def unpack_number(word, WIDE: tl.constexpr):
+def unpack_number(word, DTYPE: tl.constexpr):
     """Return the float in a word made by ``pack_number``."""
-    return word.to(tl.float64, bitcast=True) if tl.float64 == WIDE else word.to(tl.int32).to(WIDE, bitcast=True)
+    return word.to(tl.float64, bitcast=True) if tl.float64 == DTYPE else word.to(tl.int32).to(DTYPE, bitcast=True)

@@ -5,14 +5,14 @@ import triton.language as tl
 
 
 @triton.jit
-def empty_words(DTYPE: tl.constexpr):
+def padding_word(DTYPE: tl.constexpr):
     """Return an int32 that packs two half-precision -inf."""
     return -0x7F0080 if tl.bfloat16 == DTYPE else -0x3FF0400
 
 
 @triton.jit
 def unpack_halves(words, DTYPE: tl.constexpr):
-    """Unpack the two half-precision numbers in each int32, as float32."""
+    """Return the two half-precision numbers in each int32, as two float32."""
     if tl.bfloat16 == DTYPE:  # the upper half of a float32
         low = (words << 16).to(tl.float32, bitcast=True)
         high = (words & -65536).to(tl.float32, bitcast=True)

@@ -3,7 +3,7 @@
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, SECTOR_BYTES
 from kernelzoo.layout import Columns, Rows, power_of_two
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 ON_CHIP_BYTES = 32768 * 4
 """Bytes of the longest row that fits in one program's registers. The maximum of 1024 threads hold 32 float32 or 16
@@ -13,7 +13,7 @@ STRIP_BYTES = 65536
 """Bytes of the largest strip of columns that fits in a program's registers: 64 registers in each of 256 threads."""
 
 
-@numbers
+@form_knobs
 class HeldRowKnobs:
     row_elements: int = knob(
         16, among=(8, 16, 32), unit="elements", why="to a thread of a program that holds one row of wide elements"
@@ -56,14 +56,14 @@ def strip_width(columns: Columns, inputs: int) -> int:
     return min(line_width(columns), STRIP_BYTES // columns.wide_bytes // inputs // power_of_two(columns.n))
 
 
-def row_threads(knobs: HeldRowKnobs, rows: Rows, fed: int) -> int:
-    """Return the number of threads for one row: at most what its elements need, even if its tile is wider. ``fed``:
-    the row length to assume in half precision."""
+def row_threads(knobs: HeldRowKnobs, rows: Rows, half_n: int) -> int:
+    """Return the number of threads for one row: at most as many as the row's elements need, even if its tile is wider.
+    ``half_n``: the row length to assume in half precision."""
     n = rows.n
     if rows.itemsize == 8:
         threads = power_of_two(n) // 8
     elif n >= knobs.full_row:
         threads = 1024
     else:
-        threads = fed // knobs.half_elements if rows.itemsize == 2 else n // knobs.row_elements
+        threads = half_n // knobs.half_elements if rows.itemsize == 2 else n // knobs.row_elements
     return power_of_two(max(32, min(threads, 1024)) + 1) // 2

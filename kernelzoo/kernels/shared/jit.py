@@ -19,7 +19,7 @@ from kernelzoo import device as devices
 from kernelzoo.device import KIB, MIB, Device, on_device_of
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.shared import code_cache, cubin, triton_key
-from kernelzoo.kernels.shared.shown import source_facts
+from kernelzoo.kernels.shared.shown import describe_source
 from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
 from kernelzoo.layout import Columns, Rows, Strides
 from kernelzoo.torch_private import current_stream
@@ -49,7 +49,7 @@ CDNA = ("gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950")
 
 
 def device_of(x: torch.Tensor) -> Device:
-    """Return the device that a kernel on x would run on, or the interpreter."""
+    """Return the device that a kernel on x would run on, or a stand-in for Triton's interpreter."""
     return INTERPRETER if INTERPRETED else devices.of(x)
 
 
@@ -90,7 +90,7 @@ def wide_type(dtype: torch.dtype) -> tl.dtype:
 
 
 def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
-    """Return a kernel's arguments for the layout of rows, in units of its argument m = MULTIPLE.
+    """Return a kernel's arguments for the layout of rows. Some are divided by the argument MULTIPLE, called m.
 
     They are rows, n / m, inner, x_outer / m, x_n, x_inner / m, out_outer / m, out_n, out_inner / m, m. A reduction's
     output strides are not divided. Then follow outer / m, n, inner / m of each other tensor with n elements per row.
@@ -98,7 +98,7 @@ def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
     m is the largest power of two, up to 8, that divides the row length and all row offsets; 1 if even 16 does. Triton
     only tests whether an integer is a multiple of 16. So without m, a row of 1000 floats would be loaded one by one.
     """
-    m = rows.common(*others)
+    m = rows.common_factor(*others)
     m = m if m < 16 else 1
     divisor = m if rows.out_n else 1
     x = rows.total, rows.n // m, rows.inner, rows.x_outer // m, rows.x_n, rows.x_inner // m
@@ -107,7 +107,7 @@ def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
 
 
 def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
-    """Return a kernel's arguments for the layout of columns, in units of its argument m = MULTIPLE.
+    """Return a kernel's arguments for the layout of columns. Some are divided by the argument MULTIPLE, called m.
 
     They are outer, n, inner / m, x_outer / m, x_n / m, x_inner, out_outer / m, out_n / m, out_inner, m. A reduction's
     output strides are not divided. Then follow outer / m, n / m, inner of each other tensor with n elements per column.
@@ -131,7 +131,7 @@ def edges_of(rows: Rows, *others: Strides) -> int:
     row. A reduction's output does not matter.
     """
     vector = rows.whole_vector
-    if rows.common(*others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
+    if rows.common_factor(*others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
         return 0
     out = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
     for one in (*others, out) if out.n else others:
@@ -144,11 +144,11 @@ def can_pack(rows: Rows, *others: Strides) -> bool:
     """Whether rows of half precision can be loaded as vectors of packed pairs, apart from unaligned heads and tails."""
     whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.across
     aligned = rows.aligned and not any(other.phase or other.n != 1 for other in others)
-    return whole and ((rows.common(*others) >= 8 and aligned) or edges_of(rows, *others) > 0)
+    return whole and ((rows.common_factor(*others) >= 8 and aligned) or edges_of(rows, *others) > 0)
 
 
-def safe_rows(rows: Rows) -> int:
-    """Return how many rows' last vector may reach into the next row: all but the last row's; 0 if rows overlap."""
+def overread_rows(rows: Rows) -> int:
+    """Return how many rows' last vector may reach into the next row: all rows but the last, or 0 if rows overlap."""
     steps = [step for step, many in ((rows.x_outer, rows.outer > 1), (rows.x_inner, rows.inner > 1)) if many]
     return rows.total - 1 if all(step >= rows.n for step in steps) else 0
 
@@ -202,7 +202,9 @@ def _msgpack_int(binary: bytes, key: bytes) -> int:
     return int.from_bytes(binary[at + 1 : at + 1 + width], "big") if width else binary[at]
 
 
-def kernel_facts(kernel: Any, program: Any, args: tuple[Any, ...], options: dict[str, Any], device: Device) -> Compiled:
+def describe_kernel(
+    kernel: Any, program: Any, args: tuple[Any, ...], options: dict[str, Any], device: Device
+) -> Compiled:
     """Return a compiled kernel as ``Compiled``, for a recording."""
     constants = {p.name: value for p, value in zip(kernel.params, args, strict=False) if p.is_constexpr}
     constants |= {name: value for name, value in options.items() if name != "enable_fp_fusion"}
@@ -215,7 +217,7 @@ def kernel_facts(kernel: Any, program: Any, args: tuple[Any, ...], options: dict
         ptx=program.asm.get("ptx"),
         stages={stage: str(program.asm[stage]) for stage in ("ttir", "ttgir", "llir") if stage in program.asm},
         assembly=program.asm.get("amdgcn"),
-        **source_facts(kernel.fn),
+        **describe_source(kernel.fn),
         **vars(resources(program, device)),
     )
 
@@ -258,15 +260,15 @@ def record_launch(
     kernel: Any,
     programs: int | Callable[[int], int],
     args: tuple[Any, ...],
-    told: dict[str, Any],
+    chosen: dict[str, Any],
     device: Device,
 ) -> Launch:
     """Return a launch that adds a step to the recording ``rec``, instead of running the kernel."""
     if callable(programs):
         at_once = 1
         if rec.compiles:
-            found = resources(compile_kernel(args[0], kernel, args, told), device)
-            at_once = resident(device, found.registers, told["num_warps"], found.shared_bytes)
+            found = resources(compile_kernel(args[0], kernel, args, chosen), device)
+            at_once = resident(device, found.registers, chosen["num_warps"], found.shared_bytes)
         programs = programs(at_once)
     check_grid(implementation, programs)
     constants: list[str] = []
@@ -275,16 +277,16 @@ def record_launch(
     for constant, arg in zip(fixed, args, strict=False):
         if not isinstance(arg, torch.Tensor):
             (constants if constant else arguments).append(str(arg))
-    options = {name: value for name, value in told.items() if name not in OWN_OPTIONS}
+    options = {name: value for name, value in chosen.items() if name not in OWN_OPTIONS}
     return rec.launch(
         Step(
-            kernel=f"{kernel.__name__}, {told['num_warps']} warps, {told['num_stages']} stages, {options}",
+            kernel=f"{kernel.__name__}, {chosen['num_warps']} warps, {chosen['num_stages']} stages, {options}",
             grid=(programs,),
-            threads=told["num_warps"] * device.warp_size,
+            threads=chosen["num_warps"] * device.warp_size,
             cooperative=bool(options.get("launch_cooperative_grid")),
             constants=tuple(constants),
             arguments=tuple(arguments),
-            build=(lambda: kernel_facts(kernel, compile_kernel(args[0], kernel, args, told), args, told, device))
+            build=(lambda: describe_kernel(kernel, compile_kernel(args[0], kernel, args, chosen), args, chosen, device))
             if rec.compiles
             else None,
         )

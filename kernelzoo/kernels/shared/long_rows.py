@@ -16,7 +16,7 @@ PROGRAMS = 4
 """Programs per multiprocessor, so that enough loads are in flight."""
 
 
-def takes_split(rows: Rows, device: Device) -> bool:
+def should_split_rows(rows: Rows, device: Device) -> bool:
     """Whether rows are long, and so few that one program per row would leave multiprocessors idle."""
     return rows.n > LONG_ROW and _row_programs(rows) < device.multiprocessors
 

@@ -59,7 +59,7 @@ def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
 
 def row_vector_width(rows: Rows) -> int:
     """Return how many elements of a row to load at once: up to 16 bytes, if all rows are aligned accordingly."""
-    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common())
+    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common_factor())
 
 
 def strided_vector_width(rows: Rows) -> int:

@@ -18,9 +18,9 @@ from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
 from kernelzoo.launch import Launch, RebindableLaunch, WorkspaceLaunch
 
 
-def load_or_make(language: str, what: object, make: Callable[[], bytes]) -> bytes:
-    """Return cached machine code, or make it and cache it. ``what``: a value whose repr identifies the code."""
-    name = f"{hashlib.sha256(repr(what).encode()).hexdigest()}.bin"
+def load_or_build(language: str, identity: object, make: Callable[[], bytes]) -> bytes:
+    """Return cached machine code, or make it and cache it. ``identity``: its repr identifies the code."""
+    name = f"{hashlib.sha256(repr(identity).encode()).hexdigest()}.bin"
     with suppress(RuntimeError):  # a user without a home
         if (kept := code_cache.read_code(user_cache.folder(language), name)) is not None:
             return kept
@@ -54,7 +54,7 @@ def make_launch(
     device: Device,
 ) -> Launch:
     """Return the launch of a loaded program. Its first parameters must be the addresses of the canonical tensors."""
-    at = driver.movable(function, shape, parameters, device)
+    at = driver.movable_launcher(function, shape, parameters, device)
     return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 
 

@@ -9,13 +9,13 @@ from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import Compiled
 
 
-def source_facts(function: Callable[..., Any]) -> dict[str, Any]:
+def describe_source(function: Callable[..., Any]) -> dict[str, Any]:
     """Return a kernel's source, its file and its first line, keyed by the fields of ``Compiled``."""
     lines, first = inspect.getsourcelines(function)
     return {"source": textwrap.dedent("".join(lines)), "file": inspect.getfile(function), "line": first}
 
 
-def kernel_facts(
+def describe_kernel(
     language: str, program: Any, symbol: str, binary: bytes, capability: int, constants: dict[str, Any], ptx: str | None
 ) -> Compiled:
     """Return a kernel for NVIDIA as ``Compiled``. ``program`` has a ``name`` and a Python ``function``."""
@@ -26,6 +26,6 @@ def kernel_facts(
         symbol=symbol,
         binary=binary,
         ptx=ptx,
-        **source_facts(program.function),
+        **describe_source(program.function),
         **vars(cubin.resources(binary, symbol, capability)),
     )

@@ -29,7 +29,7 @@ def check_version(backend: str, triton: Any) -> None:
         raise BackendUnavailableError(backend, why, remedy)
 
 
-def devices(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:
+def find_device_types(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:
     """Return the device types that Triton's compiler or interpreter can use here. Raises BackendUnavailableError."""
     found = ("cuda",) if torch.cuda.is_available() else ()
     if found:
@@ -73,10 +73,10 @@ def find_missing(triton: Any) -> tuple[str, str] | None:
         except (AssertionError, OSError) as error:
             said = " ".join(str(error).split())
             return f"Triton finds no libcuda.so.1: {said}", "set TRITON_LIBCUDA_PATH to the folder that has it"
-    return _lacking_module(triton)
+    return _find_missing_for_launcher(triton)
 
 
-def _lacking_module(triton: Any) -> tuple[str, str] | None:
+def _find_missing_for_launcher(triton: Any) -> tuple[str, str] | None:
     """Return what Triton lacks to compile its C launcher module, and the remedy; None if it can, or has it cached."""
     if triton.knobs.build.impl is not None:
         return None
@@ -90,10 +90,10 @@ def _lacking_module(triton: Any) -> tuple[str, str] | None:
         reason = f"Triton compiles a module for Python, and its header Python.h is not in {headers}"
     else:
         return None
-    return None if _is_cached(triton) else (reason, MEND)
+    return None if _is_launcher_cached(triton) else (reason, MEND)
 
 
-def _is_cached(triton: Any) -> bool:
+def _is_launcher_cached(triton: Any) -> bool:
     """Whether Triton has its C launcher module cached. Triton 3.6 needs one per kind of kernel: always False."""
     if triton.__version__.startswith("3.6."):
         return False

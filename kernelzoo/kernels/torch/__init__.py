@@ -1,4 +1,4 @@
-"""torch itself: the baseline. It runs on the CPU and on any CUDA or ROCm device."""
+"""The baseline: torch itself. It runs on the CPU and on any CUDA or ROCm device."""
 
 from kernelzoo.registry import require
 

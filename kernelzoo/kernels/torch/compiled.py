@@ -1,4 +1,4 @@
-"""torch.compile: a function is compiled once per problem, and cached."""
+"""Compiles functions by torch.compile, once per problem, and caches them."""
 
 import functools
 import importlib.util
@@ -24,14 +24,14 @@ Into = Callable[..., None]
 _lock = threading.Lock()
 
 
-def check_exact(implementation: str, x: torch.Tensor) -> None:
+def refuse_on_host(implementation: str, x: torch.Tensor) -> None:
     """Raise BackendUnavailableError on the host, where Inductor adds in sequence and misses the contract."""
     if x.device.type == "cpu":
         reason = "what Inductor makes for the host is not exact enough for the contract"
         raise BackendUnavailableError(implementation, reason, "use a GPU, or the variant eager")
 
 
-def compiled_call(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None = None) -> Launch:
+def compile_launch(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None = None) -> Launch:
     """Compile a function of tensors and numbers by torch.compile, in one of its modes, and return its launch.
 
     The launch returns the function's result. Raises BackendUnavailableError if Inductor lacks a C++ compiler (on the

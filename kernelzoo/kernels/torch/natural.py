@@ -4,7 +4,7 @@ import torch
 
 
 def drop_unit_axis(x: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """Return the tensors and the axis to reduce. Drop an inner axis of size 1: torch is faster along the last axis."""
+    """Return the tensors and the axis to reduce. An inner axis of size 1 is dropped, since torch is then faster."""
     return (x[..., 0], out[..., 0], 1) if x.size(2) == 1 else (x, out, 1)
 
 

@@ -18,9 +18,9 @@ from kernelzoo.kernels.shared.absent import NoOpStub, with_stubs
 class FakeGpuTensor(torch.Tensor):
     """A tensor without memory that claims to be on a GPU. Torch's own code sees it on the device ``meta``."""
 
-    __torch_function__ = torch.nn.Parameter.__torch_function__  # does nothing, because RunOnMeta does the work
+    __torch_function__ = torch.nn.Parameter.__torch_function__  # does nothing, because MetaDeviceMode does the work
     is_cuda = property(lambda self: True)
-    device = property(lambda self: torch.device("meta" if RunOnMeta.inside else "cuda:0"))
+    device = property(lambda self: torch.device("meta" if MetaDeviceMode.inside else "cuda:0"))
 
     def get_device(self) -> int:
         return 0
@@ -34,8 +34,8 @@ class FakeGpuTensor(torch.Tensor):
 _addresses: dict[int, int] = {}
 
 
-class RunOnMeta(TorchFunctionMode):
-    """A mode in which torch runs on the device ``meta`` what it is asked to run on a GPU."""
+class MetaDeviceMode(TorchFunctionMode):
+    """A mode in which torch runs functions on the device ``meta`` that were called for a GPU."""
 
     inside = 0
 
@@ -46,11 +46,11 @@ class RunOnMeta(TorchFunctionMode):
 
         if func is torch.device:
             return func(*args, **(kwargs or {}))
-        RunOnMeta.inside += 1  # torch's own code, where it is Python, asks for the device too
+        MetaDeviceMode.inside += 1  # torch's own code, where it is Python, asks for the device too
         try:
             found = func(*map(to_meta, args), **{name: to_meta(value) for name, value in (kwargs or {}).items()})
         finally:
-            RunOnMeta.inside -= 1
+            MetaDeviceMode.inside -= 1
         return _mark_as_gpu(found)
 
 
@@ -90,5 +90,5 @@ def watched(device: Device) -> Iterator[None]:
         "is_current_stream_capturing": lambda: False,
     }
     raw = with_stubs(torch_private.bindings, _cuda_getCurrentRawStream=lambda index: 0)
-    with with_stubs(torch.cuda, **classes, **asked, **{name: NoOpStub() for name in calls}), raw, RunOnMeta():
+    with with_stubs(torch.cuda, **classes, **asked, **{name: NoOpStub() for name in calls}), raw, MetaDeviceMode():
         yield

@@ -14,7 +14,7 @@ def probe() -> tuple[str, ...]:
     torch = require("triton", "torch", "install it with: pip install torch")
     triton = require("triton", "triton", "install it with: pip install 'kernelzoo[triton]' (Linux only)")
     triton_needs.check_version("triton", triton)
-    return triton_needs.devices("triton", torch, triton)
+    return triton_needs.find_device_types("triton", torch, triton)
 
 
 def emulator() -> str:

@@ -33,7 +33,7 @@ def row_start(row, inner, stride_outer, stride_inner, MULTIPLE: tl.constexpr):
 
 
 @triton.jit
-def row_parts(start, n, in_rows, EDGES: tl.constexpr):
+def locate_vectors(start, n, in_rows, EDGES: tl.constexpr):
     """Return (elements per row in complete vectors, the maximum of these, columns and mask of the edge elements)."""
     if EDGES:
         before, inside = whole_vectors(start, n, EDGES)
@@ -50,7 +50,7 @@ def row_parts(start, n, in_rows, EDGES: tl.constexpr):
 
 @triton.jit
 def whole_vectors(start, n, VECTOR: tl.constexpr):
-    """Return how many elements of a row come (before its first aligned vector, in the complete vectors that follow)."""
+    """Return (elements of a row before its first aligned vector, elements in the complete vectors that follow)."""
     before = tl.minimum((-start) & (VECTOR - 1), n)
     return before, (n - before) // VECTOR * VECTOR
 

@@ -15,9 +15,9 @@ from kernelzoo.kernels.shared.exchange import EXCHANGE, WRITE, launch_phases
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
 from kernelzoo.kernels.triton.passes import row_strides
 from kernelzoo.kernels.triton.softmax import tiles
-from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, row_plan
+from kernelzoo.kernels.triton.softmax.parts import launch_in_parts, plan_rows
 from kernelzoo.kernels.triton.softmax.tiles import tile_columns
-from kernelzoo.kernels.triton.strips import Strip, shared_strip, whole_strip
+from kernelzoo.kernels.triton.strips import Strip, choose_shared_strip, choose_whole_strip
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, Strides, cdiv, rows_with
 from kernelzoo.tables import of
@@ -45,7 +45,7 @@ def choose_form(tensors: Sequence[torch.Tensor], whole: int) -> str:
     """Choose fused if a program can keep complete rows or columns of the inputs on chip, else split."""
     (rows, full, _), device = rows_and_strides(tensors, whole), jit.device_of(tensors[0])
     if rows.across and rows.n > tiles.FEW_ROWS:
-        held = whole_strip(rows, device, HELD_COLUMNS) is not None
+        held = choose_whole_strip(rows, device, HELD_COLUMNS) is not None
     else:
         tile = tiles.row_tile(of(tiles.Knobs, device.index), device, rows, jit.edges_of(rows, *full))
         held = tile is not None or rows.n <= longest_row(rows, whole)
@@ -61,12 +61,12 @@ def fused_launch(
     row_warps(device, rows, edges) returns the warps for one row. Raises UnsupportedProblemError if a row doesn't fit.
     """
     (rows, full, single), device = rows_and_strides(tensors, whole), jit.device_of(tensors[0])
-    edges, numbers = jit.edges_of(rows, *full), of(tiles.Knobs, device.index)
-    if (strip := whole_strip(rows, device, HELD_COLUMNS)) is not None:
+    edges, knobs = jit.edges_of(rows, *full), of(tiles.Knobs, device.index)
+    if (strip := choose_whole_strip(rows, device, HELD_COLUMNS)) is not None:
         return columns_launch(id, columns_kernel, tensors, whole, strip, WRITE)
-    if (tile := tiles.row_tile(numbers, device, rows, edges)) is not None:
+    if (tile := tiles.row_tile(knobs, device, rows, edges)) is not None:
         side, columns = tile
-        warps = tiles.tile_warps(numbers, device, rows, whole * side * columns) if rows.across else 1
+        warps = tiles.tile_warps(knobs, device, rows, whole * side * columns) if rows.across else 1
     elif rows.n <= longest_row(rows, whole):
         side, columns, warps = 1, tile_columns(rows.n, edges), row_warps(device, rows, edges)
     else:
@@ -83,13 +83,13 @@ def split_launch(id: str, kernel: Any, columns_kernel: Any, tensors: Sequence[to
     (rows, full, single), device = rows_and_strides(tensors, whole), jit.device_of(x)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     if rows.columns is not None:
-        strip = shared_strip(rows.columns, device, whole)
+        strip = choose_shared_strip(rows.columns, device, whole)
         left = (2, rows.columns.strips(strip.columns), strip.parts, strip.columns)
         shared = x.new_full(left, -1, dtype=torch.int64), arrivals
         phases = launch_phases(device)
         return sequence(*(columns_launch(id, columns_kernel, tensors, whole, strip, p, *shared) for p in phases))
     edges, words = jit.edges_of(rows, *full), jit.can_pack(rows, *full)
-    plan = row_plan(rows, edges, words, device, whole, gradient=True)
+    plan = plan_rows(rows, edges, words, device, whole, gradient=True)
     shared = x.new_full((2, rows.total, plan.parts), -1, dtype=torch.int64), arrivals
     place = (*tensors, *shared, *jit.row_arguments(rows, *full), *row_strides(single), *plan.place)
     return launch_in_parts(id, x, kernel, plan, (*place, jit.wide_type(x.dtype), edges, words), tensors=len(tensors))

@@ -14,10 +14,10 @@ def program_part(n, parts, span, ROWS: tl.constexpr):
 
 
 @triton.jit
-def load_parts(left, row, parts, other, PARTS: tl.constexpr):
-    """Load the results that all parts of the rows have stored in ``left``, as [rows, PARTS]."""
+def load_parts(partials, row, parts, other, PARTS: tl.constexpr):
+    """Load the results of all parts of rows from ``partials``, as [rows, PARTS]."""
     part = tl.arange(0, PARTS)[None, :]
-    return tl.load(left + (row * parts + part), part < parts, other=other)
+    return tl.load(partials + (row * parts + part), part < parts, other=other)
 
 
 @triton.jit

@@ -17,22 +17,22 @@ def reshape_to_packs(tile, LANES: tl.constexpr, VECTOR: tl.constexpr):
 
 @triton.jit
 def row_sum(
-    x, x_start, x_n, begin, end, in_rows, WIDE: tl.constexpr,
+    x, x_start, x_n, begin, end, in_rows, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     """Return each row's sum over columns ``begin`` to ``end``. Sums over blocks are compensated for rounding."""
-    total = tl.zeros([ROWS, LANES], WIDE)
-    lost = tl.zeros([ROWS, LANES], WIDE)
+    total = tl.zeros([ROWS, LANES], ACC_DTYPE)
+    lost = tl.zeros([ROWS, LANES], ACC_DTYPE)
     for start in range(begin, end, BLOCK):
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
-        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=0).to(WIDE)
+        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=0).to(ACC_DTYPE)
         total, lost = add_exactly(total, lost, tl.sum(tl.sum(reshape_to_packs(tile, LANES, VECTOR), 3), 1))
     return tl.sum(add_up(total, lost), 1, keep_dims=True)
 
 
 @triton.jit
 def row_state(
-    x, x_start, x_n, begin, end, in_rows, LOWEST: tl.constexpr, HIGHEST: tl.constexpr, WIDE: tl.constexpr,
+    x, x_start, x_n, begin, end, in_rows, LOWEST: tl.constexpr, HIGHEST: tl.constexpr, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     """Return each row's (max, sum) state over columns ``begin`` to ``end``, in one pass.
@@ -40,12 +40,12 @@ def row_state(
     The sum is NaN if a row has a NaN, 0 if all are -inf. For +inf, it is infinite if HIGHEST is finite, else NaN.
     """
     # Maxima are at least the lowest finite number, so that no difference is -inf - -inf.
-    top = tl.full([ROWS, LANES], LOWEST, WIDE)
-    total = tl.zeros([ROWS, LANES], WIDE)
-    lost = tl.zeros([ROWS, LANES], WIDE)
+    top = tl.full([ROWS, LANES], LOWEST, ACC_DTYPE)
+    total = tl.zeros([ROWS, LANES], ACC_DTYPE)
+    lost = tl.zeros([ROWS, LANES], ACC_DTYPE)
     for start in range(begin, end, BLOCK):
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
-        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=float("-inf")).to(WIDE)
+        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=float("-inf")).to(ACC_DTYPE)
         packs = reshape_to_packs(tile, LANES, VECTOR)
         new = tl.minimum(tl.maximum(top, tl.max(tl.max(packs, 3), 1)), HIGHEST)
         terms = exponential(packs - new[:, None, :, None])

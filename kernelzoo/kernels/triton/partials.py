@@ -13,9 +13,9 @@ ROWS, BLOCK = 16, 64
 
 
 @triton.jit
-def zero_sums(partials, n, WIDE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
+def zero_sums(partials, n, ACC_DTYPE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
     """Return zeros as the initial (sums, rounding errors). If not WHOLE, also set ``partials`` to zero."""
-    sums = tl.zeros([1, BLOCK], WIDE)
+    sums = tl.zeros([1, BLOCK], ACC_DTYPE)
     if not WHOLE:
         for start in range(0, n, BLOCK):
             here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
@@ -24,14 +24,14 @@ def zero_sums(partials, n, WIDE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.co
 
 
 @triton.jit
-def add_sums(partials, here, n, sums, lost, terms, WHOLE: tl.constexpr):
-    """Add terms at the columns ``here``. Return (sums, rounding errors). If not WHOLE, the sums are in ``partials``."""
+def add_sums(partials, cols, n, sums, lost, terms, WHOLE: tl.constexpr):
+    """Add terms at the columns ``cols``. Return (sums, rounding errors). If not WHOLE, the sums are in ``partials``."""
     if WHOLE:
         sums, lost = add_exactly(sums, lost, terms)
     else:
-        terms += tl.load(partials + here, here < n, other=0)
+        terms += tl.load(partials + cols, cols < n, other=0)
         tl.debug_barrier()  # what one thread stores, others load in the next call
-        tl.store(partials + here, terms, here < n)
+        tl.store(partials + cols, terms, cols < n)
         tl.debug_barrier()
     return sums, lost
 
@@ -44,10 +44,10 @@ def store_sums(partials, n, sums, lost, BLOCK: tl.constexpr, WHOLE: tl.constexpr
 
 
 @triton.jit
-def partials_kernel(out, partials, count, n, out_n, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+def partials_kernel(out, partials, count, n, out_n, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     await_last_launch()
     row, col = tl.arange(0, ROWS)[:, None], tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    sums = tl.zeros([ROWS, BLOCK], WIDE)
+    sums = tl.zeros([ROWS, BLOCK], ACC_DTYPE)
     for first in range(0, count, ROWS):
         here = tl.cast(first, tl.int64) + row
         sums += tl.load(partials + (here * n + col), (here < count) & (col < n), other=0)

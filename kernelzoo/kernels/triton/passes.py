@@ -30,7 +30,7 @@ def blocks_launch(
     """Return a kernel's launch over tiles of rows. A program loops over a tile's blocks or, if one_block, takes one.
 
     tensors: the inputs, then the output. The first ``whole`` inputs have n elements per row, the other inputs one.
-    kinds: the kernel's constants after WIDE.
+    kinds: the kernel's constants after ACC_DTYPE.
     """
     x, *beside, out = tensors
     rows, strides = rows_with(x, out, *beside)

@@ -39,7 +39,7 @@ def load_share(
     x, start, x_n, length, NOTHING: tl.constexpr, empty,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """Load ``length`` elements from start on. Pad with NOTHING or, if PACKED, pad words of halves with ``empty``."""
+    """Load ``length`` elements at ``start``. Pad with NOTHING or, if PACKED, pad words of halves with ``empty``."""
     if PACKED:
         words = tl.arange(0, THREADS * PACKS * VECTOR // 2)
         here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words
@@ -53,8 +53,8 @@ def load_share(
 
 
 @triton.jit
-def split_packs(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
-    """Return the first and the second half of each thread's packs."""
+def halve_packs(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
+    """Return two shares: the first half and the second half of each thread's 16-byte packs."""
     return tl.split(tl.permute(tl.reshape(share, [THREADS, 2, PACKS // 2, VECTOR]), (0, 2, 3, 1)))
 
 
@@ -62,7 +62,7 @@ def split_packs(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.co
 def store_numbers(
     out, out_n, length, share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):  # fmt: skip
-    """Store the first length numbers of a share."""
+    """Store the first ``length`` numbers of a share."""
     line = tl.reshape(tl.permute(share.to(out.dtype.element_ty), (1, 0, 2)), [PACKS * THREADS * VECTOR])
     cols = tl.arange(0, PACKS * THREADS * VECTOR)
     tl.store(out + cols.to(tl.int64) * out_n, line, cols < length)
@@ -72,7 +72,7 @@ def store_numbers(
 def store_halves(
     out, length, low, high, FIRST: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):  # fmt: skip
-    """Interleave low and high halves, and store them as packs FIRST and following. length counts from pack 0."""
+    """Interleave words' low and high halves. Store 16-byte packs from FIRST on. ``length`` counts from pack 0."""
     DTYPE: tl.constexpr = out.dtype.element_ty
     result = tl.join(low.to(DTYPE), high.to(DTYPE))
     line = tl.reshape(tl.permute(result, (1, 0, 2, 3)), [PACKS * THREADS * VECTOR])

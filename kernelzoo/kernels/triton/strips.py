@@ -52,7 +52,7 @@ class Strip(NamedTuple):
         return {"maxnreg": self.registers} if device.is_nvidia else {}
 
 
-def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
+def choose_whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
     """Return a strip of complete columns whose inputs fit in one program's registers, or None if there is none.
 
     A strip is one memory line wide or, to fit, narrower, down to one sector. None is also returned if tiles are faster.
@@ -73,7 +73,7 @@ def whole_strip(rows: Rows, device: Device, inputs: int) -> Strip | None:
     return Strip(width, elements, threads, programs, registers, 1, columns.n)
 
 
-def shared_strip(columns: Columns, device: Device, inputs: int) -> Strip:
+def choose_shared_strip(columns: Columns, device: Device, inputs: int) -> Strip:
     """Return a strip that at least two programs share. It stays in registers if enough programs can be resident."""
     threads, programs, registers, room = _program_limits(columns, device, inputs)
     resident = programs * device.multiprocessors

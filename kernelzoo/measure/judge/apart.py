@@ -18,7 +18,7 @@ from pathlib import Path
 from time import clock_gettime, perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.children import children_of
+from kernelzoo.children import child_processes_of
 from kernelzoo.errors import ContractError, Pickled
 from kernelzoo.lazy import torch
 from kernelzoo.measure.problems import Problem
@@ -94,7 +94,7 @@ class RunnerProcess(WorkerProcess):
                 raise error
         return runners, lost
 
-    def _learn(self, said: Sequence[Json]) -> None:
+    def _register_operations(self, said: Sequence[Json]) -> None:
         """Record only the names of operations, because the judge loads or knows the operations themselves."""
         self.declared = [str(one.get("name", "")) for one in said]
 
@@ -108,14 +108,14 @@ class RunnerProcess(WorkerProcess):
 
     @property
     def processes(self) -> Sequence[int]:
-        """The id of its process; empty if the process does not run."""
+        """The id of the runner's process. Empty if the process does not run."""
         return [self._process.pid] if self._process is not None and self._process.poll() is None else []
 
     def _answer(self, request: Json, progress: Any, patience: float) -> Json:
         if not self._apart:
             return super()._answer(request, progress, patience)
         self._before = self._stopped
-        _send(self._stopped, signal.SIGCONT)
+        _send_signal(self._stopped, signal.SIGCONT)
         started = perf_counter()
         try:
             return super()._answer(request, progress, patience)
@@ -125,15 +125,15 @@ class RunnerProcess(WorkerProcess):
         finally:
             self.took = self._pause_processes() - started
 
-    def overrun(self) -> float:
-        """Return the most seconds that one of its processes has run since it was asked to stop."""
+    def seconds_after_stop(self) -> float:
+        """Return the most seconds that a process of the runner has run since it was asked to stop."""
         used = [(_run_seconds(process), ran) for process, ran in self._used.items()]
         return max([0.0, *(now - ran for now, ran in used if now < math.inf)])
 
     @contextlib.contextmanager
     def answer_in_background(self, request: Json) -> Iterator[None]:
         """Return a context in which a trusted runner answers a request. If it dies, only the next request raises."""
-        _send(self._stopped, signal.SIGCONT)
+        _send_signal(self._stopped, signal.SIGCONT)
         with ThreadPoolExecutor(1) as thread:
             answer = thread.submit(super()._answer, request, quiet, max(IMPORTING, self._patience))
             try:
@@ -144,21 +144,21 @@ class RunnerProcess(WorkerProcess):
                 self._pause_processes()
 
     def end(self) -> None:
-        """Kill its process and all processes that it has started. The next request raises DiedError."""
+        """Kill the runner's process and all that it has started. The next request raises DiedError."""
         self.broken = True
-        _send(self._all_process_ids(), signal.SIGKILL)
+        _send_signal(self._all_process_ids(), signal.SIGKILL)
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_GPU_ENDING)
 
     def _stop(self) -> None:
-        _send(self._all_process_ids()[1:], signal.SIGKILL)
+        _send_signal(self._all_process_ids()[1:], signal.SIGKILL)
         super()._stop()
 
     def _pause_processes(self) -> float:
-        """Stop its process and all descendants. Returns when it had stopped, so that work after an answer is timed."""
+        """Stop the runner and all its descendants. Returns when it had stopped, so work after an answer is timed."""
         for process in self.processes:
-            _send([process], signal.SIGSTOP)
+            _send_signal([process], signal.SIGSTOP)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process, signal.SIGSTOP)
         known = {process: _run_seconds(process) for process in self._stopped[1:]}
@@ -166,42 +166,42 @@ class RunnerProcess(WorkerProcess):
             os.waitid(os.P_PID, process, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         halted, known = perf_counter(), known | {process: _run_seconds(process) for process in self.processes}
         self._stopped = self._all_process_ids()
-        _send(self._stopped, signal.SIGSTOP)
+        _send_signal(self._stopped, signal.SIGSTOP)
         self._used = dict.fromkeys(self._stopped, 0.0) | known
         return halted
 
     def _all_process_ids(self) -> list[int]:
-        """Return the ids of its process and of all processes that it has started."""
-        return [*self.processes, *self._strays()] if self.processes else []
+        """Return the ids of the runner's process and of all processes that it has started."""
+        return [*self.processes, *self._stray_processes()] if self.processes else []
 
-    def _strays(self) -> set[int]:
-        """Return the processes that it has started, including orphans, but not the runners' own processes."""
+    def _stray_processes(self) -> set[int]:
+        """Return the *strays*: processes, even orphans, that the runner has started. No runner itself counts."""
         assert self._process is not None
-        begun = _count_begun()
+        begun = _count_started_processes()
         if begun and begun == self._seen[0]:  # no process of this machine has started another since
             return self._seen[1]
         found, left = set[int](), [self._process.pid, os.getpid()]
         while left:
             place = left.pop()
-            new = children_of(place) - found - _own_ids
+            new = child_processes_of(place) - found - _own_ids
             found |= new
             left += new
         self._seen = begun, found
         return found
 
-    def _named_strays(self) -> dict[int, str]:
-        """Return the running strays' names by id, without compilers that ran before the request and their children."""
-        return {one: name for one in sorted(self._strays()) if (name := _name_stray(one, self._before))}
+    def _stray_names(self) -> dict[int, str]:
+        """Return the strays' names by id. Compilers that ran before the request, and their children, don't count."""
+        return {one: name for one in sorted(self._stray_processes()) if (name := _name_stray(one, self._before))}
 
     def end_strays(self) -> list[str]:
         """Kill the running strays, except compilers. Returns the strays' names."""
-        left = remaining = self._named_strays()
+        left = remaining = self._stray_names()
         until = perf_counter() + _ENDING
         # A stray may have started another just before it was killed. The next lane would be blamed for that.
         while remaining and perf_counter() < until:
-            _send(remaining, signal.SIGKILL)
+            _send_signal(remaining, signal.SIGKILL)
             sleep(1e-3)
-            remaining = self._named_strays()
+            remaining = self._stray_names()
         return list(left.values())
 
     def ask(self, call: str, **arguments: Any) -> Any:
@@ -233,7 +233,7 @@ _own_ids: set[int] = set()
 def _note_own_processes(runners: Iterable[RunnerProcess]) -> None:
     """Record which processes belong to the runners themselves."""
     for process in (pid for runner in runners for pid in runner.processes):
-        _own_ids.update({process}, children_of(process), children_of(os.getpid()))
+        _own_ids.update({process}, child_processes_of(process), child_processes_of(os.getpid()))
 
 
 def own_pids() -> set[int]:
@@ -242,18 +242,18 @@ def own_pids() -> set[int]:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose own parent has ended, so that they can be found."""
+    """Make this process the parent of descendants whose own parent has ended, so that they can be found."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
-def _send(processes: Iterable[int], number: signal.Signals) -> None:
+def _send_signal(processes: Iterable[int], number: signal.Signals) -> None:
     for process in processes:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(process, number)
 
 
-def _count_begun() -> int:
+def _count_started_processes() -> int:
     """Return the number of processes and threads started since boot, as Linux counts them; 0 if unknown."""
     with contextlib.suppress(OSError, ValueError), open("/proc/stat", "rb", 0) as counts:
         return int(counts.read().partition(b"\nprocesses ")[2].partition(b"\n")[0])
@@ -268,7 +268,7 @@ def _run_seconds(process: int) -> float:
 
 
 def _name_stray(process: int, before: Collection[int]) -> str:
-    """Return a stray's name and id; "" if it has ended, or is a compiler from ``before`` or its child."""
+    """Return a stray's name and id. "" if it has ended, or is a compiler of ``before`` or a child of one."""
     with contextlib.suppress(OSError):
         state, parent, *_ = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         command = _command(process)

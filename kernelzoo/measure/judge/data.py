@@ -8,8 +8,8 @@ from time import perf_counter
 
 import torch
 
-from kernelzoo.device import free_memory, no_room
-from kernelzoo.measure.ceilings import HOST_BYTES, has_copy
+from kernelzoo.device import free_host_bytes, no_room_error
+from kernelzoo.measure.ceilings import HOST_BYTES, moves_like_copy
 from kernelzoo.measure.judge.gate import Gate
 from kernelzoo.measure.judge.memory import Sets
 from kernelzoo.measure.measurement import Cache
@@ -24,7 +24,7 @@ _SHORTEST = {"cuda": (1.2e-6, 6e12), "cpu": (1e-6, 1e11)}
 _NOT_SUPPORTED = 801  # CUDA_ERROR_NOT_SUPPORTED
 
 
-class Data:
+class RaceData:
     """The sets of a race, and the state of the caches before a turn."""
 
     def __init__(self, problem: Problem, device: torch.device, cache: Cache, *, shared: bool) -> None:
@@ -45,10 +45,10 @@ class Data:
         shortest = least + one / fastest
         asked = self.cached // 2 // one if self.cache == "hot" else max(4 * self.cached // one, int(turn / shortest))
         asked = asked if turn else _CHECKED
-        room = torch.cuda.mem_get_info(self.device)[1] // 4 if self.is_gpu else free_memory() // 4
+        room = torch.cuda.mem_get_info(self.device)[1] // 4 if self.is_gpu else free_host_bytes() // 4
         count = max(2, min(asked + 1, room // one, _MOST_SETS))
-        if not self.is_gpu and one * count > free_memory():
-            raise no_room("the race", one * count)
+        if not self.is_gpu and one * count > free_host_bytes():
+            raise no_room_error("the race", one * count)
         self.sets = Sets(self.problem, count, self.device, shared=self.shared)
         self.gate = Gate(self.sets, secrets.randbits(48))
 
@@ -67,7 +67,7 @@ class Data:
             if self._scratch is None:
                 self._scratch = torch.zeros(self.cached // 2, dtype=torch.float32, device=self.device)
             half = self._scratch.numel() // 2
-            if has_copy(self.sets):
+            if moves_like_copy(self.sets):
                 torch.add(self._scratch[:half], 0, out=self._scratch[half : 2 * half])
             else:
                 self._scratch.sum()

@@ -1,4 +1,4 @@
-"""Checks whether a lane's times can be true, by the judge's own clock and by the device's limits."""
+"""Checks whether an implementation's times can be true, by the judge's own clock and the device's limits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
-from kernelzoo.measure.calls import clock_for
-from kernelzoo.measure.ceilings import Ceilings, beyond_memory
+from kernelzoo.measure.calls import choose_clock
+from kernelzoo.measure.ceilings import Ceilings, find_impossible_bandwidth
 from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.judge.apart import WORKED
-from kernelzoo.measure.judge.data import Data
+from kernelzoo.measure.judge.data import RaceData
 from kernelzoo.measure.judge.entrant import AnyRunner, Entrant
 from kernelzoo.measure.measurement import Measurement
 
@@ -53,10 +53,10 @@ _OFTEN = {"cuda": 10, "cpu": 40}
 
 
 @dataclass(frozen=True)
-class Doubts:
+class TimeChecks:
     """The checks that can refute the times of a race."""
 
-    data: Data
+    data: RaceData
     timed: Timed
     empty: float
     """Seconds of a turn without launches, by the judge's clock."""
@@ -113,12 +113,12 @@ class Doubts:
             entrant.ask("arrange", order=order, delivered=entrant.returns)
             self.data.gate.mutation.write(order)
             self.data.settle()
-            busy, overrun, began = self.gpu_is_busy(entrant), entrant.runner.overrun(), time.perf_counter()
+            busy, overrun, began = self.gpu_is_busy(entrant), entrant.runner.seconds_after_stop(), time.perf_counter()
             took = entrant.once()
             if self.data.is_gpu:
                 self.data.probe()
                 took = time.perf_counter() - began
-            overrun = max(overrun, entrant.runner.overrun())
+            overrun = max(overrun, entrant.runner.seconds_after_stop())
             self.data.gate.mutation.check(order)
             bounds = _OWN[self.data.device.type]
             allowed = min((share * median + more) * count + slack for share, slack in bounds)
@@ -132,7 +132,7 @@ class Doubts:
         )
 
     def find_hidden_work(self, entrant: Entrant, median: float) -> str:
-        """Return why a lane seems to work after its clock stops, other than copying results; "" if it does not.
+        """Return why an implementation seems to work after its clock stops, apart from copying results; "" if not.
 
         To find out, a turn is timed together with these copies. It may be longer only by about their time.
         """
@@ -156,7 +156,7 @@ class Doubts:
 
     def _copy_seconds(self, count: int) -> float:
         """Return the seconds to copy one launch's outputs, timed in a turn of ``count`` copies."""
-        clock, sets = clock_for(self.data.device, self.timed, self.data.problem.op), self.data.sets.count
+        clock, sets = choose_clock(self.data.device, self.timed, self.data.problem.op), self.data.sets.count
         order = random.sample(range(sets), count)
         copied = clock.arrange([partial(self._copy_outs, (number + 1) % sets, number) for number in order])
         found = math.inf
@@ -169,8 +169,8 @@ class Doubts:
         for a, b in zip(self.data.sets[source][1], self.data.sets[to][1], strict=True):
             b.copy_(a)
 
-    def beyond_limit(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
-        """Return why a result is too fast for this device; "" if not. For a definition, only output bytes count."""
+    def find_impossible_time(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
+        """Return why a time is too short for this device; "" if not. For a definition, only output bytes count."""
         stated = "written" not in self.data.problem.operation.hooks
         moved = measurement.bytes if stated else sum(x.nbytes for x in self.data.sets[0][1])
         if ceilings is not None:
@@ -182,5 +182,5 @@ class Doubts:
                     f" device can move the bytes ({limit * 1e6:.2f} us): a measurement error"
                 )
         elif self.data.cache == "cold" and self.timed != "call" and not self.data.is_gpu:
-            return beyond_memory(moved, measurement.median, self.data.sets.count * measurement.bytes)
+            return find_impossible_bandwidth(moved, measurement.median, self.data.sets.count * measurement.bytes)
         return ""

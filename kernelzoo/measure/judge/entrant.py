@@ -36,7 +36,7 @@ class Here(Runner):
         self.took = perf_counter() - started
         return found
 
-    def overrun(self) -> float:
+    def seconds_after_stop(self) -> float:
         """Return 0: a runner in this process does not work between requests."""
         return 0.0
 
@@ -71,7 +71,7 @@ class Entrant:
         return self.name or self.implementation.id
 
     def order(self, sets: Sets, *, kept: bool, linked: bool) -> tuple[list[int], tuple[int, ...]]:
-        """Return a turn's set numbers in random order, and its link. If ``kept``, long turns reuse earlier orders."""
+        """Return set numbers in random order for a turn, and its link. If ``kept``, long turns reuse earlier orders."""
         if kept and self.count > _REORDERED and len(self.orders) == _ORDERS:
             return random.choice(self.orders)
         order = random.sample(range(sets.count), self.count)  # unpredictable, so no launch can do a later one's work

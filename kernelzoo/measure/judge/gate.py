@@ -1,4 +1,4 @@
-"""The gate: an implementation is timed only after its lane passes these checks, in the memory used for timing."""
+"""The gate: an implementation is timed only after it passes these checks, in the memory used for timing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernelzoo.errors import ContractError, DeviceLostError, UndecidableError, r
 from kernelzoo.layout import unravel_index
 from kernelzoo.measure.judge.entrant import Entrant
 from kernelzoo.measure.judge.memory import Sets, Tensors
-from kernelzoo.measure.judge.mutation import Mutation
+from kernelzoo.measure.judge.mutation import DataMutator
 from kernelzoo.measure.worker_process import DiedError
 from kernelzoo.operations import Expected
 
@@ -31,8 +31,8 @@ _LINKED = 16
 
 
 @dataclass(frozen=True)
-class Admitted:
-    """The gate's findings about a lane that passed."""
+class GateFindings:
+    """The gate's findings about an implementation that passed."""
 
     facts: dict[str, Any]
     """``first_call`` and ``submit`` in seconds, and ``form``, as the runner reported them."""
@@ -43,47 +43,47 @@ class Admitted:
 
 
 class Gate:
-    """A checker of lanes on sets of one problem. The same ``seed`` reproduces the values of a finding."""
+    """A checker of implementations on sets of tensors of one problem. ``seed`` reproduces a finding's values."""
 
     def __init__(self, sets: Sets, seed: int) -> None:
         self.sets, self.problem, self.seed = sets, sets.problem, seed
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
-        self.mutation = Mutation(sets, seed)
+        self.mutation = DataMutator(sets, seed)
         self._stated_values_only = "sizes" in self.operation.hooks
         """Whether the operation's author defines the allowed inputs, so that special values are not tested."""
 
-    def admit(self, lane: Entrant, *, special: bool = True) -> Admitted:
-        """Check a lane: all sets, special values, single elements, streams, chained launches, and guard bytes.
+    def admit(self, lane: Entrant, *, special: bool = True) -> GateFindings:
+        """Check an implementation on all sets, special values, single elements, streams, chains, and guard bytes.
 
         If not ``special``, only ordinary values are used. Raises ContractError, or what the lane raises.
         """
         with self._with_seed():
             everything = list(range(self.sets.count))
-            self.mutation.guard()
+            self.mutation.write_guard_bytes()
             self.mutation.write(everything)
             facts = lane.bind()
             self.mutation.poison(everything)  # only now, since binding could write what the launch does not
             self._python.shuffle(everything)
             lane.launch(everything)
             self.mutation.check(everything, whole=(0,))
-            for inputs, rules in self._values(special):
+            for inputs, rules in self._draw_inputs(special):
                 self._check_queued(lane, inputs, rules)
-            same_bits = self._check_again(lane)
-            batch_invariant = self._check_alone(lane)
+            same_bits = self._check_repeated_launch(lane)
+            batch_invariant = self._check_single_row(lane)
             if lane.implementation.batch_invariant and batch_invariant is False:
                 raise ContractError("a row alone has other bits than among others", "not repeatable")
-            same_bits = self._check_elements(lane, special, same_bits)
+            same_bits = self._check_changed_elements(lane, special, same_bits)
             if self.sets.device.type == "cuda":
                 self._check_queued(lane, self.problem.inputs(self.mutation.generator), {}, elsewhere=True)
             self._check_chain(lane, same_bits)
             self.mutation.check_guards()
-        return Admitted(facts, same_bits, batch_invariant)
+        return GateFindings(facts, same_bits, batch_invariant)
 
     @cached_property
     def special(self) -> Tensors:
         """Inputs for each lane's last turn: with special values in some rows, unless bounds can't judge these."""
-        found = self._values(True)[0][0]
+        found = self._draw_inputs(True)[0][0]
         args = self.problem.arguments(found)
         undecided = self.operation.undecidable(args, self.operation.expect(args))
         return self.problem.inputs(self.mutation.generator) if undecided else found
@@ -108,7 +108,7 @@ class Gate:
 
     # --- Values -----------------------------------------------------------------------------------------------------
 
-    def _values(self, special: bool) -> list[tuple[Tensors, dict[int, str]]]:
+    def _draw_inputs(self, special: bool) -> list[tuple[Tensors, dict[int, str]]]:
         """Return several new inputs, each with a mapping from row to the name of the row's special values."""
         if not special or self._stated_values_only:
             return [(self.problem.inputs(self.mutation.generator), {})]
@@ -116,7 +116,7 @@ class Gate:
 
     @cached_property
     def _special_inputs(self) -> list[tuple[Tensors, dict[int, str]]]:
-        """Inputs with special values in at most every other row; for each further float input, inputs with one NaN."""
+        """Inputs with special values in up to half of the rows. For each further float input, inputs with one NaN."""
         operation, generator = self.operation, self.mutation.generator
         first = next(iter(operation.inputs.values()))
         field, fresh = self.sets.inputs[0], list[tuple[Tensors, dict[int, str]]]()
@@ -152,7 +152,7 @@ class Gate:
     # --- Checks -----------------------------------------------------------------------------------------------------
 
     def _check_queued(self, lane: Entrant, inputs: Tensors, rules: dict[int, str], *, elsewhere: bool = False) -> None:
-        """Check a launch on new inputs in the same memory, on a busy stream. ``elsewhere``: on another stream."""
+        """Check a launch on new inputs in the same memory, on a busy stream; if ``elsewhere``, on another stream."""
         self.mutation.write([0, 1], {1: inputs})
         lane.ask("queued", source=1, other_stream=elsewhere)
         where = "under another current stream" if elsewhere else "right at first, wrong on fresh data"
@@ -162,13 +162,13 @@ class Gate:
             expected.check(self.sets[1][1])
         except AssertionError as error:
             if not self.operation.undecidable(args, expected):
-                wrong = [name for row, name in rules.items() if not self._row_right(expected, row)]
+                wrong = [name for row, name in rules.items() if not self._row_is_right(expected, row)]
                 told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(rules) else ""
                 raise replace_message(error, f"{where} in the same memory{told}: {error}") from None
         if not _have_same_bits(self.sets[0][0], self.sets[1][0]):
             raise ContractError("the input was changed while it held fresh data", "changes its input")
 
-    def _row_right(self, expected: Expected, row: int) -> bool:
+    def _row_is_right(self, expected: Expected, row: int) -> bool:
         """Whether the results of one row of set 1 are right; False if rows can't be told apart."""
         if not self.operation.separable:
             return False
@@ -181,7 +181,7 @@ class Gate:
             return False
         return True
 
-    def _check_again(self, lane: Entrant) -> bool:
+    def _check_repeated_launch(self, lane: Entrant) -> bool:
         """Launch twice on the same inputs. Both results must be right. Returns whether their bits are the same."""
         self.mutation.write([0])
         found = []
@@ -192,7 +192,7 @@ class Gate:
             found.append(tuple(out.clone() for out in self.sets[0][1]))
         return _have_same_bits(*found)
 
-    def _check_alone(self, lane: Entrant) -> bool | None:
+    def _check_single_row(self, lane: Entrant) -> bool | None:
         """Return whether the first row gets the same bits if it is launched alone; None if that can't be checked."""
         shape = self.sets.inputs[0].shape
         last = self.operation.separable and len(shape) > 1 and self.problem.dim % len(shape) == len(shape) - 1
@@ -211,7 +211,7 @@ class Gate:
         first = (0,) * len(shape)
         return _have_same_bits(self.sets.row(0, first)[2], self.sets.row(1, first)[2])
 
-    def _check_elements(self, lane: Entrant, special: bool, same_bits: bool) -> bool:
+    def _check_changed_elements(self, lane: Entrant, special: bool, same_bits: bool) -> bool:
         """Change single elements, and check their rows. If launches are repeatable, other rows must keep their bits.
 
         ``same_bits``: whether launches on equal inputs have been repeatable so far. Returns its new value.

@@ -95,7 +95,7 @@ class Sets:
         return min(_LINKS, self.count // 2 * 2) if free and fits and not self.problem.operation.related else 0
 
     def chained_output(self, number: int) -> torch.Tensor:
-        """Return the first output of a chained launch. For an even ``number``, it lies in the next set's first input.
+        """Return the first output of a chained launch. An even ``number``'s output is the next set's first input.
 
         So each chain has only two launches: in longer chains, values would become too similar.
         """
@@ -104,7 +104,7 @@ class Sets:
         return self.tensor(self.inputs[0], number + 1).view(-1)[: self.outs[0].elements].view(self.outs[0].shape)
 
     def row(self, number: int, place: Sequence[int]) -> tuple[Problem, Tensors, Tensors]:
-        """Return one row of a set: its problem, and views of its tensors. ``place``: the index of an element in it."""
+        """Return one row of a set, as a problem and views of tensors. ``place``: the index of an element in it."""
         inputs, outs = self[number]
         dim = self.problem.dim % len(place)
         kept = [slice(at, at + 1) for d, at in enumerate(place) if d != dim]
@@ -115,7 +115,7 @@ class Sets:
         some, count = replace(self.problem, shape=tuple(parts[0].shape), dim=-1), len(inputs)
         return some, tuple(parts[:count]), tuple(parts[count:])
 
-    def guards(self, field: Field) -> torch.Tensor:
+    def guard_bytes(self, field: Field) -> torch.Tensor:
         """Return the guard bytes behind a field's tensors, as sets x bytes."""
         size = field.elements * field.dtype.itemsize
         return self.block.as_strided(

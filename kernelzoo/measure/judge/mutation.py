@@ -1,4 +1,4 @@
-"""New inputs before each turn, and checks of some results after it.
+"""Writes new inputs before each turn, and checks some results after the turn.
 
 Before a turn, new values are written into all inputs of its sets, and wrong values (poison) into all outputs. So a
 kernel that reuses earlier results or skips a launch is detected. After the turn, reference results are computed for
@@ -46,8 +46,8 @@ _SMALL = 2**16
 """If an input has at most this many elements, one torch operation writes it in all sets."""
 
 
-class Mutation:
-    """A writer of inputs and poison into sets, and checker of results. It shares only the sets with runners."""
+class DataMutator:
+    """A writer of inputs and poison into sets, and a checker of results. Runners see only the sets."""
 
     def __init__(self, sets: Sets, seed: int) -> None:
         self.sets, self.problem = sets, sets.problem
@@ -57,9 +57,9 @@ class Mutation:
         self._private: dict[int, Tensors] = {}
         """The inputs that were written into sets for the last turn. No runner sees these tensors."""
         self._offsets: dict[int, list[int]] = {}
-        self._poisons = [_poison_of(field.dtype, self._python) for field in sets.outs]
+        self._poisons = [_choose_poison(field.dtype, self._python) for field in sets.outs]
         self._fields = [*sets.inputs, *sets.outs]
-        self.guard()
+        self.write_guard_bytes()
 
     def write(self, numbers: Sequence[int], special: dict[int, Tensors] | None = None) -> None:
         """Write new inputs and poisoned outputs into these sets. ``special``: inputs for some sets, by number."""
@@ -112,7 +112,7 @@ class Mutation:
         size = self.sets.inputs[0].elements
         most = max(1, min(_SETS, ELEMENTS[self.sets.device.type] // max(1, size)))
         for number in whole:
-            self._unchanged(number)
+            self._check_inputs_unchanged(number)
             self.check_results(number, self.sets[number][1])
         if linked is not None:
             self._check_sample(linked, first=True)
@@ -145,7 +145,7 @@ class Mutation:
         """Raise ContractError if guard bytes behind a tensor have changed."""
         names = [*self.operation.inputs, *self.operation.outputs]
         for name, field, (first, last) in zip(names, self._fields, self._guards, strict=True):
-            guards = self.sets.guards(field)
+            guards = self.sets.guard_bytes(field)
             changed = int((guards[:, :64] != first).sum() + (guards[:, -64:] != last).sum())
             if changed:
                 raise ContractError(
@@ -153,11 +153,11 @@ class Mutation:
                     "writes outside its output",
                 )
 
-    def guard(self) -> None:
-        """Write new random guard bytes behind each tensor, so that no lane is blamed for another's writes."""
+    def write_guard_bytes(self) -> None:
+        """Write new random guard bytes behind each tensor, so that no kernel is blamed for another's writes."""
         kept = []
         for field in self._fields:
-            guards = self.sets.guards(field)
+            guards = self.sets.guard_bytes(field)
             guards.random_(0, 256, generator=self.generator)
             kept.append((guards[:, :64].clone(), guards[:, -64:].clone()))
         self._guards = kept
@@ -174,7 +174,7 @@ class Mutation:
                 for number, start in zip(numbers, offsets, strict=True):
                     rows[number].copy_(pool[start : start + field.elements])
                 continue
-            windows, places = _raw(pool).unfold(0, field.elements, 1), torch.tensor(offsets, device=pool.device)
+            windows, places = (_raw(pool).unfold(0, field.elements, 1), torch.tensor(offsets, device=pool.device))
             at = torch.tensor(list(numbers), device=pool.device)
             _raw(rows).index_copy_(0, at, windows.index_select(0, places))
         self._offsets = {number: [of[i] for of in starts] for i, number in enumerate(numbers)}
@@ -193,7 +193,7 @@ class Mutation:
         return pools
 
     def _write_related(self, numbers: Sequence[int]) -> None:
-        """Write related inputs: one new draw, with rows rotated differently in each set; without rows, a few draws."""
+        """Write the same random inputs into all sets, with rotated rows. Without rows, choose among a few inputs."""
         axis = self._kept_axis() if self.operation.by_rows else None
         count = 1 if axis is not None else min(_DRAWS, len(numbers))
         several = [self.problem.inputs(self.generator) for _ in range(count)]
@@ -219,7 +219,7 @@ class Mutation:
             return x.roll(shift, axis - (axis > reduced))
         return x
 
-    def _unchanged(self, number: int) -> None:
+    def _check_inputs_unchanged(self, number: int) -> None:
         for name, field, x in zip(self.operation.inputs, self.sets.inputs, self.inputs(number), strict=True):
             if not torch.equal(bits(self.sets.tensor(field, number)), bits(x)):
                 whose = "the input" if len(self.sets.inputs) == 1 else f"the input {name}"
@@ -230,13 +230,13 @@ class Mutation:
         if few_rows:
             self.check_rows(self.inputs(number), self.sets[number][1], most=_FEW_ROWS)
             return
-        self._unchanged(number)
-        most, length = ELEMENTS[self.sets.device.type], self._length
+        self._check_inputs_unchanged(number)
+        most, length = ELEMENTS[self.sets.device.type], self._row_length
         if first or length <= most or self._python.random() < max(0.25, most / length):
             self.check_rows(self.inputs(number), self.sets[number][1], first)
 
     @property
-    def _length(self) -> int:
+    def _row_length(self) -> int:
         """The number of elements per row of the first input; of all elements if rows can't be separated."""
         x = self.sets.inputs[0]
         return x.shape[self.problem.dim] if self.operation.separable and x.shape else x.elements
@@ -244,8 +244,8 @@ class Mutation:
     def check_rows(
         self, inputs: Tensors, outs: Tensors, first: bool = False, times: int = 1, most: int = _ROWS
     ) -> None:
-        """Check some rows of results, or all if few. ``times`` multiplies their number; ``first`` includes row 0."""
-        length = max(1, self._length)
+        """Check some rows of results, or all if few. ``times`` multiplies the number of rows; ``first`` adds row 0."""
+        length = max(1, self._row_length)
         rows = self.sets.inputs[0].elements // length
         count = max(1, min(most, ELEMENTS[self.sets.device.type] // length)) * times
         if not self.operation.separable or rows <= count or not inputs[0].ndim:
@@ -261,7 +261,7 @@ class Mutation:
             raise replace_message(error, f"of {count} rows from row {picked[0]} on: {error}") from None
 
     def rows_of(self, x: torch.Tensor, names: tuple[str, ...], picked: Sequence[int]) -> torch.Tensor:
-        """Return the rows ``picked`` of a tensor with axes ``names``; the tensor itself if all rows share it."""
+        """Return the rows ``picked`` of a tensor with axes ``names``. If all rows share the tensor, return it whole."""
         if names not in (ROW, ("outer", "inner")):
             return x
         x = x.movedim(self.problem.dim, -1) if names == ROW else x
@@ -270,12 +270,12 @@ class Mutation:
 
 
 def _raw(x: torch.Tensor) -> torch.Tensor:
-    """Return a view of the elements as integers, which every torch operation takes."""
+    """Return a tensor's elements viewed as integers, which every torch operation takes."""
     return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
-def _poison_of(dtype: torch.dtype, python: random.Random) -> float | int:
-    """Return a value that right results rarely have: a random negative one; the least integer; NaN for 8-bit floats."""
+def _choose_poison(dtype: torch.dtype, python: random.Random) -> float | int:
+    """Return a value that right results rarely have: a random negative number, the least integer, or 8-bit NaN."""
     if dtype.is_floating_point and dtype.itemsize == 1:
         return math.nan
     if dtype.is_floating_point:

@@ -19,10 +19,10 @@ from kernelzoo import definitions, measure, operations, registry
 from kernelzoo.errors import DeviceLostError
 from kernelzoo.lazy import torch
 from kernelzoo.measure import record, schema
-from kernelzoo.measure.answering import Answering, serve
+from kernelzoo.measure.answering import RequestServer, serve
 from kernelzoo.measure.judge.apart import RunnerProcess, adopt_orphans
 from kernelzoo.measure.measurement import FULL
-from kernelzoo.measure.problems import problem_of
+from kernelzoo.measure.problems import problem_from_json
 from kernelzoo.measure.worker import about, load_modules, open_device
 from kernelzoo.measure.worker_process import DiedError
 
@@ -33,7 +33,7 @@ BESIDE = "the operation is declared in the kernel's file"
 """The flag of a kernel whose file the judge had to load."""
 
 
-class Judge(Answering):
+class Judge(RequestServer):
     """The judge's server, which answers requests by asking runners."""
 
     def __init__(self, replies: IO[str]) -> None:
@@ -91,23 +91,23 @@ class Judge(Answering):
                     self._files.setdefault(id, path)
         return {**found, "files": self._files, "refused": refused}
 
-    def _file(self, id: str) -> str:
+    def _source_file(self, id: str) -> str:
         return self._files.get(id.partition("@")[0], "")
 
     def _runner(self, id: str) -> RunnerProcess:
-        return self._runners[self._file(id)]
+        return self._runners[self._source_file(id)]
 
     def on_race(
         self, problem: dict[str, Any], ids: list[str], label: str, tables: dict[str, dict[str, int]], **how: Any
     ) -> dict[str, Any]:
         """Measure one problem; see :meth:`kernelzoo.measure.guard.Guard.race`. If a runner dies, only its ids fail."""
-        asked, left, lost, tries = problem_of(problem), list(ids), [], 0
+        asked, left, lost, tries = problem_from_json(problem), list(ids), [], 0
         if self._device.type == "cuda" and how["rounds"] and how["timed"] != "call" and not tables:
             from kernelzoo.measure.ceilings import ceilings
 
             try:
                 if self._ceilings is None:
-                    backends = sorted({id.partition("/")[0] for id in ids if not self._file(id)})
+                    backends = sorted({id.partition("/")[0] for id in ids if not self._source_file(id)})
                     with self._runners[""].answer_in_background({"do": "tables", "backends": backends, "ops": []}):
                         self._ceilings = ceilings(self._device)
             except torch.OutOfMemoryError as error:
@@ -122,7 +122,7 @@ class Judge(Answering):
                     until_clear=not tables,  # tuning combines races of equal rounds
                     ceilings=self._ceilings,
                     own=self._runners[""],
-                    progress=self._tell,
+                    progress=self._report_progress,
                     **how,
                 )
             except DiedError as error:
@@ -136,21 +136,21 @@ class Judge(Answering):
                 left = [id for id in left if id not in blamed] if blamed else []
                 continue
             for id, one in measured.items():
-                if self._file(id) in self._beside:
+                if self._source_file(id) in self._beside:
                     one.beside = BESIDE
             device, limits = str(self._device), None if how["timed"] == "call" else self._ceilings
             entries = []
             for one in measured.values():
                 if one.samples:
                     entry = record.entry(one, device, limits, label or "custom")
-                    if not tables and (words := schema.wrong({"benchmarks": [entry]})):  # its runner sent nonsense
+                    if not tables and (words := schema.find_error({"benchmarks": [entry]})):  # its runner sent nonsense
                         one.samples, one.failed = [], f"its facts are no result: {words.lstrip(': ')}"
                     else:
                         entries.append(entry)
             return {
                 "entries": entries,
-                "failed": [*lost, *(failure for m in measured.values() if (failure := record.failure_of(m)))],
-                "right": [id for id, m in measured.items() if not m.samples and not record.failure_of(m)],
+                "failed": [*lost, *(failure for m in measured.values() if (failure := record.find_failure_record(m)))],
+                "right": [id for id, m in measured.items() if not m.samples and not record.find_failure_record(m)],
                 "ceilings": astuple(self._ceilings) if self._ceilings else None,
             }
         return {"entries": [], "failed": lost, "right": []}
@@ -164,7 +164,7 @@ class Judge(Answering):
     # --- Requests that need no judge --------------------------------------------------------------------------------
 
     def _ask_own_runner(self, do: str, **request: Any) -> dict[str, Any]:
-        """Return the answer of the implementation's runner; without an id, of the runner of kernelzoo's kernels."""
+        """Return the answer of an implementation's runner. Without an id, ask the runner of kernelzoo's kernels."""
         return self._forward_request(self._runner(request.get("id", "")), do, request)
 
     on_tables = partialmethod(_ask_own_runner, "tables")
@@ -184,7 +184,7 @@ class Judge(Answering):
         """Return a runner's answer to a request."""
 
         def tell(stage: str, id: str) -> None:
-            self._tell(stage, id, **runner.told)
+            self._report_progress(stage, id, **runner.told)
 
         try:
             found = runner._ask({"do": do, **request}, tell)
@@ -198,7 +198,7 @@ class Judge(Answering):
 def declares_operations(path: str, *importing: str) -> bool:
     """Whether a file declares operations: a definition, or a module that uses ``kernelzoo.operation``. A module that
     imports such a module from its folder counts too. ``importing``: modules that are being searched."""
-    if definitions.is_folder(path):
+    if definitions.is_task_folder(path):
         return True
     if not path.endswith(".py"):
         return definitions.read(path)[0] == "definition"

@@ -14,16 +14,16 @@ from time import perf_counter
 import torch
 
 from kernelzoo import registry
-from kernelzoo.device import check_device, no_room
+from kernelzoo.device import check_device, no_room_error
 from kernelzoo.errors import BusyError, ContractError, DeviceLostError, KernelZooError, UndecidableError
 from kernelzoo.measure import energy as energies
-from kernelzoo.measure.calls import clock_for
-from kernelzoo.measure.ceilings import Ceilings, has_copy
+from kernelzoo.measure.calls import choose_clock
+from kernelzoo.measure.ceilings import Ceilings, moves_like_copy
 from kernelzoo.measure.clocks import TURN
 from kernelzoo.measure.condition import HostWatch, Watch, watch
 from kernelzoo.measure.judge.apart import RaisedError, RunnerProcess, own_pids
-from kernelzoo.measure.judge.data import Data
-from kernelzoo.measure.judge.doubts import Doubts, Timed
+from kernelzoo.measure.judge.data import RaceData
+from kernelzoo.measure.judge.doubts import TimeChecks, Timed
 from kernelzoo.measure.judge.entrant import AnyRunner, Entrant, Here
 from kernelzoo.measure.judge.memory import Tensors
 from kernelzoo.measure.measurement import BUSY, FULL, UNDECIDABLE, Cache, Measurement
@@ -79,7 +79,7 @@ def race(
     ceilings = None if timed == "call" else ceilings
     meter = energies.make_energy_meter(device) if energy else None
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        data = Data(problem, device, cache, shared=any(entrant.runner is not here for entrant in entrants))
+        data = RaceData(problem, device, cache, shared=any(entrant.runner is not here for entrant in entrants))
         asked = [*([own] if own else []), *(entrant.runner for entrant in entrants)]
         runners: list[AnyRunner] = list({id(runner): runner for runner in asked}.values())
         made = _Race(timed, entrants, runners, data, progress, rounds, own or here)
@@ -99,12 +99,12 @@ def race(
 
 @dataclass
 class _Race:
-    """The state of a race; see :class:`Doubts` for ``empty`` and ``own``."""
+    """The state of a race; see :class:`TimeChecks` for ``empty`` and ``own``."""
 
     timed: Timed
     entrants: Sequence[Entrant]
     runners: Sequence[AnyRunner]
-    data: Data
+    data: RaceData
     progress: Callable[[str, str], None]
     rounds: int
     own: AnyRunner
@@ -118,7 +118,7 @@ class _Race:
 
     def open_sets(self) -> bool:
         """Allocate the sets, and open them in every runner. If memory is too small, refuse all ids and return False."""
-        clock = clock_for(self.data.device, self.timed, self.data.problem.op)
+        clock = choose_clock(self.data.device, self.timed, self.data.problem.op)
         state = "filled with other data" if self.data.cache == "cold" else "hot: data written just before"
         detail = f"{clock.detail}, {'L2' if self.data.is_gpu else 'last-level cache'} {state}"
         name = uuid.uuid4().hex
@@ -135,7 +135,7 @@ class _Race:
             if not (short or isinstance(error, torch.OutOfMemoryError | MemoryError) or "out of memory" in str(error)):
                 raise
             if short:
-                error = no_room("the problem", self.data.problem.bytes)
+                error = no_room_error("the problem", self.data.problem.bytes)
             for measurement in self.results.values():
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
             return False
@@ -172,7 +172,7 @@ class _Race:
             if entrant.id in self.lanes:
                 with self.contain_errors(entrant.id, _LAUNCHED):
                     self.choose_launch_count(entrant)
-        if self.lanes and self.timed != "call" and has_copy(self.data.sets):
+        if self.lanes and self.timed != "call" and moves_like_copy(self.data.sets):
             implementation = next(iter(self.lanes.values())).implementation
             self.copy = Entrant(implementation, self.runners[0], name=COPY)
             self.copy.bind()
@@ -207,7 +207,7 @@ class _Race:
         self.data.settle()
         self.gpu_is_busy(entrant)
         if self.host:
-            self.host.skip()
+            self.host.discard_waits()
         seconds, took = entrant.turn()
         if self.host:
             self.host.read()
@@ -253,7 +253,7 @@ class _Race:
         return perf_counter() - began
 
     def round(self) -> dict[str, float]:
-        """Return a sample of each lane, taken in random order. A lane that is wrong or raises leaves the race."""
+        """Return a sample of each implementation, in random order. One that is wrong or raises leaves the race."""
         sampled = {}
         for id in random.sample(list(self.lanes), len(self.lanes)):
             self.progress("time", id)
@@ -262,10 +262,10 @@ class _Race:
         return sampled
 
     def run(self, rounds: int, until_clear: bool) -> None:
-        """Time the lanes in interleaved rounds until there are enough samples. A round adds one sample per lane."""
+        """Time implementations in interleaved rounds until there are enough samples. A round adds one sample each."""
         enough, longest = rounds, LONGEST if until_clear else 1
         copied: list[float] = []
-        watcher = self.watcher()
+        watcher = self.make_watcher()
         self.host = watcher if isinstance(watcher, HostWatch) else None
         start = watcher.read() if watcher else None
         self.round()  # an uncounted warm-up, which raises the clock
@@ -298,15 +298,15 @@ class _Race:
             self.results[id].repeated_rounds, self.results[id].disturbed_rounds = repeated, disturbed
             self.results[id].condition = (start, end) if start and end else None
 
-    def watcher(self) -> Watch | None:
+    def make_watcher(self) -> Watch | None:
         """Return a watch on the device; for users' calls, on the host, because only the host is timed."""
         if self.data.is_gpu and self.timed != "call":
             return watch(self.data.device)
         return watch(torch.device("cpu"), [process for runner in self.runners for process in runner.processes])
 
     def recheck_lanes(self, meter: Callable[[], float] | None, ceilings: Ceilings | None) -> None:
-        """For each lane, measure energy if asked, check a turn on special values, and test its times."""
-        doubts, watcher = Doubts(self.data, self.timed, self.empty, self.own, self.gpu_is_busy), self.watcher()
+        """For each implementation, measure energy if asked, check a turn on special values, and test the times."""
+        doubts, watcher = TimeChecks(self.data, self.timed, self.empty, self.own, self.gpu_is_busy), self.make_watcher()
         for id, entrant in list(self.lanes.items()):
             measurement = self.results[id]
             self.progress("energy" if meter else "check", id)
@@ -315,7 +315,7 @@ class _Race:
                     more = partial(entrant.ask, "more", seconds=measurement.median * entrant.count)
                     measurement.energy = energies.measure(more, partial(entrant.ask, "end"), entrant.count, meter)
                     self.progress("check", id)
-                self.data.gate.mutation.guard()
+                self.data.gate.mutation.write_guard_bytes()
                 self.time_turn(entrant, None if measurement.breaks else self.data.gate.special)
                 self.data.gate.mutation.check_guards()
                 self.time_turn(entrant)  # the turn that is repeated: with NaN or infinities, a kernel may take longer
@@ -330,7 +330,7 @@ class _Race:
                         raise BusyError(f"{false}; but {busy}, so measure again")
                     raise ContractError(false, "false time")
             if measurement.samples:
-                measurement.wrong = doubts.beyond_limit(measurement, ceilings)
+                measurement.wrong = doubts.find_impossible_time(measurement, ceilings)
                 if measurement.wrong:
                     measurement.samples.clear()
                     measurement.details = {"kind": "false time"}

@@ -3,8 +3,8 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel
-from kernelzoo.kernels.cpu.logsumexp.rows import block_of_exponentials, row_maximum
+from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.logsumexp.rows import row_maximum, sum_exponentials
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -15,7 +15,7 @@ def row_state(x, at, step, n):
     """Return a row's (max, sum of exp(x - max)). The sum is NaN if the row has +inf or only -inf, as is its softmax."""
     top, block, total, carry = row_maximum(x, at, step, n), block_length(step), wide_zero(x), wide_zero(x)
     for j in range(np.uint64(0), n, block):
-        term = block_of_exponentials(x, at + j * step, step, min(block, n - j), top)
+        term = sum_exponentials(x, at + j * step, step, min(block, n - j), top)
         total, carry = two_sum(total, carry, term)
     return top, add_carry(total, carry) + (top - top)
 
@@ -36,4 +36,4 @@ def _rows(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, f
 @register("cpu", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """A row's maximum is found first, then its exponentials are summed in blocks. Rows run in parallel."""
-    return bind_kernel(_rows, lanes_last(x, labels, loss), x.size(0) * x.size(2), ignore_index)
+    return bind_kernel(_rows, move_lanes_last(x, labels, loss), x.size(0) * x.size(2), ignore_index)

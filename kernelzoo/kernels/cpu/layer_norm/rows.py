@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.sum.rows import block_length, block_sum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -16,8 +16,8 @@ def subtract_mean(element, mean):
 
 
 @njit(fastmath={"reassoc"})
-def block_of_distances(x, at, step, n, mean):
-    """Return the sum of element - mean, and the sum of its square, over n elements."""
+def sum_distances(x, at, step, n, mean):
+    """Return the sum of (element - mean), and the sum of (element - mean)^2, over n elements."""
     total = squares = mean - mean
     if step == np.uint64(1):
         for j in range(n):
@@ -43,7 +43,7 @@ def mean_and_scale(x, at, step, n, eps):
         total, lost = two_sum(total, lost, block_sum(x, at + j * step, step, min(block, n - j), zero))
     mean = add_carry(total, lost) / real(n)
     for j in range(np.uint64(0), n, block):
-        more = block_of_distances(x, at + j * step, step, min(block, n - j), mean)
+        more = sum_distances(x, at + j * step, step, min(block, n - j), mean)
         rest, (squares, off) = rest + more[0], two_sum(squares, off, more[1])
     return mean + rest / real(n), real(1) / np.sqrt(add_carry(squares, off) / real(n) + real(eps))
 
@@ -62,5 +62,5 @@ def _rows(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, f
 @register("cpu", "layer_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """Three passes over a row, the last two from cache: mean, variance, result. Rows run in parallel."""
-    x, out = lanes_last(x, out)
+    x, out = move_lanes_last(x, out)
     return bind_kernel(_rows, (x, weight, bias, out), x.size(0) * x.size(2), float(eps))

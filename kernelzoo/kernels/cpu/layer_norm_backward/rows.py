@@ -3,7 +3,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, empty, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bind_kernel, cached_njit, lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, bind_kernel, cached_njit, move_lanes_last
 from kernelzoo.kernels.cpu.layer_norm.rows import mean_and_scale, subtract_mean
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 
 @njit(fastmath={"reassoc"})
-def block_of_sums(x, at, xn, grad, beside, gn, weight, wat, wn, n, mean):
+def sum_gradient_products(x, at, xn, grad, beside, gn, weight, wat, wn, n, mean):
     """Return the sum of grad * weight, and the sum of grad * weight * (x - mean), over n elements."""
     total = products = mean - mean
     for j in range(n):
@@ -34,7 +34,7 @@ def _rows_task(
         total = products = zero
         for j in range(np.uint64(0), n, block):
             count = min(block, n - j)
-            more = block_of_sums(x, at + j * xn, xn, grad, beside + j * gn, gn, weight, j * wn, wn, count, mean)
+            more = sum_gradient_products(x, at + j * xn, xn, grad, beside + j * gn, gn, weight, j * wn, wn, count, mean)
             total, products = total + more[0], products + more[1]
         total, slope = total / type(zero)(n), products / type(zero)(n) * scale
         for j in range(n):
@@ -71,5 +71,5 @@ def _rows(
 @register("cpu", "layer_norm_backward", "rows")
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
     """A row is read four times. Each thread sums its part of dweight and dbias; these sums are added at the end."""
-    x, grad, dx = lanes_last(x, grad, dx)
+    x, grad, dx = move_lanes_last(x, grad, dx)
     return bind_kernel(_rows, (x, weight, grad, dx, dweight, dbias), x.size(0) * x.size(2), float(eps))

@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, exponential, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -20,8 +20,8 @@ def row_maximum(x, at, step, n):
 
 
 @njit(fastmath={"reassoc"})
-def block_of_exponentials(x, at, step, n, top):
-    """Return the sum of exp(x - top) of n elements. The maximum itself counts 1, because inf - inf would be NaN."""
+def sum_exponentials(x, at, step, n, top):
+    """Return the sum of exp(x - top) over n elements. An element equal to ``top`` adds 1, as inf - inf is NaN."""
     zero = wide_zero(x)
     total, one = zero, type(zero)(1)
     for j in range(n):
@@ -37,7 +37,7 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
         at, total, carry = offset(row, lanes, xg, xl), wide_zero(x), wide_zero(x)
         top = row_maximum(x, at, xn, n)
         for j in range(np.uint64(0), n, block):
-            term = block_of_exponentials(x, at + j * xn, xn, min(block, n - j), top)
+            term = sum_exponentials(x, at + j * xn, xn, min(block, n - j), top)
             total, carry = two_sum(total, carry, term)
         to = offset(row, lanes, og, ol)
         out[to] = round_like(np.log(add_carry(total, carry)) + top, out[to])
@@ -46,4 +46,4 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
 @register("cpu", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A row is read twice, the second time from cache: for its maximum, and for the sum of exponentials."""
-    return bind_kernel(_rows, lanes_last(x, out), x.size(0) * x.size(2))
+    return bind_kernel(_rows, move_lanes_last(x, out), x.size(0) * x.size(2))

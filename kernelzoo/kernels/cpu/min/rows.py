@@ -13,7 +13,7 @@ import torch
 from numba import njit, types
 
 from kernelzoo.kernels.cpu.device_functions import choose_by_type
-from kernelzoo.kernels.cpu.launch import count_tasks, lanes_last, make_launch, parallel_kernel, vectorises_across
+from kernelzoo.kernels.cpu.launch import count_tasks, make_launch, move_lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.shared.host_memory import flat_array
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -36,15 +36,15 @@ def _word_types(bits: Any) -> tuple[Any, Any, int]:
     return getattr(np, f"uint{bits.bitwidth}"), getattr(np, f"int{bits.bitwidth}"), bits.bitwidth - 1
 
 
-def _is_float(bits: Any) -> bool:
+def _holds_float_bits(bits: Any) -> bool:
     """Whether elements are a float's bits. Those are unsigned integers, except uint8, which is itself or bool."""
     return bits in (types.uint16, types.uint32, types.uint64)
 
 
 @choose_by_type()
-def _key(bits, shift):
+def _element_to_key(bits, shift):
     """Return the integer that sorts as the element does: NaN first, then -inf to +inf."""
-    if not _is_float(bits):
+    if not _holds_float_bits(bits):
         return lambda bits, shift: bits
     unsigned, signed, sign_at = _word_types(bits)
 
@@ -57,8 +57,8 @@ def _key(bits, shift):
 
 
 @choose_by_type()
-def _element(key, shift):
-    if not _is_float(key):
+def _key_to_element(key, shift):
+    if not _holds_float_bits(key):
         return lambda key, shift: key
     unsigned, signed, sign_at = _word_types(key)
 
@@ -75,25 +75,25 @@ def _element(key, shift):
 
 
 @njit
-def _row(x, start, step, n, shift):
+def _row_min(x, start, step, n, shift):
     """Return the minimum of one row. A ``step`` of None means contiguous, and is compiled separately."""
     if step is None:
-        return _contiguous_row(x, start, n, shift)
-    least = _key(x[start], shift)
+        return _contiguous_row_min(x, start, n, shift)
+    least = _element_to_key(x[start], shift)
     for j in range(n):
-        least = min(least, _key(x[start + j * np.uint64(step)], shift))
-    return _element(least, shift)
+        least = min(least, _element_to_key(x[start + j * np.uint64(step)], shift))
+    return _key_to_element(least, shift)
 
 
 @choose_by_type()
-def _contiguous_row(x, start, n, shift):
-    if not _is_float(x.dtype) or x.dtype.bitwidth == 64:
+def _contiguous_row_min(x, start, n, shift):
+    if not _holds_float_bits(x.dtype) or x.dtype.bitwidth == 64:
 
         def least_of(x, start, n, shift):
-            least = _key(x[start], shift)
+            least = _element_to_key(x[start], shift)
             for j in range(n):
-                least = min(least, _key(x[start + j], shift))
-            return _element(least, shift)
+                least = min(least, _element_to_key(x[start + j], shift))
+            return _key_to_element(least, shift)
 
         return least_of
     unsigned, signed, sign_at = _word_types(x.dtype)
@@ -122,7 +122,7 @@ def _rows(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_grou
     for _ in range(first, last):
         start = np.uint64(group * x_group + part * x_chunk + lane * x_lane)
         count = np.uint64(min(chunk, n - part * chunk))
-        out[np.uint64(group * out_group + part * out_chunk + lane * out_lane)] = _row(x, start, x_n, count, shift)
+        out[np.uint64(group * out_group + part * out_chunk + lane * out_lane)] = _row_min(x, start, x_n, count, shift)
         part += 1
         if part == chunks:
             part, lane = 0, lane + 1
@@ -140,21 +140,21 @@ def _columns(x, out, shift, n, lanes, chunk, chunks, x_group, x_n, x_lane, out_g
         width = np.uint64(min(LANES, lanes - lane))
         start = np.uint64(group * x_group + part * chunk * x_n + lane * x_lane)
         for i in range(width):
-            least[i] = _key(x[start + i * np.uint64(x_lane)], shift)
+            least[i] = _element_to_key(x[start + i * np.uint64(x_lane)], shift)
         for j in range(np.uint64(1), np.uint64(min(chunk, n - part * chunk))):
             at = start + j * np.uint64(x_n)
             if x_lane == 1:
                 for i in range(width):
-                    least[i] = min(least[i], _key(x[at + i], shift))
+                    least[i] = min(least[i], _element_to_key(x[at + i], shift))
             else:
                 for i in range(width):
-                    least[i] = min(least[i], _key(x[at + i * np.uint64(x_lane)], shift))
+                    least[i] = min(least[i], _element_to_key(x[at + i * np.uint64(x_lane)], shift))
         to = np.uint64(group * out_group + part * out_chunk + lane * out_lane)
         for i in range(width):
-            out[to + i * np.uint64(out_lane)] = _element(least[i], shift)
+            out[to + i * np.uint64(out_lane)] = _key_to_element(least[i], shift)
 
 
-def chunk_minima(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callable[..., None], tuple[Any, ...]]:
+def choose_chunk_kernel(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callable[..., None], tuple[Any, ...]]:
     """Return a kernel that writes minima of chunks of x's rows to out (groups, chunks, lanes), and its arguments."""
     groups, n, lanes = x.shape
     chunks = out.size(1)
@@ -172,5 +172,5 @@ def chunk_minima(x: torch.Tensor, out: torch.Tensor, chunk: int) -> tuple[Callab
 @register("cpu", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over rows: one thread reduces a row, or a tile of rows side by side, in one pass."""
-    x, out = lanes_last(x, out)
-    return make_launch((x, out), *chunk_minima(x, out.unsqueeze(1), x.size(1)))
+    x, out = move_lanes_last(x, out)
+    return make_launch((x, out), *choose_chunk_kernel(x, out.unsqueeze(1), x.size(1)))

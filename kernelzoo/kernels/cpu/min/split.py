@@ -1,7 +1,7 @@
 import torch
 
-from kernelzoo.kernels.cpu.launch import lanes_last, make_launch, vectorises_across
-from kernelzoo.kernels.cpu.min.rows import LANES, chunk_minima
+from kernelzoo.kernels.cpu.launch import make_launch, move_lanes_last, vectorises_across
+from kernelzoo.kernels.cpu.min.rows import LANES, choose_chunk_kernel
 from kernelzoo.launch import Launch, RebindableLaunch, sequence
 from kernelzoo.registry import register
 
@@ -12,12 +12,12 @@ CHUNK = 32768
 @register("cpu", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Parallel over the reduced axis as well: the minima of a row's chunks, then the minimum of these minima."""
-    tensors = x, out = lanes_last(x, out)
+    tensors = x, out = move_lanes_last(x, out)
     groups, n, lanes = x.shape
     chunk = max(1, CHUNK // min(lanes, LANES)) if vectorises_across(x) else CHUNK
     partial = x.new_empty((groups, -(-n // chunk), lanes))
-    first = make_launch((x, partial), *chunk_minima(x, partial, chunk))
-    second = make_launch((partial, out), *chunk_minima(partial, out.unsqueeze(1), partial.size(1)))
+    first = make_launch((x, partial), *choose_chunk_kernel(x, partial, chunk))
+    second = make_launch((partial, out), *choose_chunk_kernel(partial, out.unsqueeze(1), partial.size(1)))
     if not (isinstance(first, RebindableLaunch) and isinstance(second, RebindableLaunch)):  # recorded
         return sequence(first, second)
     into, out_of = first.at, second.at  # neither keeps the tensors alive

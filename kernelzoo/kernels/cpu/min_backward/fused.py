@@ -3,8 +3,8 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import empty, round_like, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel, vectorises_across
-from kernelzoo.kernels.cpu.tiles import tile_lanes
+from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel, vectorises_across
+from kernelzoo.kernels.cpu.tiles import choose_tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -49,7 +49,7 @@ def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, fir
 
 
 @njit
-def _count_lanes(x, at, lane, least, partial, width):
+def _count_equal_lanes(x, at, lane, least, partial, width):
     if lane == np.uint64(1):
         for i in range(width):
             partial[i] = np.int32(partial[i] + np.int32(widen(x[at + i]) == least[i]))
@@ -60,7 +60,7 @@ def _count_lanes(x, at, lane, least, partial, width):
 
 @njit
 def _write_gradients(x, at, xn, xl, out, to, on, ol, count, least, share, rest, width):
-    """Write ``count`` results of each row of a tile: across rows, or along each row if out's stride is smaller so."""
+    """Write ``count`` results of each row of a tile, along the axis of out's smaller stride: across or along rows."""
     one = np.uint64(1)
     if on < ol:
         for i in range(width):
@@ -95,7 +95,7 @@ def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, 
         for begin in range(zero, n, block):
             partial[:] = 0
             for j in range(begin, min(begin + block, n)):
-                _count_lanes(x, at + j * xn, xl, least, partial, width)
+                _count_equal_lanes(x, at + j * xn, xl, least, partial, width)
             for i in range(width):
                 counts[i] += partial[i]
         for i in range(width):
@@ -110,9 +110,9 @@ def _columns(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, 
 @register("cpu", "min_backward", "fused")
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """A row's minima, or those of each row of a tile, are counted. A second read from cache gives the result."""
-    tensors = lanes_last(x, y, grad, out)
+    tensors = move_lanes_last(x, y, grad, out)
     groups, _, lanes = tensors[0].shape
     if not vectorises_across(tensors[0]):
         return bind_kernel(_rows, tensors, groups * lanes)
-    width = tile_lanes(groups, lanes)
+    width = choose_tile_lanes(groups, lanes)
     return bind_kernel(_columns, tensors, groups * -(-lanes // width), width)

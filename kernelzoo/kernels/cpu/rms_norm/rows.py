@@ -3,14 +3,14 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @njit(fastmath={"reassoc"})
-def block_of_squares(x, at, step, n, zero):
+def sum_squares(x, at, step, n, zero):
     total = zero
     if step == np.uint64(1):
         for j in range(n):
@@ -27,7 +27,7 @@ def row_scale(x, at, step, n, eps):
     zero, block = wide_zero(x), block_length(step)
     total, carry = zero, zero
     for j in range(np.uint64(0), n, block):
-        total, carry = two_sum(total, carry, block_of_squares(x, at + j * step, step, min(block, n - j), zero))
+        total, carry = two_sum(total, carry, sum_squares(x, at + j * step, step, min(block, n - j), zero))
     one = type(zero)(1)
     return one / np.sqrt(add_carry(total, carry) / type(zero)(n) + type(zero)(eps))
 
@@ -45,5 +45,5 @@ def _rows(x, weight, out, n, lanes, xg, xn, xl, wn, og, on, ol, eps, first, last
 @register("cpu", "rms_norm", "rows")
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """A row's squares are summed. A second read from cache gives the result. Rows run in parallel."""
-    x, out = lanes_last(x, out)
+    x, out = move_lanes_last(x, out)
     return bind_kernel(_rows, (x, weight, out), x.size(0) * x.size(2), float(eps))

@@ -3,7 +3,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, empty, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bind_kernel, cached_njit, lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, bind_kernel, cached_njit, move_lanes_last
 from kernelzoo.kernels.cpu.rms_norm.rows import row_scale
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 
 @njit(fastmath={"reassoc"})
-def block_of_products(x, at, xn, grad, beside, gn, weight, wat, wn, n, zero):
+def sum_products(x, at, xn, grad, beside, gn, weight, wat, wn, n, zero):
     total = zero
     for j in range(n):
         total += widen(x[at + j * xn]) * (widen(grad[beside + j * gn]) * widen(weight[wat + j * wn]))
@@ -30,7 +30,7 @@ def _rows_task(
         scale, total = row_scale(x, at, xn, n, eps), zero
         for j in range(np.uint64(0), n, block):
             count = min(block, n - j)
-            total += block_of_products(x, at + j * xn, xn, grad, beside + j * gn, gn, weight, j * wn, wn, count, zero)
+            total += sum_products(x, at + j * xn, xn, grad, beside + j * gn, gn, weight, j * wn, wn, count, zero)
         slope = total / type(zero)(n) * scale * scale
         for j in range(n):
             value, pull = widen(x[at + j * xn]), widen(grad[beside + j * gn])
@@ -60,5 +60,5 @@ def rows(
     x: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor, dx: torch.Tensor, dweight: torch.Tensor, eps: float
 ) -> Launch:
     """A row is read three times. Each thread sums its part of dweight; these sums are added at the end."""
-    x, grad, dx = lanes_last(x, grad, dx)
+    x, grad, dx = move_lanes_last(x, grad, dx)
     return bind_kernel(_rows, (x, weight, grad, dx, dweight), x.size(0) * x.size(2), float(eps))

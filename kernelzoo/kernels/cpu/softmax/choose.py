@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.cpu.launch import lanes_last, vectorises_across
+from kernelzoo.kernels.cpu.launch import move_lanes_last, vectorises_across
 from kernelzoo.registry import chooser
 
 FUSED_ROW = 1 << 20
@@ -13,5 +13,5 @@ FUSED_COLUMN = 1 << 13
 @chooser("cpu", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """Fused if a row, or a tile of rows side by side, fits in the cache; else online."""
-    limit = FUSED_COLUMN if vectorises_across(lanes_last(x, out)[0]) else FUSED_ROW
+    limit = FUSED_COLUMN if vectorises_across(move_lanes_last(x, out)[0]) else FUSED_ROW
     return "fused" if x.size(1) <= limit else "online"

@@ -10,14 +10,14 @@ from kernelzoo.kernels.cpu.device_functions import (
     as_float,
     empty,
     exponential,
+    match_type,
     order_bits,
     round_like,
-    same_type,
     two_sum,
     widen,
 )
-from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel, vectorises_across
-from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
+from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel, vectorises_across
+from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lane_sums, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, row_maximum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -53,8 +53,8 @@ def prefetch_line(typing_context, x, at):
 
 
 @njit(fastmath={"reassoc"})
-def _exponentiate_edge(edge, top):
-    """Replace VECTOR elements by exp(element - top), and return their sum."""
+def _exponentiate_vector(edge, top):
+    """Replace each of VECTOR elements by exp(element - top), and return the sum."""
     total = edge.dtype.type(0)
     for j in range(np.uint64(VECTOR)):
         value = exponential(edge[j] - top)
@@ -65,7 +65,7 @@ def _exponentiate_edge(edge, top):
 
 @njit
 def _write_scaled(row, start, scale, n, out, to, step):
-    """Write n elements of row[start:], scaled, to out[to], out[to + step] and so on."""
+    """Write n elements of row[start:], times ``scale``, to out[to], out[to + step] and so on."""
     if step == np.uint64(1):
         for j in range(n):
             out[to + j] = round_like(row[start + j] * scale, out[to])
@@ -92,7 +92,7 @@ def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_la
     # buffer costs up to twice the time: loads wait for earlier stores whose addresses agree in the low 12 bits.
     in_place = out_n == one and out.dtype == edge.dtype
     buffer = empty(one if in_place else n, x)
-    row = same_type(out, buffer) if in_place else buffer
+    row = match_type(out, buffer) if in_place else buffer
     group, lane = first // lanes, first % lanes
     for _ in range(first, last):
         start = np.uint64(group * x_group + lane * x_lane)
@@ -113,7 +113,7 @@ def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_la
             for j in range(tail):
                 edge[j] = widen(x[start + (whole + j) * x_n])
             edge[tail:] = -np.inf
-            total, carry = two_sum(total, carry, _exponentiate_edge(edge, top))
+            total, carry = two_sum(total, carry, _exponentiate_vector(edge, top))
             for j in range(tail):
                 row[base + whole + j] = edge[j]
         scale = row.dtype.type(1) / (total + carry)
@@ -140,7 +140,7 @@ def _fused_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out
         load_lanes(x, start, zero, n, x_n, np.uint64(x_lane), tile, pitch, top, width)
         for begin in range(zero, n, block):
             exponentiate_lanes(tile, begin, min(begin + block, n), pitch, top, partial, width)
-            add_lanes(total, carry, partial, width)
+            add_lane_sums(total, carry, partial, width)
         for i in range(width):
             total[i] = 1 / (total[i] + carry[i])
         # In blocks, so that a tile written across its rows is read from the first-level cache.
@@ -152,7 +152,7 @@ def _fused_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out
 @register("cpu", "softmax", "fused")
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A row, or a tile of rows side by side, is read once, and stays in cache until written. Rows run in parallel."""
-    x, out = lanes_last(x, out)
+    x, out = move_lanes_last(x, out)
     groups, n, lanes = x.shape
     if n > CACHED:
         raise UnsupportedProblemError("cpu/softmax/fused", f"rows of up to {CACHED} elements stay in cache, got {n}")

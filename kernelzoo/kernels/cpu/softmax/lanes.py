@@ -10,7 +10,7 @@ LANES_BLOCK = 16
 
 
 @njit
-def add_lanes(total, carry, partial, width):
+def add_lane_sums(total, carry, partial, width):
     for i in range(width):
         total[i], carry[i] = two_sum(total[i], carry[i], partial[i])
 

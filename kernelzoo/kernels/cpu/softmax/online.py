@@ -8,8 +8,8 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import as_float, empty, exponential, order_bits, round_like, two_sum, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel, vectorises_across
-from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes, exponentiate_lanes, load_lanes, store_lanes
+from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel, vectorises_across
+from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lane_sums, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, row_maximum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -27,7 +27,7 @@ overflow. Rescaling shrinks earlier rounding errors by e^-8, so that they can't 
 
 @njit
 def zero_if_empty(reference):
-    """Return the number to subtract: the reference, or 0 if all elements so far are -inf, since -inf - -inf is NaN."""
+    """Return what to subtract: the reference, or 0 if all elements so far are -inf, since -inf - -inf is NaN."""
     return type(reference)(0) if reference == -np.inf else reference
 
 
@@ -88,7 +88,7 @@ def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, ou
                 total[i] *= factor
                 carry[i] *= factor
             exponentiate_lanes(tile, zero, count, pitch, offset, partial, width)
-            add_lanes(total, carry, partial, width)
+            add_lane_sums(total, carry, partial, width)
         for i in range(width):
             total[i] = 1 / (total[i] + carry[i])
         for begin in range(zero, n, block):
@@ -101,7 +101,7 @@ def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, ou
 @register("cpu", "softmax", "online")
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """The first pass computes a running (max, sum) over blocks of a row, the second writes. Rows run in parallel."""
-    x, out = lanes_last(x, out)
+    x, out = move_lanes_last(x, out)
     groups, _, lanes = x.shape
     if not vectorises_across(x):
         return bind_kernel(_online_rows, (x, out), groups * lanes)

@@ -21,7 +21,7 @@ its error is at most that of a pairwise sum of the row."""
 
 @njit
 def row_maximum(x, start, step, n):
-    """Return the maximum of n elements as an ordered integer. It may ignore a NaN, or be one."""
+    """Return the maximum of n elements as an integer that sorts like the float. A NaN may be ignored or returned."""
     top = order_bits(as_bits(widen(x[start])))
     if step == np.uint64(1):
         for j in range(n):

@@ -3,17 +3,17 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, empty, round_like, two_sum, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, lanes_last, parallel_kernel, vectorises_across
-from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lanes
+from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel, vectorises_across
+from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lane_sums
 from kernelzoo.kernels.cpu.sum.rows import block_length
-from kernelzoo.kernels.cpu.tiles import tile_lanes
+from kernelzoo.kernels.cpu.tiles import choose_tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @njit(fastmath={"reassoc"})
 def sum_of_products(grad, at, grad_step, y, y_at, y_step, n, zero):
-    """Return the sum of n products, in an order that depends only on n and the steps."""
+    """Return the sum of n products grad * y, in an order that depends only on n and the strides."""
     total = zero
     if grad_step == np.uint64(1) and y_step == np.uint64(1):
         for j in range(n):
@@ -66,7 +66,7 @@ def _add_products(grad, at, grad_lane, y, y_at, y_lane, partial, width):
 
 @njit
 def _write(grad, at, gn, gl, y, y_at, yn, yl, out, to, on, ol, count, total, width):
-    """Write ``count`` results of each row of a tile: across rows, or along each row if out's stride is smaller so."""
+    """Write ``count`` results of each row of a tile, along the axis of out's smaller stride: across or along rows."""
     one = np.uint64(1)
     if on < ol:
         for i in range(width):
@@ -101,7 +101,7 @@ def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, 
             partial[:] = 0
             for j in range(begin, min(begin + block, n)):
                 _add_products(grad, at + j * gn, gl, y, y_at + j * yn, yl, partial, width)
-            add_lanes(total, carry, partial, width)
+            add_lane_sums(total, carry, partial, width)
         for i in range(width):
             total[i] = add_carry(total[i], carry[i])
         # In blocks, so that a tile written across its rows is read from the first-level cache.
@@ -113,9 +113,9 @@ def _columns(grad, y, out, n, lanes, gg, gn, gl, yg, yn, yl, og, on, ol, pitch, 
 @register("cpu", "softmax_backward", "fused")
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """Products of a row, or of a tile of rows side by side, are summed; a second read from cache gives the result."""
-    tensors = lanes_last(grad, y, out)
+    tensors = move_lanes_last(grad, y, out)
     groups, _, lanes = tensors[0].shape
     if not vectorises_across(tensors[0]):
         return bind_kernel(_rows, tensors, groups * lanes)
-    width = tile_lanes(groups, lanes)
+    width = choose_tile_lanes(groups, lanes)
     return bind_kernel(_columns, tensors, groups * -(-lanes // width), width)

@@ -33,12 +33,12 @@ struct Lesser {
 
 // The result for no elements: the greatest key, and an index past the end.
 template <class T>
-__device__ inline Found<Key<T>> found_nothing(i64 n) {
+__device__ inline Found<Key<T>> none_found(i64 n) {
   return {Key<T>(~0ull >> (65 - 8 * sizeof(Key<T>))), n};
 }
 
 template <class T, int V>
-__device__ inline T least_of(const Vector<T, V>& v) {
+__device__ inline T least_element(const Vector<T, V>& v) {
   if constexpr (V == 1) return v[0];
   else {
     const Bits<T> bits = (Bits<T>)fold<T>(min_of_pack<T>(v.raw));
@@ -49,14 +49,14 @@ __device__ inline T least_of(const Vector<T, V>& v) {
 // A lane's least element, and the index of the first element of its vector.
 template <class T, int V>
 __device__ inline Found<Key<T>> least_of_lane(const Line<T, V>& x, const Lane& lane) {
-  Found<Key<T>> least = found_nothing<T>(lane.n);
-  for_each_vector(x, lane, [&](const auto& v, i64 k) { least = Lesser{}({key(least_of(v)), k}, least); });
+  Found<Key<T>> least = none_found<T>(lane.n);
+  for_each_vector(x, lane, [&](const auto& v, i64 k) { least = Lesser{}({key(least_element(v)), k}, least); });
   return least;
 }
 
 // The index of the least element. Its vector may have several equal elements: the first one counts.
 template <class T, int V>
-__device__ inline i64 place_of(const Line<T, V>& x, Found<Key<T>> least, i64 n) {
+__device__ inline i64 index_of_least(const Line<T, V>& x, Found<Key<T>> least, i64 n) {
   i64 place = least.place;
   UNROLL for (int i = V - 1; i >= 0; --i) {
     const i64 k = least.place + i;

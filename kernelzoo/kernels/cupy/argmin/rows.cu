@@ -8,5 +8,5 @@ __global__ void __launch_bounds__(THREADS) rows(const Problem given, const int l
   const Lane lane(p, lanes, V == 1 && across);
   const auto x = line<T, 0, V>(p, lane);
   const auto least = merge_lanes(least_of_lane(x, lane), shared, lane, Lesser{});
-  if (lane.leads) line<i64, 1>(p, lane)[0] = place_of(x, least, p.n);
+  if (lane.leads) line<i64, 1>(p, lane)[0] = index_of_least(x, least, p.n);
 }

@@ -12,6 +12,6 @@ __global__ void __launch_bounds__(THREADS)
   const auto x = line<T, 0, V>(p, lane);
   const auto meet = [&](Found<Key<T>> own) { return merge_lanes(own, shared, lane, Lesser{}); };
   auto least = least_of_lane(x, lane);
-  const bool last = merge_parts(least, found_nothing<T>(p.n), partial, arrived, parts, lane, Lesser{}, meet);
-  if (last && lane.leads) line<i64, 1>(p, lane)[0] = place_of(x, least, p.n);
+  const bool last = merge_parts(least, none_found<T>(p.n), partial, arrived, parts, lane, Lesser{}, meet);
+  if (last && lane.leads) line<i64, 1>(p, lane)[0] = index_of_least(x, least, p.n);
 }

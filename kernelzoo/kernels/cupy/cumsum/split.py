@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.lanes import FEWEST, aligned_width, choose_lanes, instance, whole_warps
+from kernelzoo.kernels.cupy.lanes import FEWEST, aligned_width, choose_lanes, fill_whole_warps, template_instance
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
-from kernelzoo.kernels.cupy.parts import STATE_BYTES, cut_into_parts
+from kernelzoo.kernels.cupy.parts import STATE_BYTES, choose_parts
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.registry import register
 
@@ -9,14 +9,14 @@ from kernelzoo.registry import register
 @register("cupy", "cumsum", "split")
 @planned()
 def split(rows: Rows, device: Device) -> Plan:
-    """Several blocks share a row and store its parts' sums. A second launch scans each part, from the sums before
-    it."""
-    parts, span = cut_into_parts(rows, device)
+    """Several blocks share a row and store the sums of its parts. A second launch scans each part, beginning with the
+    sum of the parts before."""
+    parts, span = choose_parts(rows, device)
     n = min(rows.n, span)
-    wide, few = whole_warps(n, aligned_width(rows), FEWEST)
+    wide, few = fill_whole_warps(n, aligned_width(rows), FEWEST)
     lanes, together = choose_lanes(rows, n, wide, few)
     blocks, threads = cdiv(rows.total, together) * parts, lanes * together
     arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), "partial", (I32, parts), (I64, span))
-    sums = Step(instance("sums_of_parts", (rows.dtype,), wide), blocks, threads, arguments)
-    scans = Step(instance("split", (rows.dtype, rows.out_dtype), wide), blocks, threads, arguments)
+    sums = Step(template_instance("sums_of_parts", (rows.dtype,), wide), blocks, threads, arguments)
+    scans = Step(template_instance("split", (rows.dtype, rows.out_dtype), wide), blocks, threads, arguments)
     return Plan(rows, (sums, scans), rows.total * parts * STATE_BYTES)

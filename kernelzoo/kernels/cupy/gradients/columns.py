@@ -1,4 +1,4 @@
-"""Plans of gradients whose rows are columns in memory. One or several blocks take a strip of them, see fused.cuh."""
+"""Plans of gradients whose rows are columns in memory. One or several blocks process a strip, see fused.cuh."""
 
 from typing import NamedTuple
 
@@ -19,16 +19,16 @@ class Staging(NamedTuple):
 
 
 def column_strides(rows: Rows, *others: Strides) -> tuple[Strides, ...]:
-    """Return the other tensors' strides for the problem as columns. A sole outer axis becomes the inner one."""
+    """Return the strides of ``others`` with columns along the inner axis, even if only the outer axis has columns."""
     return others if rows.inner > 1 else tuple(Strides(0, other.n, other.outer, other.phase) for other in others)
 
 
-def vector(columns: Columns, *along: Strides) -> int:
-    """Return the number of adjacent columns per load: 1 unless all tensors of ``along`` have aligned vectors."""
+def column_vector_width(columns: Columns, *tensors: Strides) -> int:
+    """Return the number of adjacent columns per load. It is 1 unless all of ``tensors`` have aligned vectors."""
     whole = columns.whole_vector
     alike = all(
         tensor.inner == 1 and tensor.phase == 0 and tensor.outer % whole == 0 and tensor.n % whole == 0
-        for tensor in along
+        for tensor in tensors
     )
     return columns.vector if alike else 1
 
@@ -36,7 +36,7 @@ def vector(columns: Columns, *along: Strides) -> int:
 def plan_columns(
     columns: Columns, others: tuple[Strides, ...], vector: int, staging: Staging, device: Device, sum_bytes: int
 ) -> Plan:
-    """Plan as few blocks per strip as can store it, or more if SMs are free. The kernel rereads what doesn't fit."""
+    """Plan the fewest blocks that can store a strip of columns, or more if SMs are free. Other elements are reread."""
     lanes = min(8 if vector > 1 else WARP, max(2 if vector > 1 else 1, power_of_two(cdiv(columns.inner, vector))))
     wide, depths, resident = lanes * vector, THREADS // lanes, 2 * device.multiprocessors
     strips = columns.strips(wide)

@@ -3,9 +3,9 @@
 #include "../parts.cuh"
 #include "../softmax/pairs.cuh"
 
-template <class W> __device__ inline W largest();
-template <> __device__ inline float largest() { return 3.4028234663852886e38f; }
-template <> __device__ inline double largest() { return 1.7976931348623157e308; }
+template <class W> __device__ inline W largest_finite();
+template <> __device__ inline float largest_finite() { return 3.4028234663852886e38f; }
+template <> __device__ inline double largest_finite() { return 1.7976931348623157e308; }
 
 // The (max, sum) state of a lane's elements, in one pass. each(body) must call body(elements, index) for all of them.
 // The maximum stays finite, so that no two infinities are subtracted. A row of only -inf has the sum 0. A row with +inf
@@ -13,12 +13,12 @@ template <> __device__ inline double largest() { return 1.7976931348623157e308; 
 template <class T, class Each>
 __device__ inline Pair<Wide<T>> state_of(Each each) {
   using W = Wide<T>;
-  W m = -largest<W>();
+  W m = -largest_finite<W>();
   CompensatedSum<W> sum;
   each([&](const auto& v, i64) {
     W top = m;
     UNROLL for (int i = 0; i < v.COUNT; ++i) top = maximum(top, widen(v[i]));
-    top = -maximum(-top, -largest<W>());
+    top = -maximum(-top, -largest_finite<W>());
     sum.scale(exponential(m - top));
     sum.add(sum_of_terms(v, [&](T e) { return exponential(widen(e) - top); }));
     m = top;
@@ -45,5 +45,5 @@ __device__ inline bool state_over_parts(
     const W top = maximum(a.m, b.m);
     return Pair<W>{top, a.s * exponential(a.m - top) + b.s * exponential(b.m - top)};
   };
-  return merge_parts(own, {-largest<W>(), 0}, partial, arrived, parts, lane, merge, meet);
+  return merge_parts(own, {-largest_finite<W>(), 0}, partial, arrived, parts, lane, merge, meet);
 }

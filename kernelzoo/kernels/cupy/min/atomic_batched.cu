@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(256, 4) atomic_batched(const Problem given, Ta
       const i64 first = tile - (held / WARPS - 1) * step;
       for (int k = threadIdx.x; k < held; k += 256) {
         const i64 row = first + k / WARPS * step + k % WARPS;
-        if (row < p.rows) atomic_minimum(target<T>(p, workspace, row), as_target<T>(batch[k]));
+        if (row < p.rows) atomic_minimum(target_address<T>(p, workspace, row), as_target<T>(batch[k]));
       }
       __syncthreads();
       held = 0;

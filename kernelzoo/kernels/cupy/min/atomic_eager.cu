@@ -12,7 +12,7 @@ __global__ void __launch_bounds__(256, 3) atomic_eager(const Problem given, Targ
     const i64 r = tile + warp;
     if (r < p.rows) {  // uniform in a warp
       const Word<T> w = min_of_columns<ITEMS>(Row<T, V>(p, r), from, block_n, lane);
-      if (lane == 0) atomic_minimum(target<T>(p, workspace, r), as_target<T>(w));
+      if (lane == 0) atomic_minimum(target_address<T>(p, workspace, r), as_target<T>(w));
     }
   }
 }

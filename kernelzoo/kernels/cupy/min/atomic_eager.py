@@ -8,8 +8,8 @@ from kernelzoo.registry import register
 
 @register("cupy", "min", "atomic_eager")
 @planned(Knobs)
-def atomic_eager(rows: Rows, device: Device, numbers: Knobs) -> Plan:
+def atomic_eager(rows: Rows, device: Device, knobs: Knobs) -> Plan:
     """Several blocks share the reduced axis. Each sends a row's minimum by an atomic as soon as it is known."""
-    chunks = count_chunks(rows, device, numbers)
-    groups = max(1, numbers.blocks_per_sm * device.multiprocessors // chunks)
+    chunks = count_chunks(rows, device, knobs)
+    groups = max(1, knobs.blocks_per_sm * device.multiprocessors // chunks)
     return plan_atomic_steps("atomic_eager", rows, chunks, min(cdiv(rows.total, TILE_ROWS), groups))

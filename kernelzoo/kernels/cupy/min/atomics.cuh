@@ -43,7 +43,7 @@ __device__ inline void atomic_minimum(i64* at, u64 bits) { atomicMin(at, (i64)bi
 
 // The target of row r: in the workspace for dtypes below 32 bits, else in the output.
 template <class T>
-__device__ inline Target<T>* target(const Problem& p, Target<T>* workspace, i64 r) {
+__device__ inline Target<T>* target_address(const Problem& p, Target<T>* workspace, i64 r) {
   if constexpr (sizeof(T) < 4) return workspace + r;
   else return (Target<T>*)Row<T, 1>(p, r).out;
 }
@@ -53,7 +53,7 @@ template <class T>
 __global__ void __launch_bounds__(256) fill(const Problem given, Target<T>* workspace) {
   const Problem p = wait_for_previous_launch(given);
   const i64 r = block_index() * 256 + threadIdx.x;
-  if (r < p.rows) *(Word<T>*)target<T>(p, workspace, r) = identity(Target<T>{});
+  if (r < p.rows) *(Word<T>*)target_address<T>(p, workspace, r) = identity(Target<T>{});
 }
 
 // The last kernel, for dtypes below 32 bits: it converts the targets and writes the output.

@@ -9,9 +9,9 @@ from kernelzoo.layout import Rows, cdiv
 TILE_ROWS = 8  # per block: one row per warp
 
 
-def count_chunks(rows: Rows, device: Device, numbers: Knobs) -> int:
-    """Return the number of blocks along the reduced axis: one wave, with at least one batch of loads per warp."""
-    return max(1, min(cdiv(count_packs(rows), WARP * ITEMS), numbers.blocks_per_sm * device.multiprocessors))
+def count_chunks(rows: Rows, device: Device, knobs: Knobs) -> int:
+    """Return the number of blocks along the reduced axis. They run at once, and each warp has a batch of loads."""
+    return max(1, min(cdiv(count_packs(rows), WARP * ITEMS), knobs.blocks_per_sm * device.multiprocessors))
 
 
 def plan_atomic_steps(form: str, rows: Rows, chunks: int, row_blocks: int) -> Plan:

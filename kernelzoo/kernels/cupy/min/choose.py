@@ -4,7 +4,7 @@ from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import device_of
 from kernelzoo.kernels.cupy.min import rows_deferred_block, rows_deferred_lanes, tiles
-from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, shared_tile, whole_tile
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, choose_shared_tile, choose_unshared_tile
 from kernelzoo.kernels.cupy.rows import count_packs, thread_has_row
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
@@ -27,26 +27,26 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device, knobs = _problem_of(x, out)
     sms = device.multiprocessors
     if rows.columns is not None:
-        few = 100 * whole_tile(rows.columns, device).count < knobs.columns_percent * sms
-        return _split(rows, device, knobs) if few and rows.n > SHORT_COLUMN else _rows_deferred(rows)
+        few = 100 * choose_unshared_tile(rows.columns, device).count < knobs.columns_percent * sms
+        return _choose_split(rows, device, knobs) if few and rows.n > SHORT_COLUMN else _choose_rows_deferred(rows)
     # One block per row fills the device at half as many rows as SMs, or at a quarter if rows are not long.
     percent = knobs.fill_percent if count_packs(rows) > LONG_PACKS else knobs.fill_percent // 2
     if 100 * rows.total > percent * sms or count_packs(rows) <= SHORT_PACKS:
-        return _rows_deferred(rows)
-    return _split(rows, device, knobs)
+        return _choose_rows_deferred(rows)
+    return _choose_split(rows, device, knobs)
 
 
 @chooser("cupy", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     """A block, a warp, a part of a warp or a thread reduces each row. Threads merge their minima once, at the end."""
     rows, _, _ = _problem_of(x, out)
-    return _rows_deferred(rows)
+    return _choose_rows_deferred(rows)
 
 
 @chooser("cupy", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several blocks share a row, or a tile of columns. The last to finish merges their minima: one launch."""
-    return _split(*_problem_of(x, out))
+    return _choose_split(*_problem_of(x, out))
 
 
 def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs]:
@@ -54,14 +54,14 @@ def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs
     return rows_of(x, out), device, tables.of(Knobs, device.index)
 
 
-def _rows_deferred(rows: Rows) -> str:
+def _choose_rows_deferred(rows: Rows) -> str:
     if rows.columns is not None:
         return "rows_deferred_lanes" if thread_has_row(rows) else "columns"
     return "rows_deferred_lanes" if count_packs(rows) <= rows_deferred_lanes.MOST_PACKS else "rows_deferred_block"
 
 
-def _split(rows: Rows, device: Device, knobs: Knobs) -> str:
+def _choose_split(rows: Rows, device: Device, knobs: Knobs) -> str:
     if rows.columns is None:
         return "split_arrival"
-    _, chunks = shared_tile(rows.columns, device, knobs.column_blocks)
+    _, chunks = choose_shared_tile(rows.columns, device, knobs.column_blocks)
     return "columns_split" if chunks > 1 else "columns"

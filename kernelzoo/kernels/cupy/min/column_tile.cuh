@@ -13,7 +13,7 @@ struct Tile {
   i64 length, x_n, x_inner;
   int wide, x_lanes, depths;
 
-  __device__ int phase(i64 line) const {
+  __device__ int offset_in_vector(i64 line) const {
     return V > 1 ? (int)(((u32)(u64)x + (u32)line * (u32)x_n * (u32)sizeof(T) & 15u) / (u32)sizeof(T)) : 0;
   }
   // Whether x ends inside this vector. Such a vector is read element by element, because memory may end there too.
@@ -25,10 +25,10 @@ struct Tile {
     constexpr int WORDS = V > 1 ? 16 / sizeof(Word<T>) : 1;
     const int lane = threadIdx.x % x_lanes, depth = threadIdx.x / x_lanes;
     if (depth >= depths) return;
-    const auto word = [&](i64 line) { return x + line * x_n + lane * V * x_inner - phase(line); };
+    const auto word = [&](i64 line) { return x + line * x_n + lane * V * x_inner - offset_in_vector(line); };
     Word<T> w[WORDS];
     UNROLL for (int k = 0; k < WORDS; ++k) w[k] = identity_word<T>();
-    if (lane * V < phase(depth) + wide) {
+    if (lane * V < offset_in_vector(depth) + wide) {
       const T* at = word(depth);
       const i64 end = ends_within(word(length - 1)) ? length - 1 : length;
       for (i64 j = depth; j < end; j += ITEMS * depths, at += ITEMS * depths * x_n) {
@@ -62,7 +62,7 @@ struct Tile {
       Word<T> w = identity_word<T>();
 #pragma unroll 4
       for (int d = from; d < depths; d += step) {
-        w = minimum(w, broadcast(places + d * x_lanes * V + phase(d) + row), T{});
+        w = minimum(w, broadcast(places + d * x_lanes * V + offset_in_vector(d) + row), T{});
       }
       const T* last = x + (length - 1) * x_n + row;
       if (from == 0 && ends_within(last)) w = minimum(w, broadcast(last), T{});

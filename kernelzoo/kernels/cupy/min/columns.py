@@ -1,6 +1,6 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.min.tiles import ITEMS, whole_tile
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, choose_unshared_tile
 from kernelzoo.kernels.cupy.rows import c_type, require_columns
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
@@ -11,6 +11,6 @@ from kernelzoo.registry import register
 def columns(rows: Rows, device: Device) -> Plan:
     """A block reduces a tile of adjacent columns. Adjacent lanes read adjacent columns, and each loops down its own."""
     columns = require_columns("cupy/min/columns", rows)
-    tile = whole_tile(columns, device)
+    tile = choose_unshared_tile(columns, device)
     kernel = f"columns<{c_type(columns)}, {tile.width}, {ITEMS}>"
     return Plan(columns, (Step(kernel, tile.count, tile.threads, tile.arguments),))

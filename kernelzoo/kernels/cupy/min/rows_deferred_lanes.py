@@ -5,25 +5,25 @@ from kernelzoo.kernels.cupy.rows import WARP, count_packs, pack_width, require_f
 from kernelzoo.kernels.cupy.tile import MANY_THREADS, choose_row_lanes, tile_step
 from kernelzoo.layout import Rows, cdiv, power_of_two
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 MOST_PACKS = WARP * ITEMS  # per row, at most, to fit in a warp's registers
 
 
-@numbers
+@form_knobs
 class Knobs:
     group_rows: int = knob(2, among=(2, 4), unit="packs", why="in flight a thread, of many rows")
 
 
 @register("cupy", "min", "rows_deferred_lanes")
 @planned(Knobs)
-def rows_deferred_lanes(rows: Rows, device: Device, numbers: Knobs) -> Plan:
+def rows_deferred_lanes(rows: Rows, device: Device, knobs: Knobs) -> Plan:
     """A warp, a part of a warp or a thread loads a complete short row. Then its lanes merge their minima."""
     count, wide = count_packs(rows), pack_width(rows)
     require_fit("cupy/min/rows_deferred_lanes", rows, wide, MOST_PACKS, "the registers of one warp")
     lanes, has_edges = choose_row_lanes(rows, count, wide)
     items = cdiv(count, lanes) if lanes == 1 else power_of_two(cdiv(count, lanes))
     # With two packs in flight per thread, at 64 registers per thread, an SM has 32 kB in flight.
-    in_flight = numbers.group_rows if rows.total * lanes > device.multiprocessors * MANY_THREADS else 2
+    in_flight = knobs.group_rows if rows.total * lanes > device.multiprocessors * MANY_THREADS else 2
     group = max(1, in_flight // items)
     return Plan(rows, (tile_step("rows_deferred_lanes", rows, wide, lanes, items, group, str(int(has_edges))),))

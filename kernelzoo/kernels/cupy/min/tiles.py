@@ -1,4 +1,4 @@
-"""How blocks share rows and columns of a minimum. See ``struct Tile`` in column_tile.cuh."""
+"""How blocks share the rows and columns whose minima they find. See ``struct Tile`` in column_tile.cuh."""
 
 import math
 from dataclasses import dataclass
@@ -7,14 +7,14 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument
 from kernelzoo.kernels.cupy.rows import WARP
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, power_of_two
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 ITEMS = 8  # loads of 16 bytes in flight per thread: 128 kB per SM, three times what hides memory latency
 THREADS = 256  # per block, if an SM runs several blocks
 SPLIT_LANES = 32  # across a tile that several blocks share: they read 512 bytes
 
 
-@numbers
+@form_knobs
 class Knobs:
     """The number of blocks per SM if several blocks share a row or column."""
 
@@ -44,26 +44,26 @@ class Tile:
         return (I64, self.across), (I32, self.step), (I32, self.lanes), (I32, self.depths)
 
 
-def whole_tile(columns: Columns, device: Device) -> Tile:
-    """Return a tile for one block. It is 128 bytes wide, or wider if that leaves 1.5 blocks per SM."""
+def choose_unshared_tile(columns: Columns, device: Device) -> Tile:
+    """Return a tile of columns for one block. It is 128 bytes wide, or wider if 1.5 blocks per SM remain."""
     words, sms = columns.outer * cdiv(columns.inner * columns.itemsize, VECTOR_BYTES), device.multiprocessors
     lanes = max(8, min(64, power_of_two(words // (3 * sms))))
     # If lines may begin inside a vector, each needs a vector more. A tile is then as wide as leaves 1.25 blocks per SM.
     if columns.vector < VECTOR_BYTES // columns.itemsize:
         lanes = next((wide for wide in (64, 32, 16) if 4 * words >= 5 * sms * (wide - 1)), 8)
-    tile = _tile(columns, lanes, THREADS)
-    return tile if tile.count > device.multiprocessors else _tile(columns, lanes, 2 * THREADS)
+    tile = _make_tile(columns, lanes, THREADS)
+    return tile if tile.count > device.multiprocessors else _make_tile(columns, lanes, 2 * THREADS)
 
 
-def shared_tile(columns: Columns, device: Device, column_blocks: int) -> tuple[Tile, int]:
-    """Return (tile, blocks per tile), for several blocks per tile and ``column_blocks`` blocks per SM."""
-    tile = _tile(columns, SPLIT_LANES, THREADS)
+def choose_shared_tile(columns: Columns, device: Device, column_blocks: int) -> tuple[Tile, int]:
+    """Return (tile of columns, number of blocks that share each tile), for ``column_blocks`` blocks per SM."""
+    tile = _make_tile(columns, SPLIT_LANES, THREADS)
     most = max(1, column_blocks * device.multiprocessors // tile.count)
     return tile, min(cdiv(columns.n, tile.depths * ITEMS), most)
 
 
-def _tile(columns: Columns, lanes: int, threads: int) -> Tile:
-    """Return a tile of at most ``lanes`` vectors or single elements across, for a block of at most ``threads``."""
+def _make_tile(columns: Columns, lanes: int, threads: int) -> Tile:
+    """Return a tile at most ``lanes`` vectors or elements wide, for a block of at most ``threads`` threads."""
     inner, width = columns.inner, VECTOR_BYTES // columns.itemsize
     if columns.x_inner != 1 or min(inner, columns.x_n) < width:  # single elements
         width, around, threads = 1, 1, min(threads, THREADS)

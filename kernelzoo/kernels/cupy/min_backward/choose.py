@@ -24,7 +24,7 @@ def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     if rows.columns is not None:
         return "fused"
     many = 100 * rows.planned >= knobs.fill_percent * device.multiprocessors
-    longest = 1024 * fused.most_items(rows, device)
+    longest = 1024 * fused.max_packs_per_thread(rows, device)
     if count_packs(rows) <= (longest if many else min(longest, knobs.alone_packs)):
         return "fused"
     return "online" if pack_width(rows) == 1 and many else "split_grid"

@@ -3,11 +3,11 @@
 
 constexpr float TOP = 448, LEAST = TOP * 1.1754943508222875e-38f;  // largest float8_e4m3fn; least maximum to scale
 
-__device__ inline u32 size_of(float v) { return __float_as_uint(v) & 0x7fffffffu; }
+__device__ inline u32 magnitude_bits(float v) { return __float_as_uint(v) & 0x7fffffffu; }
 
 // The nearest float8_e4m3fn, ties to even, of NaN or of a number with a magnitude below 464.
 __device__ inline u32 to_float8(float v) {
-  const u32 size = min(size_of(v), __float_as_uint(480)), sign = __float_as_uint(v) >> 24 & 0x80;
+  const u32 size = min(magnitude_bits(v), __float_as_uint(480)), sign = __float_as_uint(v) >> 24 & 0x80;
   if (size < 121u << 23) return sign | (__float_as_uint(__uint_as_float(size) + 16384.0f) - (141u << 23));  // in 2^-9
   return sign | (size - (120u << 23) + 0x7ffffu + (size >> 20 & 1)) >> 20;
 }
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(THREADS) rows(const MultiInput<1> given, const
   const auto values = line<u8, 1>(p, lane);
   u32 size = 0;  // without the sign, a float's bits order as an integer, and NaN is largest
   x.each([&](const auto& v, i64) {
-    UNROLL for (int i = 0; i < V; ++i) size = max(size, size_of(widen(v[i])));
+    UNROLL for (int i = 0; i < V; ++i) size = max(size, magnitude_bits(widen(v[i])));
   });
   const float top = __uint_as_float(merge_lanes(size, shared, lane, [](u32 a, u32 b) { return max(a, b); }));
   const float scale = top < LEAST ? 1 : top / TOP, inverse = 1 / scale;

@@ -36,7 +36,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
         return "columns"
     count = count_packs(rows)
     if count <= knobs.warp_packs:
-        return _multi_row(rows, device)
+        return _choose_multi_row(rows, device)
     if not clusters.can_use_clusters(rows, device):
         return "fused" if count <= fused.MOST_PACKS else "online"
     # One block per row, if an SM can run several such blocks. If SMs would be idle, only rows up to alone_packs.
@@ -45,7 +45,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     longest = knobs.fused_packs if rows.itemsize < 8 else max(knobs.fused_packs, 512 * PACKS_HELD)
     if count <= longest and (many or count <= knobs.alone_packs):
         return "fused"
-    return _split(rows, device, knobs, exact)
+    return _choose_split(rows, device, knobs, exact)
 
 
 @chooser("cupy", "softmax", "multi_row")
@@ -55,7 +55,7 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     if thread_has_row(rows):
         return "multi_row_tile"
     if rows.columns is None:
-        return _multi_row(rows, device)
+        return _choose_multi_row(rows, device)
     if (held := columns.one_block_strip(rows.columns).elements) < rows.n:
         reason = f"a column of {rows.n} elements doesn't fit in a block's registers: {held} do"
         raise UnsupportedProblemError("cupy/softmax/multi_row", reason)
@@ -66,7 +66,7 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several blocks share a row or columns, and merge (max, sum) pairs. Rows that can't be split have one block."""
     rows, exact, device, knobs = _problem_of(x, out)
-    return _split(rows, device, knobs, exact) if rows.columns is None else "columns"
+    return _choose_split(rows, device, knobs, exact) if rows.columns is None else "columns"
 
 
 def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, str, Device, Knobs]:
@@ -74,8 +74,8 @@ def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, str, Device, 
     return *plan_exact_sums(rows_of(x, out)), device, tables.of(Knobs, device.index)
 
 
-def _multi_row(rows: Rows, device: Device) -> str:
-    if not multi_row_lanes.fits(rows):
+def _choose_multi_row(rows: Rows, device: Device) -> str:
+    if not multi_row_lanes.can_use_lanes(rows):
         return "multi_row_tile"
     if rows_are_aligned(rows):
         return "multi_row_lanes" if _leaves_idle(rows) else "multi_row_tile"
@@ -90,7 +90,7 @@ def _leaves_idle(rows: Rows) -> bool:
     return uneven and rows.planned * rows.n * rows.itemsize >= LANES_BYTES
 
 
-def _split(rows: Rows, device: Device, knobs: Knobs, exact: str) -> str:
+def _choose_split(rows: Rows, device: Device, knobs: Knobs, exact: str) -> str:
     if not clusters.can_use_clusters(rows, device):
         return "online"
     _, _, threads = split_cluster.choose_cluster_shape(rows, device, knobs)

@@ -5,7 +5,7 @@ from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planne
 from kernelzoo.kernels.cupy.rows import c_type, require_columns, split_strips
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 HELD = {8: 4, 4: 16, 2: 16}  # packs in a thread's registers, by element size: in double, exp needs many registers
 FEWEST = 4  # packs per thread, at least, if columns are short
@@ -15,7 +15,7 @@ BLOCKS = 2  # per SM, of 256 threads: they always fit, because a thread has at m
 WORKSPACE_LINE = 128  # bytes before the pairs, for a counter: see columns.cu
 
 
-@numbers
+@form_knobs
 class Knobs:
     columns_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="an SM, below which columns are shared")
     columns_long: int = knob(1024, among=(512, 1024, 2048), unit="elements", why="of a column for that")
@@ -30,7 +30,7 @@ class Strip(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """The number of elements per column that fit in the block's registers."""
+        """The number of elements per column that fit in a block's registers."""
         return self.threads // self.lanes * self.items
 
     def kernel(self, columns: Columns, shared: bool) -> str:
@@ -40,7 +40,7 @@ class Strip(NamedTuple):
 
 @register("cupy", "softmax", "columns")
 @planned(Knobs)
-def columns(rows: Rows, device: Device, numbers: Knobs) -> Plan:
+def columns(rows: Rows, device: Device, knobs: Knobs) -> Plan:
     """One block processes a strip of adjacent columns, with lanes across them, or several do and exchange pairs."""
     columns = require_columns("cupy/softmax/columns", rows)
     strip = one_block_strip(columns)
@@ -48,8 +48,8 @@ def columns(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     if columns.vector > 1 and columns.itemsize < 8:
         unshared = strip.elements >= columns.n
     else:  # several blocks share a strip if columns are long and strips are few
-        many = strips >= numbers.columns_blocks * device.multiprocessors and columns.n <= LONGEST
-        unshared = many or columns.n <= numbers.columns_long
+        many = strips >= knobs.columns_blocks * device.multiprocessors and columns.n <= LONGEST
+        unshared = many or columns.n <= knobs.columns_long
     if not unshared:
         return _plan_shared(columns, device)
     arguments: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # no counter, and one block per strip
@@ -57,8 +57,8 @@ def columns(rows: Rows, device: Device, numbers: Knobs) -> Plan:
 
 
 def _plan_shared(columns: Columns, device: Device) -> Plan:
-    """Plan several blocks per strip: as few as can store it in registers, or more if SMs are free."""
-    strip, resident = _widest(columns), BLOCKS * device.multiprocessors
+    """Plan the fewest blocks whose registers can store a strip of columns, or more if SMs are free."""
+    strip, resident = _widest_strip(columns), BLOCKS * device.multiprocessors
     wide = strip.lanes * columns.vector
     strips = columns.strips(wide)
     cut = split_strips(strips, columns.n, cdiv(columns.n, strip.elements), resident)
@@ -71,7 +71,7 @@ def _plan_shared(columns: Columns, device: Device) -> Plan:
 
 def one_block_strip(columns: Columns) -> Strip:
     """Return the widest strip whose columns fit in a block's registers, or the narrowest if none fits."""
-    strip = _widest(columns)
+    strip = _widest_strip(columns)
     least = 4 if columns.vector > 1 and columns.itemsize < 8 else 2 if columns.vector > 1 else 8
     while strip.elements < columns.n and strip.lanes > least:
         strip = strip._replace(lanes=strip.lanes // 2)
@@ -83,7 +83,7 @@ def one_block_strip(columns: Columns) -> Strip:
     return strip
 
 
-def _widest(columns: Columns) -> Strip:
+def _widest_strip(columns: Columns) -> Strip:
     """Return a strip for 256 threads: 128 bytes of adjacent columns, or 32 single elements."""
     lanes = min(8 if columns.vector > 1 else 32, power_of_two(cdiv(columns.inner, columns.vector)))
     return Strip(lanes, 256, HELD[columns.itemsize])

@@ -5,7 +5,7 @@ from kernelzoo.layout import Rows
 
 
 def plan_exact_sums(rows: Rows) -> tuple[Rows, str]:
-    """Return the rows to plan for, and the kernel's last template argument: ", true" for exact sums, else "".
+    """Return (rows to plan for, last template argument of the kernel): ", true" for exact sums, else "".
 
     Rows of a batch-invariant call need exact sums if they may be unaligned. Exact sums don't depend on the order of
     additions, so any plan will do. Kernels check where rows begin. In double, exact sums don't fit."""

@@ -87,7 +87,7 @@ __device__ inline float reciprocal(float s) {
 // The number of blocks that fit in an SM's shared memory and registers, if a thread stores so many elements and 40
 // other values.
 template <class Rows>
-__device__ constexpr int resident(int elements, int threads) {
+__device__ constexpr int blocks_per_sm(int elements, int threads) {
   const int shared = 200 * 1024 / (threads / 32 * Rows::TILE * 16), registers = 65536 / ((elements + 40) * threads);
   const int blocks = shared < registers ? shared : registers;
   return blocks < 1 ? 1 : blocks < 1024 / threads ? blocks : 1024 / threads;
@@ -108,7 +108,7 @@ struct WordLayout {
 };
 
 template <class T, int N, int LANES, int THREADS, bool EXACT = false>
-__global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / LANES, THREADS))
+__global__ void __launch_bounds__(THREADS, blocks_per_sm<WarpRows<T, N, LANES>>(N / LANES, THREADS))
     multi_row_lanes(const Problem given) {
   const Problem p = wait_for_previous_launch(given);
   constexpr int PER = 4 / sizeof(T), WHOLE = N / PER, HALF = N % PER;
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(THREADS, resident<WarpRows<T, N, LANES>>(N / L
     UNROLL for (int i = 0; i < Words::ITEMS; ++i) {
       u32 word;
       if constexpr (PER == 2) {
-        word = two_halves(v[2 * i] * inverse, v[2 * i + 1] * inverse, T{});
+        word = pack_halves(v[2 * i] * inverse, v[2 * i + 1] * inverse, T{});
       } else {
         word = __float_as_uint(v[i] * inverse);
       }

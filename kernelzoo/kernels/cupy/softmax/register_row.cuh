@@ -23,7 +23,7 @@ struct RegisterRow {
       UNROLL for (int k = 0; k < V; ++k) beside[i * V + k] = v[k];
     }
   }
-  __device__ void kept(int i, W (&v)[V], W shift) const {
+  __device__ void get_exponentials(int i, W (&v)[V], W shift) const {
     if constexpr (IN_PLACE || !KEPT) items[i].get(v);
     UNROLL for (int k = 0; k < V; ++k) {
       if constexpr (!KEPT) v[k] = exponential(v[k] - shift);
@@ -55,7 +55,7 @@ struct RegisterRow {
   }
 
   // The maximum over LANES lanes.
-  template <int LANES> __device__ static W top_of(W m) { return warp_max<LANES, 1, EXACT>(m); }
+  template <int LANES> __device__ static W row_max(W m) { return warp_max<LANES, 1, EXACT>(m); }
 
   // The sum of exp(x - m). m is the thread's maximum, or one that several threads have exchanged.
   __device__ State exponentials() { return exponentials(top()); }
@@ -89,7 +89,7 @@ struct RegisterRow {
     UNROLL for (int i = 0; i < ITEMS; ++i) {
       const int j = lane + i * lanes;
       if (j < row.packs) {
-        kept(i, v, shift);
+        get_exponentials(i, v, shift);
         UNROLL for (int k = 0; k < V; ++k) v[k] *= scale;
         items[i].set(v);
         items[i].template store<true>(row.out_pack(j), row.out_packed);
@@ -104,7 +104,7 @@ struct RegisterRow {
 template <int LANES, class Held, class State>
 __device__ inline auto merge_row_by_lanes(Held& held, State& own) {
   if constexpr (Held::AGREES) {
-    own = held.exponentials(Held::template top_of<LANES>(held.top()));
+    own = held.exponentials(Held::template row_max<LANES>(held.top()));
     return row_pair(own.m, warp_sum<LANES>(own.s));
   } else {
     own = held.exponentials();
@@ -116,10 +116,10 @@ template <class Held, class State>
 __device__ inline auto merge_row_by_block(Held& held, State& own, State* slots) {
   if constexpr (Held::AGREES) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, warps = blockDim.x / 32;
-    const auto top = Held::template top_of<32>(held.top());
+    const auto top = Held::template row_max<32>(held.top());
     if (lane == 0) slots[warp].m = top;
     __syncthreads();
-    own = held.exponentials(Held::template top_of<32>(lane < warps ? slots[lane].m : minus_infinity<decltype(top)>()));
+    own = held.exponentials(Held::template row_max<32>(lane < warps ? slots[lane].m : minus_infinity<decltype(top)>()));
     const auto sum = warp_sum<32>(own.s);
     if (lane == 0) slots[warp].s = sum;
     __syncthreads();

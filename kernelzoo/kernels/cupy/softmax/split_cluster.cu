@@ -30,13 +30,13 @@ __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(512, SPLIT_BLO
   Held held;
   held.load(row, lane, lanes);
   if constexpr (EXACT) {  // first find the row's maximum, then the sum
-    W top = Held::template top_of<32>(held.top());
+    W top = Held::template row_max<32>(held.top());
     cluster_wait();
     const int peer = threadIdx.x & 31, place = rank * warps + threadIdx.x / 32;
     if (peer < CLUSTER) send_pair(&slots[place], &barrier, peer, Pair<W>{top, 0});
     wait_for(&barrier, 0);
     for (int k = peer; k < CLUSTER * warps; k += 32) top = maximum<true>(top, slots[k].m);
-    const auto own = held.exponentials(Held::template top_of<32>(top));
+    const auto own = held.exponentials(Held::template row_max<32>(top));
     const i64 sum = warp_sum<32>(own.s);
     if (peer < CLUSTER) send_remote(&sums[place], &sums_barrier, peer, sum);
     wait_for(&sums_barrier, 0);

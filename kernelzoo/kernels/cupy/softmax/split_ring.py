@@ -4,7 +4,7 @@ from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
 from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, pack_width
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 LANES = 512  # threads that compute, per block; one more warp copies
 TILE = 2 * LANES  # packs per tile: two per thread
@@ -13,7 +13,7 @@ OTHER_BYTES = 12 * 1024  # shared memory for other data
 MOST_PARTS = 256  # blocks per row, at most: the kernel has shared memory for so many pairs
 
 
-@numbers
+@form_knobs
 class Knobs:
     # Half of the L2 cache, so that data is still cached when it is read again. Several groups of blocks use more memory
     # bandwidth than one: some read while others write.
@@ -21,14 +21,14 @@ class Knobs:
 
 
 def can_use_ring(rows: Rows, device: Device) -> bool:
-    """Whether rows have packs, the device has bulk copies, and exp has enough registers (in double, before sm_120)."""
+    """Whether rows have packs, the device has bulk copies, and exp has enough registers (float64: before sm_120)."""
     registers = rows.dtype != "float64" or device.capability < 120
     return pack_width(rows) > 1 and device.capability >= 90 and registers
 
 
 @register("cupy", "softmax", "split_ring")
 @planned(Knobs)
-def split_ring(rows: Rows, device: Device, numbers: Knobs) -> Plan:
+def split_ring(rows: Rows, device: Device, knobs: Knobs) -> Plan:
     """Many blocks share a row. Each prefetches its part into a ring of tiles. Blocks exchange pairs in tagged words."""
     if not can_use_ring(rows, device):
         reason = "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100"
@@ -38,7 +38,7 @@ def split_ring(rows: Rows, device: Device, numbers: Knobs) -> Plan:
     if rows.planned > sms:  # as few parts as can store a row
         parts = cdiv(count, tiles * TILE)
     else:  # all SMs process as many rows at a time as the knob allows
-        in_hand = max(1, min(rows.planned, numbers.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
+        in_hand = max(1, min(rows.planned, knobs.ring_megabytes * 10**6 // (count * VECTOR_BYTES)))
         in_hand = cdiv(rows.planned, cdiv(rows.planned, in_hand))  # the same number of rows each time
         parts = sms // in_hand
     parts = max(1, min(parts, sms, MOST_PARTS, count // LANES))

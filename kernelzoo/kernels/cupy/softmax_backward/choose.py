@@ -22,19 +22,19 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     rows, beside, device, knobs = _problem_of(grad, y, out)
     if rows.columns is not None:
         return "fused"
-    count, longest = count_packs(rows, beside), 1024 * fused.packs_held(rows, device)
+    count, longest = count_packs(rows, beside), 1024 * fused.max_packs_per_thread(rows, device)
     if device.cluster_blocks > 1 and pack_width(rows, beside) > 1:
         longest = min(longest, knobs.fused_packs)
         if rows.planned < device.multiprocessors:
             longest = min(longest, knobs.alone_packs)
-    return "fused" if count <= longest else _split(rows, beside, device, knobs)
+    return "fused" if count <= longest else _choose_split(rows, beside, device, knobs)
 
 
 @chooser("cupy", "softmax_backward", "split")
 def split(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     """A cluster of blocks shares a row and exchanges sums. If a cluster can't store a row, one block reads it twice."""
     rows, beside, device, knobs = _problem_of(grad, y, out)
-    return _split(rows, beside, device, knobs) if rows.columns is None else "fused"
+    return _choose_split(rows, beside, device, knobs) if rows.columns is None else "fused"
 
 
 def _problem_of(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Strides, Device, Knobs]:
@@ -43,8 +43,8 @@ def _problem_of(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> tuple
     return rows, beside, device, tables.of(Knobs, device.index)
 
 
-def _split(rows: Rows, y: Strides, device: Device, knobs: Knobs) -> str:
+def _choose_split(rows: Rows, y: Strides, device: Device, knobs: Knobs) -> str:
     if device.cluster_blocks == 1 or pack_width(rows, y) == 1:
         return "online"
     _, threads = split_cluster.choose_cluster_shape(rows, device, knobs)
-    return "split_cluster" if threads <= split_cluster.most_threads(device) else "online"
+    return "split_cluster" if threads <= split_cluster.max_threads_per_block(device) else "online"

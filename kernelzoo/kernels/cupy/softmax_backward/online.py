@@ -1,5 +1,5 @@
 from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import c_type, count_packs, pack_width, threads
+from kernelzoo.kernels.cupy.rows import c_type, count_packs, num_threads, pack_width
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
 
@@ -13,5 +13,5 @@ def online(rows: Rows, y: Strides) -> Plan:
     wide = pack_width(rows, y)
     items = 2 if wide > 1 else 4
     kernel = f"online<{c_type(rows)}, {wide}, {items}>"
-    step = Step(kernel, rows.total, min(MOST_THREADS, threads(count_packs(rows, y), items)))
+    step = Step(kernel, rows.total, min(MOST_THREADS, num_threads(count_packs(rows, y), items)))
     return Plan(rows, (step,), others=(y,))

@@ -5,24 +5,24 @@ from torch import Tensor
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.rms_norm.rows import normed
+from kernelzoo.kernels.cute.launch import bind
+from kernelzoo.kernels.cute.rms_norm.rows import scale_element
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 def add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE):
-    """Add two tensors over a thread's elements of block i. Write the sums, and return them as rounded to the output."""
+    """Add x and residual for a thread's elements of block i. Write the sums, and return them as rounded."""
     sums = fn.map_tiles(dev.add, [dev.load(part, tXcX, i, rows, TILE) for part in (tXgX, tXgR)], TILE)
     dev.store(sums, tXgT, tXcX, i, rows, TILE)
     return [[dev.to_acc(value.to(tXgT.element_type), TILE) for value in vector] for vector in sums]
 
 
 @cute.kernel
-def add_rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def add_rms_norm_kernel(arguments, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    rows = given.rows
-    tXcX, tXgX, tXgR, tXgW, tXgO, tXgT = dev.partition(tile, rows, TILE, *given.tensors)
+    rows = arguments.rows
+    tXcX, tXgX, tXgR, tXgW, tXgO, tXgT = dev.partition(tile, rows, TILE, *arguments.tensors)
     add_up = fn.load_block_once(TILE, lambda i: add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE))
     # A thread reads only sums that it wrote itself.
     read = add_up if TILE.single else lambda i: dev.load(tXgT, tXcX, i, rows, TILE)
@@ -33,7 +33,7 @@ def add_rms_norm_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, 
     scales = [fn.inverse_root(mean, EPS) for mean in fn.means(squares, rows, TILE)]
     for i in cutlass.range(blocks):
         weights = dev.load(tXgW, tXcX, i, rows, TILE)
-        dev.store(fn.map_tiles(normed, (read(i), weights), TILE, scales), tXgO, tXcX, i, rows, TILE)
+        dev.store(fn.map_tiles(scale_element, (read(i), weights), TILE, scales), tXgO, tXcX, i, rows, TILE)
 
 
 @register("cute", "add_rms_norm", "rows")
@@ -41,4 +41,4 @@ def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor
     """Rows that fit in registers are read once. If a row is longer, its sums are read again, from cache, and scaled."""
     id, tensors = "cute/add_rms_norm/rows", (x, residual, weight, out, total)
     given = tiles.make_problem(x, total, residual, weight, out)
-    return bound(id, add_rms_norm_kernel, tensors, given, tiles.read_once_tile(given), (eps,))
+    return bind(id, add_rms_norm_kernel, tensors, given, tiles.read_once_tile(given), (eps,))

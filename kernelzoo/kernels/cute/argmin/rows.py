@@ -5,48 +5,48 @@ from cutlass import Int64, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.launch import bind
 from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, write_rows
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 def make_minima(TILE):
-    """Return a thread's initial minima and their indices, 0. If no element is less than the initial minimum, all are
-    equal to it, and index 0 is right."""
+    """Return a thread's initial minima and their indices, which are 0. If no element is less than the initial minimum,
+    all elements are equal to it, and index 0 is right."""
     return dev.make_accumulator(identity(TILE), TILE), dev.make_accumulator(0, TILE, Int64)
 
 
-def first_place(low, row, places):
-    """Return the index, from ``places``, of the row's first element that equals ``low`` or is NaN."""
-    found = places[-1]
-    for value, place in zip(row[-2::-1], places[-2::-1], strict=True):
-        found = dev.select((value == low) | (value != value), place, found)
+def first_index(low, row, indices):
+    """Return the index, from ``element_indices``, of the row's first element that equals ``low`` or is NaN."""
+    found = indices[-1]
+    for value, index in zip(row[-2::-1], indices[-2::-1], strict=True):
+        found = dev.select((value == low) | (value != value), index, found)
     return found
 
 
 @cute.jit
-def update_minimum(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row, places):
-    """Update minimum and index of a thread's row r with later elements, whose minimum is ``low``."""
+def update_minimum(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row, indices):
+    """Update the minimum and its index of a thread's row r with later elements, ``row``, whose minimum is ``low``."""
     kept = least[r]
     if (low < kept) | ((low != low) & (kept == kept)):
         least[r] = low
-        found[r] = Int64(first_place(low, row, places))
+        found[r] = Int64(first_index(low, row, indices))
 
 
 @cute.jit
-def find_least(least, found, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
+def update_minima(least, found, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
     """Update a thread's minima and indices with its elements of blocks begin to end - 1."""
     for i in cutlass.range(begin, end):
         values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
-        of_rows = dev.split_rows(values, TILE), dev.split_rows(fn.places(tXcX, i, TILE), TILE)
+        of_rows = dev.group_by_row(values, TILE), dev.group_by_row(fn.element_indices(tXcX, i, TILE), TILE)
         lows = dev.thread_reduce(values, dev.minimum, TILE)
-        for r, (low, row, places) in enumerate(zip(lows, *of_rows, strict=True)):
-            update_minimum(least, found, r, low, row, places)
+        for r, (low, row, indices) in enumerate(zip(lows, *of_rows, strict=True)):
+            update_minimum(least, found, r, low, row, indices)
 
 
 def row_minima(least, found, TILE):
-    """Return (minima, first indices) of a thread's rows over all threads. Threads with the minimum give the indices."""
+    """Return (minima, their first indices) of a thread's rows, reduced over all threads that share these rows."""
     mine = dev.list_values(least)
     row_least = dev.block_reduce(mine, dev.minimum, TILE)
     candidates = [
@@ -57,14 +57,14 @@ def row_minima(least, found, TILE):
 
 
 @cute.kernel
-def argmin_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def argmin_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    rows, (x, out) = given.rows, given.tensors
+    rows, (x, out) = arguments.rows, arguments.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.all_blocks(rows, TILE)
     least, found = make_minima(TILE)
-    find_least(least, found, tXgX, tXcX, begin, end, rows, TILE)
+    update_minima(least, found, tXgX, tXcX, begin, end, rows, TILE)
     write_rows(row_minima(least, found, TILE)[1], out, row, rows, TILE)
 
 
@@ -72,4 +72,4 @@ def argmin_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each thread keeps its least element and that element's index. Threads merge these after the loop."""
     given = tiles.make_problem(x, out)
-    return bound("cute/argmin/rows", argmin_kernel, (x, out), given, tiles.blockwise_tile(given))
+    return bind("cute/argmin/rows", argmin_kernel, (x, out), given, tiles.blockwise_tile(given))

@@ -4,7 +4,7 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.argmin.rows import find_least, make_minima, row_minima, update_minimum
+from kernelzoo.kernels.cute.argmin.rows import make_minima, row_minima, update_minima, update_minimum
 from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.launch import Launch
@@ -12,34 +12,34 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def split_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     number = dev.block_index(EARLY)
-    rows, (x, out), (left, left_places, arrivals) = given.rows, given.tensors, given.rooms
+    rows, (x, out), (left, left_places, arrivals) = arguments.rows, arguments.tensors, arguments.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.part_range(part, span, rows, TILE)
     least, found = make_minima(TILE)
-    find_least(least, found, tXgX, tXcX, begin, end, rows, TILE)
+    update_minima(least, found, tXgX, tXcX, begin, end, rows, TILE)
     row_least, places = row_minima(least, found, TILE)
     dev.store_partial(row_least, left, row, part, parts, rows, TILE)
     dev.store_partial(places, left_places, row, part, parts, rows, TILE)
     if last_to_arrive(arrivals, tile, parts):
         every, every_place = make_minima(TILE)
-        compare_parts(every, every_place, left, left_places, row, parts, rows, TILE)
+        merge_partial_minima(every, every_place, left, left_places, row, parts, rows, TILE)
         write_rows(row_minima(every, every_place, TILE)[1], out, row, rows, TILE)
 
 
 @cute.jit
-def compare_parts(least, found, left, left_places, row, parts, rows, TILE: cutlass.Constexpr):
-    """Merge this thread's share of the parts' minima into its own minima and indices, in order."""
+def merge_partial_minima(least, found, partials, partial_indices, row, parts, rows, TILE: cutlass.Constexpr):
+    """Merge minima that the blocks of a row's parts stored into this thread's minima and indices, in order."""
     here = dev.row_exists(row, rows, TILE)
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
-        values = dev.list_values(dev.load_rows(left, place, apart, here, TILE))
-        places = dev.list_values(dev.load_rows(left_places, place, apart, here, TILE))
+        values = dev.list_values(dev.load_rows(partials, place, apart, here, TILE))
+        indices = dev.list_values(dev.load_rows(partial_indices, place, apart, here, TILE))
         for r in cutlass.range_constexpr(TILE.rows_each):
-            update_minimum(least, found, r, dev.to_acc(values[r], TILE), [values[r]], [places[r]])
+            update_minimum(least, found, r, dev.to_acc(values[r], TILE), [values[r]], [indices[r]])
 
 
 @register("cute", "argmin", "split")

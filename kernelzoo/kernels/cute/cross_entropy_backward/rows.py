@@ -5,45 +5,45 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.cross_entropy.rows import in_range
-from kernelzoo.kernels.cute.launch import bound
-from kernelzoo.kernels.cute.min_backward.device_functions import load_each
+from kernelzoo.kernels.cute.cross_entropy.rows import label_in_row
+from kernelzoo.kernels.cute.launch import bind
+from kernelzoo.kernels.cute.min_backward.device_functions import load_widened
 from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
-from kernelzoo.kernels.cute.states import make_states, row_states
+from kernelzoo.kernels.cute.states import make_states, reduce_states
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-def factor_of(grad, label, rows):
-    """Return the gradient of a row's loss, or NaN if the row's label is out of range."""
-    return dev.select(in_range(label, rows), grad, type(grad)(float("nan")))
+def row_gradient(grad, label, rows):
+    """Return ``grad``, the gradient of a row's loss, or NaN if the row's label is out of range."""
+    return dev.select(label_in_row(label, rows), grad, type(grad)(float("nan")))
 
 
-def gradient(x, place, top, inverse, label, factor, ignored):
+def input_gradient(x, index, top, inverse, label, row_grad, ignored):
     zero, one = type(x)(0.0), type(x)(1.0)
-    result = factor * (softmax_of(x, top, inverse) - dev.select(place == label, one, zero))
+    result = row_grad * (softmax_of(x, top, inverse) - dev.select(index == label, one, zero))
     return dev.select(ignored, zero, result)
 
 
 @cute.kernel
-def backward_kernel(given, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def backward_kernel(arguments, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    rows, (x, labels, grad, out) = given.rows, given.tensors
+    rows, (x, labels, grad, out) = arguments.rows, arguments.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
-    label = fn.load_numbers(labels, row, rows, TILE)
-    grads = load_each(grad, row, rows, TILE)
-    factors = [factor_of(*pair, rows) for pair in zip(grads, label, strict=True)]
+    label = fn.load_row_values(labels, row, rows, TILE)
+    grads = load_widened(grad, row, rows, TILE)
+    factors = [row_gradient(*pair, rows) for pair in zip(grads, label, strict=True)]
     ignored = [one == IGNORE_INDEX for one in label]
     blocks = dev.num_blocks(rows, TILE)
     tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):
         online_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
-    row_tops, row_totals = row_states(tops, totals, TILE)
+    row_tops, row_totals = reduce_states(tops, totals, TILE)
     inverses = [1.0 / total for total in row_totals]
     for i in cutlass.range(blocks):
-        both = dev.load(tXgX, tXcX, i, rows, TILE), fn.places(tXcX, i, TILE)
-        result = fn.map_tiles(gradient, both, TILE, row_tops, inverses, label, factors, ignored)
+        both = dev.load(tXgX, tXcX, i, rows, TILE), fn.element_indices(tXcX, i, TILE)
+        result = fn.map_tiles(input_gradient, both, TILE, row_tops, inverses, label, factors, ignored)
         dev.store(result, tXgO, tXcX, i, rows, TILE)
 
 
@@ -55,4 +55,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
         (x, labels, grad, out),
         tiles.make_problem(x, out, labels, grad),
     )
-    return bound(id, backward_kernel, tensors, given, tiles.blockwise_tile(given, 2), (ignore_index,))
+    return bind(id, backward_kernel, tensors, given, tiles.blockwise_tile(given, 2), (ignore_index,))

@@ -5,8 +5,8 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 
 
-def prefixes(values, TILE):
-    """Return (running sums of a vector's elements along each row, their total per row)."""
+def vector_prefix_sums(values, TILE):
+    """Return (running sums of a vector's elements along each row, sum of the vector's elements per row)."""
     if TILE.across:
         return values, values
     sums = [values[0]]
@@ -15,15 +15,15 @@ def prefixes(values, TILE):
     return sums, sums[-1:]
 
 
-def shuffle_up(values, apart):
-    """Return the values of the thread ``apart`` lanes below this one."""
-    return [cute.arch.shuffle_sync_up(value, offset=apart, mask_and_clamp=0) for value in values]
+def shuffle_up(values, distance):
+    """Return the values of the thread whose lane is ``distance`` below this thread's lane."""
+    return [cute.arch.shuffle_sync_up(value, offset=distance, mask_and_clamp=0) for value in values]
 
 
-def scan_warp(mine, lane, TILE):
-    """Return (exclusive, inclusive) running sums of a thread's values over a row's lanes in a warp. ``lane``: this
-    thread's number among these lanes. After Hillis and Steele, CACM 29, 1986."""
-    sums, before = mine, [type(value)(0) for value in mine]
+def scan_warp(values, lane, TILE):
+    """Return (exclusive, inclusive) running sums of a thread's values over the lanes of a warp that share a row.
+    ``lane``: the thread's number among these lanes. After Hillis and Steele, CACM 29, 1986."""
+    sums, before = values, [type(value)(0) for value in values]
     for bit, apart in enumerate(TILE.masks):
         pairs = zip(shuffle_up(sums, apart), sums, strict=True)
         sums = [dev.select(lane >= 1 << bit, below + one, one) for below, one in pairs]
@@ -33,26 +33,26 @@ def scan_warp(mine, lane, TILE):
     return before, sums
 
 
-def scan_threads(mine, room, TILE):
+def scan_threads(values, shared, TILE):
     """Return (exclusive running sums, totals) of each of a thread's values over all threads that share a row."""
     place, along = dev.thread_coords(TILE)
-    lane, party = along % TILE.together, along // TILE.together
-    before, sums = scan_warp(mine, lane, TILE)
-    dev.store_if(dev.make_fragment(sums, room.element_type), room[None, place, party], lane == TILE.together - 1)
+    lane, party = along % TILE.row_lanes, along // TILE.row_lanes
+    before, sums = scan_warp(values, lane, TILE)
+    dev.store_if(dev.make_fragment(sums, shared.element_type), shared[None, place, party], lane == TILE.row_lanes - 1)
     cute.arch.sync_threads()
-    everything = [type(value)(0) for value in mine]
-    for j in range(len(mine)):
-        for other in range(TILE.meeting):
+    everything = [type(value)(0) for value in values]
+    for j in range(len(values)):
+        for other in range(TILE.row_warps):
             before[j] = dev.select(party == other, everything[j] + before[j], before[j])
-            everything[j] = everything[j] + room[j, place, other]
+            everything[j] = everything[j] + shared[j, place, other]
     cute.arch.sync_threads()  # before shared memory is overwritten
     return before, everything
 
 
-def scan_tile(totals, values, room, TILE):
-    """Return a thread's running sums. Update ``totals``, each row's sum before the tile, to the sum after it."""
-    vectors = [prefixes(vector, TILE) for vector in values]
-    before, everything = scan_threads([one for _, mine in vectors for one in mine], room, TILE)
+def scan_tile(totals, values, shared, TILE):
+    """Return the running sums of a thread's elements. Add the tile's elements to ``totals``, the rows' sums so far."""
+    vectors = [vector_prefix_sums(vector, TILE) for vector in values]
+    before, everything = scan_threads([one for _, mine in vectors for one in mine], shared, TILE)
     result = []
     for i, (sums, _) in enumerate(vectors):
         of_rows = slice(i * TILE.rows_each, (i + 1) * TILE.rows_each)

@@ -14,9 +14,9 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def parts_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def parts_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     number = dev.block_index(EARLY)
-    rows, (x, _), (left,) = given.rows, given.tensors, given.rooms
+    rows, (x, _), (left,) = arguments.rows, arguments.tensors, arguments.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
@@ -26,13 +26,13 @@ def parts_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 
 @cute.kernel
-def write_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def write_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     number = dev.block_index(EARLY)
-    rows, (x, out), (left,) = given.rows, given.tensors, given.rooms
+    rows, (x, out), (left,) = arguments.rows, arguments.tensors, arguments.rooms
     tile, part = dev.tile_and_part(number, parts)
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     begin, end = dev.part_range(part, span, rows, TILE)
-    totals = fn.add_parts(left, dev.first_row(tile, TILE), part, parts, rows, TILE)
+    totals = fn.sum_partials(left, dev.first_row(tile, TILE), part, parts, rows, TILE)
     write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE)
 
 

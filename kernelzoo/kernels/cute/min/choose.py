@@ -26,11 +26,11 @@ class Knobs:
 
 @chooser("cute", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Blocks reduce complete rows if there are enough for the device. Otherwise they share rows."""
+    """One block reduces a row if rows are enough to fill the device. Otherwise several blocks share a row."""
     given, device = tiles.make_problem(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if given.across:
-        few = tiles.long_row_tile(given).count(given.total) < knobs.columns_crowd * device.multiprocessors
+        few = tiles.long_row_tile(given).count_tiles(given.total) < knobs.columns_crowd * device.multiprocessors
         return "split" if few and given.n > SHORT_COLUMNS else "rows_deferred"
     if given.n * given.rows.itemsize > knobs.row_bytes and given.total < knobs.crowd * device.multiprocessors:
         return "split"

@@ -13,32 +13,32 @@ def identity(TILE):
 
 
 def element_identity(TILE):
-    """Return the same value as an element in memory, where CuTe reads uint8 as signed."""
+    """Return ``identity`` as CuTe reads it from memory: uint8 elements are signed there."""
     return -1 if TILE.dtype == "uint8" else identity(TILE)
 
 
-def online_update(kept, values, TILE):
+def online_update(accumulator, values, TILE):
     """Merge more elements into the running minimum of each of a thread's rows."""
-    for r, (row, least) in enumerate(zip(dev.split_rows(values, TILE), dev.list_values(kept), strict=True)):
-        kept[r] = dev.tree_reduce([least, *row], dev.minimum)
+    for r, (row, least) in enumerate(zip(dev.group_by_row(values, TILE), dev.list_values(accumulator), strict=True)):
+        accumulator[r] = dev.tree_reduce([least, *row], dev.minimum)
 
 
-def write_rows(mine, out, row, rows, TILE):
+def write_rows(values, out, row, rows, TILE):
     out, at = out
-    leaves = dev.row_exists(row, rows, TILE) & (dev.thread_coords(TILE)[1] == 0)
-    dev.store_rows(dev.make_fragment(mine, out.dtype), out, dev.row_offset(row, rows, at, TILE), at.row, leaves, TILE)
+    writes = dev.row_exists(row, rows, TILE) & (dev.thread_coords(TILE)[1] == 0)
+    dev.store_rows(dev.make_fragment(values, out.dtype), out, dev.row_offset(row, rows, at, TILE), at.row, writes, TILE)
 
 
 @cute.jit
-def last_to_arrive(counts: cute.Pointer, number, parts) -> Boolean:
-    """Return whether this block is the last of its tile to call this. Each call releases the block's writes to the
-    device, and the last acquires all blocks' writes. It resets the count to zero."""
+def last_to_arrive(counts: cute.Pointer, tile, parts) -> Boolean:
+    """Return whether this block is the last of its tile to call this function. Each call releases the block's writes
+    to the device. The last call acquires all blocks' writes, and resets the tile's count to zero."""
     told = cute.make_tensor(cute.arch.alloc_smem(Int32, 1), cute.make_layout((1,)))
     thread, _, _ = cute.arch.thread_idx()
     cute.arch.sync_threads()
     if thread == 0:
-        told[0] = cute.arch.atomic_add(counts + number, Int32(1), sem="acq_rel", scope="gpu")
+        told[0] = cute.arch.atomic_add(counts + tile, Int32(1), sem="acq_rel", scope="gpu")
         if told[0] == parts - 1:
-            cute.make_tensor(counts + number, cute.make_layout((1,)))[0] = 0  # for the next launch
+            cute.make_tensor(counts + tile, cute.make_layout((1,)))[0] = 0  # for the next launch
     cute.arch.sync_threads()
     return told[0] == parts - 1

@@ -4,7 +4,7 @@ from cutlass import const_expr, cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.launch import bind
 from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, write_rows
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
@@ -12,24 +12,24 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def rows_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def rows_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    rows, (x, out) = given.rows, given.tensors
+    rows, (x, out) = arguments.rows, arguments.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     kept = dev.make_accumulator(identity(TILE), TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
         values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
         dev.accumulate(kept, dev.row_reduce(values, dev.minimum, TILE), dev.minimum)
-        if const_expr(TILE.meeting > 1):
+        if const_expr(TILE.row_warps > 1):
             cute.arch.sync_threads()  # before shared memory is overwritten
     write_rows(dev.list_values(kept), out, row, rows, TILE)
 
 
 @register("cute", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """A block reduces each block of a row to a scalar before it reads the next one."""
+    """A thread block reduces each piece of a row to a scalar before it reads the next piece."""
     x, out = plain(x), plain(out)
     given = tiles.make_problem(x, out)
     tile = tiles.blockwise_tile(given, elements=tiles.READ_ELEMENTS)
-    return bound("cute/min/rows", rows_kernel, (x, out), given, tile)
+    return bind("cute/min/rows", rows_kernel, (x, out), given, tile)

@@ -4,7 +4,7 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.launch import bind
 from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, online_update, write_rows
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
@@ -12,9 +12,9 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def rows_deferred_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def rows_deferred_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    rows, (x, out) = given.rows, given.tensors
+    rows, (x, out) = arguments.rows, arguments.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     kept = dev.make_accumulator(identity(TILE), TILE)
@@ -29,4 +29,4 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     given = tiles.make_problem(x, out)
     tile = tiles.blockwise_tile(given, elements=tiles.READ_ELEMENTS)
-    return bound("cute/min/rows_deferred", rows_deferred_kernel, (x, out), given, tile)
+    return bind("cute/min/rows_deferred", rows_deferred_kernel, (x, out), given, tile)

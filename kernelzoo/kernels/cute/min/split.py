@@ -12,9 +12,9 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def split_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     number = dev.block_index(EARLY)
-    rows, (x, out), (partials, arrivals) = given.rows, given.tensors, given.rooms
+    rows, (x, out), (partials, arrivals) = arguments.rows, arguments.tensors, arguments.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
@@ -33,12 +33,12 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
 
 
 @cute.jit
-def merge_minima(kept, partials, start: Int64, stride: Int64, here: cutlass.Boolean, TILE: cutlass.Constexpr):
-    """Merge the minima that another block stored into a thread's own minima, if its rows exist (``here``)."""
-    if here:
+def merge_minima(accumulator, partials, start: Int64, stride: Int64, exists: cutlass.Boolean, TILE: cutlass.Constexpr):
+    """Merge the minima that another block stored into a thread's own minima, if the rows exist."""
+    if exists:
         left = cute.make_tensor(partials + start, cute.make_layout((TILE.rows_each,), stride=(stride,)))
         for r in cutlass.range_constexpr(TILE.rows_each):
-            kept[r] = dev.minimum(kept[r], dev.to_acc(left[r], TILE))
+            accumulator[r] = dev.minimum(accumulator[r], dev.to_acc(left[r], TILE))
 
 
 @register("cute", "min", "split")

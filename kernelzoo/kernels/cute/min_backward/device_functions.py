@@ -11,31 +11,31 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 
 
-def load_each(tensor, row, rows, TILE):
+def load_widened(tensor, row, rows, TILE):
     """Load one value per row of a thread, in the dtype of computation."""
-    return [dev.to_acc(value, TILE) for value in fn.load_numbers(tensor, row, rows, TILE)]
+    return [dev.to_acc(value, TILE) for value in fn.load_row_values(tensor, row, rows, TILE)]
 
 
-def equal_tile(least, tXgX, tXcX, i, rows, TILE):
-    """Return which of a thread's elements of block i equal their row's minimum, from ``least``."""
+def equals_minimum(least, tXgX, tXcX, i, rows, TILE):
+    """Return whether each of a thread's elements of block i equals its row's minimum, given in ``least``."""
     return dev.map_rows(operator.eq, dev.load(tXgX, tXcX, i, rows, TILE, float("nan")), TILE, least)
 
 
 def as_counts(equal):
-    """Return 1 for each equal element, else 0. A thread's own counts fit in 32 bits."""
+    """Convert booleans to 1 and 0, to count them. The counts of one thread fit in 32 bits."""
     return [[dev.select(one, Int32(1), Int32(0)) for one in vector] for vector in equal]
 
 
-def shares_of(grads, counts):
-    """Return (grad / count, grad * 0) per row, for elements that are minima and for others. If count is 0, the second
-    number is NaN."""
+def gradient_shares(grads, counts):
+    """Return (grad / count, grad * 0) per row: the gradients of elements that are minima, and of others. If count is 0,
+    the second gradient is NaN."""
     pairs = list(zip(grads, counts, strict=True))
     each = [grad / count.to(type(grad)) for grad, count in pairs]
     rest = [dev.select(count > 0, grad * 0.0, type(grad)(float("nan"))) for grad, count in pairs]
     return each, rest
 
 
-def gradient_of(equal, shares, TILE):
+def select_shares(equal, shares, TILE):
     return dev.map_rows(dev.select, equal, TILE, *shares)
 
 

@@ -5,7 +5,7 @@ from cutlass import Float8E4M3FN, Float32, Int32, Uint8, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.launch import bind
 from kernelzoo.kernels.cute.min.device_functions import write_rows
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
@@ -18,9 +18,9 @@ def magnitude(x):
     return x.bitcast(Int32) & 0x7FFFFFFF
 
 
-def scale_of(most):
-    """Return a row's scale. ``most``: the bits of the row's largest magnitude."""
-    top = most.bitcast(Float32)
+def scale_of(max_bits):
+    """Return a row's scale. ``max_bits``: the bits of the row's largest magnitude."""
+    top = max_bits.bitcast(Float32)
     return dev.select(top < LEAST, Float32(1.0), top / Float32(TOP))
 
 
@@ -53,9 +53,9 @@ def to_float8(values, hardware):
 
 
 @cute.kernel
-def quantize_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def quantize_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    rows, (x, values, scale) = given.rows, given.tensors
+    rows, (x, values, scale) = arguments.rows, arguments.tensors
     tXcX, tXgX, tXgV = dev.partition(tile, rows, TILE, x, values)
     read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     blocks = dev.num_blocks(rows, TILE)
@@ -76,4 +76,4 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     """Rows that fit in registers are read once. Longer ones are read again, from cache, and scaled."""
     values = values.view(torch.uint8)
     given = tiles.make_problem(x, scale, values)
-    return bound("cute/quantize_rows/rows", quantize_kernel, (x, values, scale), given, tiles.read_once_tile(given))
+    return bind("cute/quantize_rows/rows", quantize_kernel, (x, values, scale), given, tiles.read_once_tile(given))

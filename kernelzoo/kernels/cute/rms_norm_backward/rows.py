@@ -10,19 +10,19 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-def gradient(x, pulled, scale, slope):
-    return scale * (pulled - x * slope)
+def input_gradient(x, weighted_grad, scale, slope):
+    return scale * (weighted_grad - x * slope)
 
 
-def terms(x, grad, scale):
-    """Return an element's term of the sum for the weight."""
+def weight_gradient_term(x, grad, scale):
+    """Return an element's term of the weight's gradient, which is a sum over rows."""
     return (grad * (x * scale),)
 
 
 @cute.kernel
-def rows_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def rows_kernel(arguments, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    rows, (x, weight, grad, dx, _), (room,) = given.rows, given.tensors, given.rooms
+    rows, (x, weight, grad, dx, _), (room,) = arguments.rows, arguments.tensors, arguments.rooms
     tXcX, tXgX, tXgW, tXgG, tXgD = dev.partition(tile, rows, TILE, x, weight, grad, dx)
     read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
     pull = fn.load_block_once(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
@@ -35,16 +35,16 @@ def rows_kernel(given, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: c
     slopes = [mean * scale * scale for mean, scale in zip(fn.means(products, rows, TILE), scales, strict=True)]
     dev.store_partial(scales, room, dev.first_row(tile, TILE), 0, 1, rows, TILE)
     for i in cutlass.range(dev.num_blocks(rows, TILE)):
-        result = fn.map_tiles(gradient, (read(i), pull(i)), TILE, scales, slopes)
+        result = fn.map_tiles(input_gradient, (read(i), pull(i)), TILE, scales, slopes)
         dev.store(result, tXgD, tXcX, i, rows, TILE)
 
 
 @cute.kernel
-def weight_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
-    """Each thread block sums some elements over all rows."""
+def weight_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+    """A thread block writes the weight's gradient for some elements: sums over all rows."""
     block = dev.block_index(EARLY)
-    rows, (x, _, grad, _, dweight) = given.rows, given.tensors
-    fn.sum_over_rows(terms, (x, grad), given.rooms, (dweight,), block, rows, TILE)
+    rows, (x, _, grad, _, dweight) = arguments.rows, arguments.tensors
+    fn.sum_over_rows(weight_gradient_term, (x, grad), arguments.rooms, (dweight,), block, rows, TILE)
 
 
 @register("cute", "rms_norm_backward", "rows")
@@ -52,4 +52,4 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, e
     """Rows that fit in registers are read once, and longer ones twice. A second launch sums the weight's gradient."""
     id, tensors = "cute/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     given = tiles.make_problem(x, dweight, weight, grad, dx)
-    return launch_rows_and_sums(id, rows_kernel, weight_kernel, tensors, given, (eps,), left=1)
+    return launch_rows_and_sums(id, rows_kernel, weight_kernel, tensors, given, (eps,), stored_count=1)

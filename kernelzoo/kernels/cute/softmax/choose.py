@@ -1,9 +1,9 @@
 import torch
 
 from kernelzoo.kernels.cute.launch import device_of
-from kernelzoo.kernels.cute.softmax.split_cluster import cluster_tile
+from kernelzoo.kernels.cute.softmax.split_cluster import fit_cluster
 from kernelzoo.kernels.cute.tiles import long_row_tile, longest_row, make_problem
-from kernelzoo.kernels.shared.cut import gradient_variant
+from kernelzoo.kernels.shared.cut import choose_gradient_variant
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
@@ -23,15 +23,15 @@ class Knobs:
 
 @chooser("cute", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """One block if a row fits in its registers, else a cluster if it fits there. Other rows are read twice: by one
-    block each if many, else by several."""
+    """One block keeps a row in registers, or else a cluster does. Rows that fit in neither are read twice: if many, by
+    one block each, else by several."""
     given, device = make_problem(x, out), device_of(x)
     knobs, holds = of(Knobs, device.index), given.n <= longest_row(given, 1)
     if given.across:
-        return "fused" if holds else gradient_variant(long_row_tile(given).count(given.planned), device)
+        return "fused" if holds else choose_gradient_variant(long_row_tile(given).count_tiles(given.planned), device)
     # In half precision, an unaligned row would have incomplete vectors in every block of a cluster.
     longest = knobs.fused_bytes * (2 if given.shifted and given.rows.itemsize == 2 else 1)
-    if not (holds and given.n * given.rows.wide_bytes <= longest) and cluster_tile(given, device) is not None:
+    if not (holds and given.n * given.rows.wide_bytes <= longest) and fit_cluster(given, device) is not None:
         return "split_cluster"
     if holds:
         return "fused"
@@ -41,4 +41,4 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 @chooser("cute", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several blocks share a row: in a cluster if it fits there, else in two launches, with pairs in a workspace."""
-    return "split_cluster" if cluster_tile(make_problem(x, out), device_of(x)) is not None else "split_two_launches"
+    return "split_cluster" if fit_cluster(make_problem(x, out), device_of(x)) is not None else "split_two_launches"

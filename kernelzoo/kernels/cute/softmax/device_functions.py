@@ -19,34 +19,34 @@ def exponential(x):
 
 
 def zero_if_empty(top):
-    """Return what to subtract from a row: its maximum, or 0 if all of it is -inf. So no lane computes -inf - -inf, and
-    0 / 0 makes the result NaN."""
+    """Return the number to subtract from a row: its maximum ``top``, or 0 if all elements are -inf. So no lane computes
+    -inf - -inf, and such a row's result is 0 / 0 = NaN."""
     return select(top == -float("inf"), type(top)(0.0), top)
 
 
-def lowest(TILE):
+def lowest_finite(TILE):
     """Return the lowest finite number. Running maxima begin there, so that -inf - -inf never occurs."""
     return LOWEST.get(TILE.dtype, LOWEST_FLOAT32)
 
 
 def online_update(tops, totals, values, TILE):
-    """Add more elements to the running (max, sum) state of each of a thread's rows. Maxima begin at ``lowest``."""
+    """Add elements to the running (max, sum) states of a thread's rows. Maxima begin at ``lowest_finite``."""
     risen = [maximum(*pair) for pair in zip(list_values(tops), thread_reduce(values, maximum, TILE), strict=True)]
-    add_terms(tops, totals, risen, values, TILE)
+    rescale_and_add(tops, totals, risen, values, TILE)
 
 
-def add_terms(tops, totals, risen, values, TILE):
-    """Rescale states to their new maxima ``risen``, then add the exponentials of more elements to the sums."""
-    for r, top in enumerate(risen):
+def rescale_and_add(tops, totals, new_tops, values, TILE):
+    """Rescale states to their new maxima ``new_tops``, then add the exponentials of more elements to the sums."""
+    for r, top in enumerate(new_tops):
         scale = exponential(tops[r] - top)
         tops[r] = top
         for kept in totals:
             kept[r] = kept[r] * scale
     sums, lost = totals
-    add_compensated(sums, lost, thread_reduce(map_rows(exponential_below, values, TILE, risen), add, TILE))
+    add_compensated(sums, lost, thread_reduce(map_rows(exponential_below, values, TILE, new_tops), add, TILE))
 
 
-def rescale(top, total, row_top):
+def rescale_sum(top, total, row_top):
     """Convert a sum of exp(x - top) to a sum of exp(x - row_top)."""
     return total * exponential(top - row_top)
 

@@ -6,24 +6,24 @@ from cutlass import cute
 
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.launch import bind
 from kernelzoo.kernels.cute.softmax.device_functions import online_update, softmax_of
-from kernelzoo.kernels.cute.states import make_states, row_states
+from kernelzoo.kernels.cute.states import make_states, reduce_states
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
 @cute.kernel
-def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def online_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    rows, (x, out) = given.rows, given.tensors
+    rows, (x, out) = arguments.rows, arguments.tensors
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     blocks = dev.num_blocks(rows, TILE)
     # Each thread keeps a pair. Threads merge their pairs once, after the loop.
     tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):
         online_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
-    row_tops, row_totals = row_states(tops, totals, TILE)
+    row_tops, row_totals = reduce_states(tops, totals, TILE)
     scales = [1.0 / total for total in row_totals]
     for i in cutlass.range(blocks):
         # Backwards, because the elements read last are the most likely to be cached.
@@ -36,4 +36,4 @@ def online_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """The first pass keeps a running (max, sum) state in each thread. The second pass reads again and writes."""
     given = tiles.make_problem(x, out)
-    return bound("cute/softmax/online", online_kernel, (x, out), given, tiles.long_row_tile(given))
+    return bind("cute/softmax/online", online_kernel, (x, out), given, tiles.long_row_tile(given))

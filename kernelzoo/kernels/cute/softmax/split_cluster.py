@@ -11,8 +11,8 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound, device_of
-from kernelzoo.kernels.cute.softmax.device_functions import exponential, rescale, zero_if_empty
+from kernelzoo.kernels.cute.launch import bind, device_of
+from kernelzoo.kernels.cute.softmax.device_functions import exponential, rescale_sum, zero_if_empty
 from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, make_problem, most_vectors
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, power_of_two
@@ -34,10 +34,10 @@ multiprocessor overlap. An unaligned row has at least 256."""
 
 
 @cute.kernel
-def cluster_kernel(given, BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def cluster_kernel(arguments, BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     """Each thread block processes one block of its cluster's row."""
     number = dev.block_index(EARLY)
-    rows, (x, out) = given.rows, given.tensors
+    rows, (x, out) = arguments.rows, arguments.tensors
     kind = dev.acc_type(TILE)
     room = cute.arch.alloc_smem(Int32, BLOCKS * kind.width // 16, 16)  # a pair per block, as words
     barrier = cute.arch.alloc_smem(Int64, 1, 8)
@@ -49,12 +49,12 @@ def cluster_kernel(given, BLOCKS: cutlass.Constexpr, TILE: cutlass.Constexpr, EA
     less = zero_if_empty(top)
     values = [[exponential(value - less) for value in vector] for vector in values]
     (total,) = dev.row_reduce(values, dev.add, TILE)
-    send(top, total, room, barrier, BLOCKS)
+    send_state(top, total, room, barrier, BLOCKS)
     pairs = cute.make_tensor(cute.recast_ptr(room, dtype=kind), cute.make_layout((2, BLOCKS)))
     theirs = cute.arch.lane_idx() % BLOCKS  # a pair per lane, in the same order in all warps and blocks
     row_top = zero_if_empty(reduce_lanes(pairs[0, theirs], dev.maximum, BLOCKS))
     # A block of only -inf sends -inf. It doesn't send the 0 that it subtracts: this could exceed the row's maximum.
-    row_total = reduce_lanes(rescale(pairs[0, theirs], pairs[1, theirs], row_top), dev.add, BLOCKS)
+    row_total = reduce_lanes(rescale_sum(pairs[0, theirs], pairs[1, theirs], row_top), dev.add, BLOCKS)
     scale = exponential(top - row_top) * (1.0 / row_total)
     values = [[value * scale for value in vector] for vector in values]
     dev.store(values, tXgO, tXcX, rank, rows, TILE)
@@ -67,8 +67,8 @@ def reduce_lanes(value, join, BLOCKS):
     return value
 
 
-def words_of(value):
-    """Return a number as 32-bit words, because stores to another block need words."""
+def to_words(value):
+    """Convert a number to 32-bit words. Stores to another block's shared memory take words."""
     if value.width == 32:
         return [value.bitcast(Int32)]
     bits = value.bitcast(Int64)
@@ -77,7 +77,7 @@ def words_of(value):
 
 @cute.jit
 def make_barrier(barrier: cute.Pointer):
-    """Make a barrier that waits for one arrival and for bytes. Then tell the cluster that this block has it."""
+    """Make a barrier that waits for one arrival and for bytes. Then tell the cluster that it exists."""
     thread, _, _ = cute.arch.thread_idx()
     if thread == 0:
         cute.arch.mbarrier_init(barrier, 1)
@@ -86,34 +86,34 @@ def make_barrier(barrier: cute.Pointer):
 
 
 @cute.jit
-def send(top, total, room: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.Constexpr):
+def send_state(top, total, states: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.Constexpr):
     """Write this block's state into the shared memory of every block of the cluster, whose barriers count the bytes.
 
     One thread per receiver writes, to the position of this block's rank. Returns when this block has all states."""
-    words = tuple(words_of(top) + words_of(total))
+    words = tuple(to_words(top) + to_words(total))
     rank, (thread, _, _) = cute.arch.block_idx_in_cluster(), cute.arch.thread_idx()
     cute.arch.cluster_wait()  # now all blocks run, and have made their barriers
     if thread == 0:
         cute.arch.mbarrier_arrive_and_expect_tx(barrier, BLOCKS * len(words) * 4)
     if thread < BLOCKS:
-        cute.arch.store_async_dsmem(room + cute.assume(rank * len(words), divby=len(words)), words, barrier, thread)
+        cute.arch.store_async_dsmem(states + cute.assume(rank * len(words), divby=len(words)), words, barrier, thread)
     cute.arch.mbarrier_wait(barrier, 0)
 
 
-def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
-    """Return (tile of each block, blocks) of a cluster in which a row fits, or None if it fits in none."""
-    if given.across or device.cluster_blocks < 2 or given.n < LEAST:
+def fit_cluster(problem: Problem, device: Device) -> tuple[Tile, int] | None:
+    """Return (tile of each block, number of blocks) of a cluster in which a row fits, or None if none fits."""
+    if problem.across or device.cluster_blocks < 2 or problem.n < LEAST:
         return None
-    vector = given.vector()
-    vectors, most = cdiv(given.room, vector), most_vectors(given, vector, 1)
-    usual = min(most, 16, USUAL_BYTES // given.rows.wide_bytes // vector)
-    for many in THREADS[given.shifted :]:
+    vector = problem.vector()
+    vectors, most = cdiv(problem.padded_length, vector), most_vectors(problem, vector, 1)
+    usual = min(most, 16, USUAL_BYTES // problem.rows.wide_bytes // vector)
+    for many in THREADS[problem.shifted :]:
         blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, many * usual))))
         threads = min(many, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))
         each = cdiv(vectors, blocks * threads)
         if each <= most:
-            made = tiles.make_tile(given, threads, threads, vector, each)
-            return replace(made, whole=not made.shifted and given.n == blocks * made.block), blocks
+            made = tiles.make_tile(problem, threads, threads, vector, each)
+            return replace(made, whole=not made.shifted and problem.n == blocks * made.block), blocks
     return None
 
 
@@ -121,10 +121,10 @@ def cluster_tile(given: Problem, device: Device) -> tuple[Tile, int] | None:
 def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """The blocks of a thread-block cluster share a row and keep it in registers: one read, one write."""
     id, given, device = "cute/softmax/split_cluster", make_problem(x, out), device_of(x)
-    made = cluster_tile(given, device)
+    made = fit_cluster(given, device)
     if made is None:
         most = MOST_BLOCKS * MOST_THREADS * most_vectors(given, given.vector(), 1) * given.vector()
         words = f"it takes rows of {LEAST} to {most} of {given.rows.dtype} laid out so, along memory, on sm_90 or later"
         raise UnsupportedProblemError(id, f"{words}; got {given.n}")
     tile, blocks = made
-    return bound(id, cluster_kernel, (x, out), given, tile, (blocks,), cluster=blocks)
+    return bind(id, cluster_kernel, (x, out), given, tile, (blocks,), cluster=blocks)

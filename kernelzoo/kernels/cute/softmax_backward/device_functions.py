@@ -4,16 +4,16 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 
 
-def load_both(tXgG, tXgY, tXcX, i, rows, TILE):
+def load_inputs(tXgG, tXgY, tXcX, i, rows, TILE):
     """Load (gradients, softmax) for a thread's elements of block i, 0 past the ends of rows."""
     return dev.load(tXgG, tXcX, i, rows, TILE), dev.load(tXgY, tXcX, i, rows, TILE)
 
 
-def products(both, TILE):
+def grad_times_y(inputs, TILE):
     """Return grad * y for each element: the terms of a row's sum."""
-    return fn.map_tiles(dev.multiply, both, TILE)
+    return fn.map_tiles(dev.multiply, inputs, TILE)
 
 
-def gradient(grad, weight, total):
-    """Return softmax's input gradient, y * (grad - total). ``weight`` is y, and ``total`` the row's sum of products."""
-    return weight * (grad - total)
+def input_gradient(grad, y, total):
+    """Return softmax's input gradient, y * (grad - total). ``y`` is y, and ``total`` the row's sum of products."""
+    return y * (grad - total)

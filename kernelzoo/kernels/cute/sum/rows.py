@@ -5,7 +5,7 @@ from cutlass import Int64, cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import bound
+from kernelzoo.kernels.cute.launch import bind
 from kernelzoo.kernels.cute.min.device_functions import write_rows
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 
 def summed_type(TILE):
-    """Return the accumulator's dtype: 64 bits for integers."""
+    """Return the dtype in which elements are added up: 64 bits for integers, else that of computation."""
     return dev.acc_type(TILE) if "float" in TILE.dtype else Int64
 
 
@@ -28,9 +28,9 @@ def add_up(tXgX: cute.Tensor, tXcX: cute.Tensor, begin, end, rows, TILE: cutlass
 
 
 @cute.kernel
-def sum_kernel(given, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def sum_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
-    rows, (x, out) = given.rows, given.tensors
+    rows, (x, out) = arguments.rows, arguments.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
     begin, end = dev.all_blocks(rows, TILE)
@@ -43,4 +43,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each thread keeps a sum and the sum's rounding error. After the loop, the threads' sums are added in a tree."""
     x = plain(x)
     given = tiles.make_problem(x, out)
-    return bound("cute/sum/rows", sum_kernel, (x, out), given, tiles.blockwise_tile(given))
+    return bind("cute/sum/rows", sum_kernel, (x, out), given, tiles.blockwise_tile(given))

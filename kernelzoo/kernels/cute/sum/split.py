@@ -14,9 +14,9 @@ from kernelzoo.registry import register
 
 
 @cute.kernel
-def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
+def split_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     number = dev.block_index(EARLY)
-    rows, (x, out), (left, arrivals) = given.rows, given.tensors, given.rooms
+    rows, (x, out), (left, arrivals) = arguments.rows, arguments.tensors, arguments.rooms
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
@@ -24,7 +24,7 @@ def split_kernel(given, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass.Con
     sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
     dev.store_partial(dev.list_values(sums), left, row, part, parts, rows, TILE)
     if last_to_arrive(arrivals, tile, parts):
-        every = fn.add_parts(left, row, parts, parts, rows, TILE)
+        every = fn.sum_partials(left, row, parts, parts, rows, TILE)
         write_rows(dev.list_values(every), out, row, rows, TILE)
 
 

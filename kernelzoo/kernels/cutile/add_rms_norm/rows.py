@@ -24,7 +24,7 @@ def add_rms_norm_kernel(
         tile = ct.astype(rounded, dev.acc_dtype(x))
         scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
         for WHOLE in ct.static_iter((True, False) if LATE else (None,)):
-            if WHOLE is None or dev.is_whole(x, place, SHAPE) == WHOLE:
+            if WHOLE is None or dev.tile_is_inside(x, place, SHAPE) == WHOLE:
                 result = tile * scale * dev.load_weights(weight, 0, AXIS, SHAPE, WHOLE)
                 ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not (LATE and WHOLE), allow_tma=False)
     else:
@@ -54,9 +54,9 @@ def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor
     id, device = "cutile/add_rms_norm/rows", device_of(x)
     rows, others = rows_with(x, out, residual, total)
     late = rows.planned >= 8 * device.multiprocessors
-    held, tile, fit = tiles.whole_row_or_block(id, device, rows, 2, late)
+    held, tile, fit = tiles.whole_row_or_block_tile(id, device, rows, 2, late)
     source, beside, sums, target = tiles.make_views(rows, tile, (x, residual, total, out), others)
     views = source, beside, tiles.weight_view(tile, weight), target, sums
-    constants = tiles.float64_bits(eps), held, late, tile.fold(rows), tile.axis, tile.shape
+    constants = tiles.float64_bits(eps), held, late, tile.per_lane(rows), tile.axis, tile.shape
     tensors, count = (x, residual, weight, out, total), tile.count_tiles(rows)
     return bind_kernel(id, add_rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

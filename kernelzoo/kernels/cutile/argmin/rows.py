@@ -65,5 +65,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows = "cutile/argmin/rows", rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, floats = tiles.make_views(rows, tile, (x, out)), x.dtype.is_floating_point
-    constants = (identity(x.dtype), floats, tile.fold(rows), tile.axis, tile.shape)
+    constants = (identity(x.dtype), floats, tile.per_lane(rows), tile.axis, tile.shape)
     return bind_kernel(id, argmin_kernel, (x, out), views, (), constants, tile.count_tiles(rows), tile.warps)

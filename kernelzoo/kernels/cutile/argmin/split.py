@@ -45,7 +45,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     source, target = tiles.make_views(rows, tile, (x, out))
     left = [tiles.part_workspace(rows, tile, plan, x, dtype) for dtype in (x.dtype, torch.int64)]
     same, programs = (identity(x.dtype), x.dtype.is_floating_point), tile.count_tiles(rows) * plan.parts
-    kinds = (*same, tile.fold(rows), tile.axis, tile.shape)
+    kinds = (*same, tile.per_lane(rows), tile.axis, tile.shape)
     leave = bind_kernel(id, parts_kernel, (x, out), (source, *left), plan, kinds, programs, tile.warps)
     last, programs = (*same, merged.axis, merged.shape), merged.count_tiles(rows)
     return sequence(leave, bind_kernel(id, merge_kernel, (x, out), (*left, target), (), last, programs, merged.warps))

@@ -38,6 +38,6 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     rows, others = rows_with(x, loss, labels)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views = tiles.make_views(rows, tile, tensors, others)
-    constants, count = (ignore_index, tile.fold(rows), tile.axis, tile.shape), tile.count_tiles(rows)
+    constants, count = (ignore_index, tile.per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows)
     fit = tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
     return bind_kernel(id, cross_entropy_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

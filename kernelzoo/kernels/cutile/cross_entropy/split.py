@@ -30,7 +30,7 @@ def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_inde
     tile, plan, last = tiles.part_tiles(rows, device_of(x))
     source, beside, target = tiles.make_views(rows, tile, tensors, others)
     states = [tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
-    kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
+    kinds, programs = (tile.per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
     leave = bind_kernel(id, states_kernel, tensors, (source, *states), plan, kinds, programs, tile.warps)
     views, kinds = (source, beside, *states, target), (ignore_index, last.axis, last.shape)
     return sequence(leave, bind_kernel(id, merge_kernel, tensors, views, (), kinds, last.count_tiles(rows), last.warps))

@@ -38,5 +38,5 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     rows, others = rows_with(x, out, labels, grad)
     tile = tiles.streaming_tile(rows, device_of(x), 2)
     views = tiles.make_views(rows, tile, tensors, others)
-    constants = (ignore_index, tile.fold(rows), tile.axis, tile.shape)
+    constants = (ignore_index, tile.per_lane(rows), tile.axis, tile.shape)
     return bind_kernel(id, backward_kernel, tensors, views, (), constants, tile.count_tiles(rows), tile.warps)

@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 
 
 def combine_sums(before, total, next_before, next_total):
-    """Combine two runs of vectors: (sum of all but the last, sum of all). Subtraction could give inf - inf."""
+    """Combine two runs' (sum of all but the last vector, sum of all). Subtracting the last could give inf - inf."""
     return total + next_before, total + next_total
 
 
@@ -52,7 +52,7 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x = "cutile/cumsum/rows", plain(x)
     rows = rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 2)
-    views, kinds = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
+    views, kinds = tiles.make_views(rows, tile, (x, out)), (tile.per_lane(rows), tile.axis, tile.shape)
     many = tiles.FIT * (1 + x.is_floating_point())  # programs of 128 threads; sums of integers have 64 bits
     fit = tile.occupancy(rows, many, ragged=True)
     return bind_kernel(id, cumsum_kernel, (x, out), views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

@@ -33,7 +33,8 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile, plan, _ = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
     sums = tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
-    kinds, programs, warps = (tile.fold(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts, tile.warps
+    kinds = tile.per_lane(rows), tile.axis, tile.shape
+    programs, warps = tile.count_tiles(rows) * plan.parts, tile.warps
     leave = bind_kernel(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, warps)
     views, last, fit = (source, sums, target), (plan.merged, *kinds), tile.occupancy(rows, tiles.FIT, True)
     return sequence(leave, bind_kernel(id, scan_kernel, (x, out), views, plan, last, programs, warps, occupancy=fit))

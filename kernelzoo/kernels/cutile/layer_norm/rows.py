@@ -25,7 +25,7 @@ def layer_norm_kernel(
         away = dev.subtract_mean(tile, mean, x, place, AXIS, SHAPE)
         scale = dev.inverse_root(ct.sum(away * away, AXIS, keepdims=True) / x.shape[AXIS], EPS)
         for WHOLE in ct.static_iter((True, False) if LATE else (None,)):
-            if WHOLE is None or dev.is_whole(x, place, SHAPE) == WHOLE:
+            if WHOLE is None or dev.tile_is_inside(x, place, SHAPE) == WHOLE:
                 result = away * scale * dev.load_weights(weight, 0, AXIS, SHAPE, WHOLE)
                 result = result + dev.load_weights(bias, 0, AXIS, SHAPE, WHOLE)
                 ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not (LATE and WHOLE), allow_tma=False)
@@ -55,9 +55,9 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     """The mean comes first, then squared distances from it. A row that doesn't fit on chip is read three times."""
     id, device, rows = "cutile/layer_norm/rows", device_of(x), rows_of(x, out)
     late = rows.planned >= 8 * device.multiprocessors
-    held, tile, fit = tiles.whole_row_or_block(id, device, rows, 2, late)
+    held, tile, fit = tiles.whole_row_or_block_tile(id, device, rows, 2, late)
     source, target = tiles.make_views(rows, tile, (x, out))
     views = source, *(tiles.weight_view(tile, one) for one in (weight, bias)), target
-    constants = tiles.float64_bits(eps), held, late, tile.fold(rows), tile.axis, tile.shape
+    constants = tiles.float64_bits(eps), held, late, tile.per_lane(rows), tile.axis, tile.shape
     tensors, count = (x, weight, bias, out), tile.count_tiles(rows)
     return bind_kernel(id, layer_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -73,6 +73,6 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     if rows.total == 0:
         return second
     held = (source, tiles.weight_view(tile, weight), pulled, target, *of_rows)
-    kinds = (tiles.float64_bits(eps), tile.fold(rows), tile.axis, tile.shape)
+    kinds = (tiles.float64_bits(eps), tile.per_lane(rows), tile.axis, tile.shape)
     first = bind_kernel(id, rows_kernel, tensors, held, (), kinds, tile.count_tiles(rows), tile.warps)
     return sequence(first, second)

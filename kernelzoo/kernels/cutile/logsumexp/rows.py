@@ -24,6 +24,6 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass keeps a running (max, sum) state in each lane. Lanes merge their states after the loop."""
     id, rows = "cutile/logsumexp/rows", rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
-    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
+    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.per_lane(rows), tile.axis, tile.shape)
     count, fit = tile.count_tiles(rows), tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
     return bind_kernel(id, logsumexp_kernel, (x, out), views, (), constants, count, tile.warps, occupancy=fit)

@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.kernels.cutile.launch import device_of
 from kernelzoo.kernels.cutile.min import tiles
-from kernelzoo.kernels.cutile.min.tiles import block_tile, row_tile
+from kernelzoo.kernels.cutile.min.tiles import row_tile, running_min_tile
 from kernelzoo.kernels.cutile.tiles import is_ragged
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import chooser
@@ -34,7 +34,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:
-        few = 2 * block_tile(device, rows).count_tiles(rows) < device.multiprocessors
+        few = 2 * running_min_tile(device, rows).count_tiles(rows) < device.multiprocessors
         return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:
         return "split"

@@ -5,7 +5,7 @@ import cuda.tile as ct
 from kernelzoo.kernels.cutile import device_functions as dev
 
 
-def lower(a, b):
+def nan_minimum(a, b):
     """Return the elementwise minimum; NaN if either is."""
     return ct.minimum(a, b, propagate_nan=True)
 
@@ -26,5 +26,5 @@ def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
 
 def reduce_row_ends(x, number, n, IDENTITY, PACK):
     """Return the minimum of a row's elements outside its whole vectors. number: the row's index."""
-    _, _, ends = dev.row_ends(x, number * n, n, IDENTITY, x.dtype, PACK)
+    _, _, ends = dev.load_row_ends(x, number * n, n, IDENTITY, x.dtype, PACK)
     return row_min(ends, 2)

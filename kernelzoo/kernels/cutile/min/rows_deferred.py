@@ -4,8 +4,8 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
-from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, reduce_row_ends, row_min
-from kernelzoo.kernels.cutile.min.tiles import block_tile, kernel_constants
+from kernelzoo.kernels.cutile.min.device_functions import load_padded, nan_minimum, reduce_row_ends, row_min
+from kernelzoo.kernels.cutile.min.tiles import kernel_constants, running_min_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -18,13 +18,13 @@ def rows_deferred_kernel(
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    inside, first = dev.whole_vectors(x, group * n, n, PACK), 0 if PACK else group
+    inside, first = dev.slice_vectors(x, group * n, n, PACK), 0 if PACK else group
     running = ct.full(SHAPE, IDENTITY, x.dtype)
     for i in range(ct.num_tiles(inside, AXIS, SHAPE)):
-        running = lower(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
+        running = nan_minimum(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
     least = row_min(running, AXIS)
     if PACK:
-        least = lower(least, reduce_row_ends(x, group, n, IDENTITY, PACK))
+        least = nan_minimum(least, reduce_row_ends(x, group, n, IDENTITY, PACK))
     ct.store(out, (group, strip), ct.reshape(least, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
@@ -33,6 +33,6 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces rows or a strip of columns. The running minimum is a tile, reduced after the loop."""
     id, x, out = "cutile/min/rows_deferred", plain(x), plain(out)
     rows = rows_of(x, out)
-    pack, tile = tiles.ragged(rows, block_tile(device_of(x), rows), x)
+    pack, tile = tiles.ragged_row_tile(rows, running_min_tile(device_of(x), rows), x)
     views, kinds = tiles.make_views(rows, tile, (x, out), pack=pack), kernel_constants(rows, x.dtype, tile, pack)
     return bind_kernel(id, rows_deferred_kernel, (x, out), views, (rows.n,), kinds, tile.count_tiles(rows), tile.warps)

@@ -4,8 +4,8 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import View, bind_kernel, device_of
-from kernelzoo.kernels.cutile.min.device_functions import load_padded, lower, reduce_row_ends, row_min
-from kernelzoo.kernels.cutile.min.tiles import block_tile, kernel_constants
+from kernelzoo.kernels.cutile.min.device_functions import load_padded, nan_minimum, reduce_row_ends, row_min
+from kernelzoo.kernels.cutile.min.tiles import kernel_constants, running_min_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -22,14 +22,14 @@ def split_kernel(
     number = ct.bid(0) // parts
     part = ct.bid(0) % parts
     group, strip = dev.tile_coords(number, x, AXIS, SHAPE)
-    inside, first = dev.whole_vectors(x, group * n, n, PACK), 0 if PACK else group
+    inside, first = dev.slice_vectors(x, group * n, n, PACK), 0 if PACK else group
     running = ct.full(SHAPE, IDENTITY, x.dtype)
     for i in range(part * span, min(part * span + span, ct.num_tiles(inside, AXIS, SHAPE))):
-        running = lower(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
+        running = nan_minimum(running, load_padded(inside, first, strip, i, IDENTITY, FLOAT, MASKED, AXIS, SHAPE))
     least = row_min(running, AXIS)
     if PACK:  # noqa: SIM102  # a compile-time constant
         if part == 0:
-            least = lower(least, reduce_row_ends(x, group, n, IDENTITY, PACK))
+            least = nan_minimum(least, reduce_row_ends(x, group, n, IDENTITY, PACK))
     ct.store(partials, dev.block_index(group, strip, part, AXIS), least, allow_tma=False)
     # The arrival's release makes this program's minima visible to the device. The last program to arrive acquires the
     # minima of all others.
@@ -49,9 +49,9 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     id, x, out = "cutile/min/split", plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
-    tile = block_tile(device, rows)
+    tile = running_min_tile(device, rows)
     plan, count = tiles.plan_parts(rows, tile, device), tile.count_tiles(rows)
-    pack, tile = tiles.ragged(rows, tile, x)
+    pack, tile = tiles.ragged_row_tile(rows, tile, x)
     partials, arrivals = tiles.part_workspace(rows, tile, plan, x, x.dtype), x.new_zeros(count, dtype=torch.int32)
     views = (*tiles.make_views(rows, tile, (x, out), pack=pack), partials, View(arrivals, (count,), (1,)))
     masked = not x.dtype.is_floating_point and plan.parts != plan.merged

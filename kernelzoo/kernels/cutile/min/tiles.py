@@ -5,7 +5,7 @@ import torch
 from kernelzoo.device import Device
 from kernelzoo.kernels.cutile.tiles import Tile, contiguous_tile, loop_tile
 from kernelzoo.layout import Rows, identity, power_of_two
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 TILE_ELEMENTS = 8192
 """The most elements of a tile. By default, it limits only tiles of one-byte elements."""
@@ -14,7 +14,7 @@ SHORT_ELEMENTS = 2048
 """The most elements of a tile of short rows, for two-byte elements."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     block_bytes: int = knob(
         8192, among=(8192, 16384, 32768), unit="bytes", why="of a block of a row that is reduced at once"
@@ -35,7 +35,7 @@ def row_tile(device: Device, rows: Rows, *, at_once: bool = False) -> Tile:
     return contiguous_tile(rows, 1, min(cols, bytes // rows.itemsize, TILE_ELEMENTS))
 
 
-def block_tile(device: Device, rows: Rows) -> Tile:
+def running_min_tile(device: Device, rows: Rows) -> Tile:
     """Return the tile of an elementwise running minimum: ``row_tile``, or a block of neighbouring columns."""
     return loop_tile(rows, 16384) if rows.across else row_tile(device, rows)
 

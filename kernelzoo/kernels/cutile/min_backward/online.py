@@ -52,6 +52,6 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2)
     views, id = tiles.make_views(rows, tile, tensors, others), "cutile/min_backward/online"
-    kinds = (tile.fold(rows), tile.axis, tile.shape)
+    kinds = (tile.per_lane(rows), tile.axis, tile.shape)
     fit = tile.occupancy(rows, tiles.FIT)
     return bind_kernel(id, online_kernel, tensors, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

@@ -51,5 +51,5 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     counts = tiles.part_workspace(rows, tile, plan, x, torch.int64)
     constants, programs = (tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
     of_all = partial(bind_kernel, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT))
-    leave = of_all(partials_kernel, tensors, (*views[:2], counts), plan, (tile.fold(rows), *constants))
+    leave = of_all(partials_kernel, tensors, (*views[:2], counts), plan, (tile.per_lane(rows), *constants))
     return sequence(leave, of_all(write_kernel, tensors, (*views, counts), plan, (plan.merged, *constants)))

@@ -28,9 +28,9 @@ def magnitude_bits(tile):
     return ct.bitcast(tile, ct.int32) & 0x7FFFFFFF
 
 
-def scale_from_max(most):
-    """Return a row's scale from its largest magnitude."""
-    top = ct.bitcast(most, ct.float32)
+def scale_from_max(largest_bits):
+    """Return a row's scale from the bits of its largest magnitude."""
+    top = ct.bitcast(largest_bits, ct.float32)
     return ct.where(top < LEAST, 1.0, top / TOP)
 
 
@@ -71,7 +71,7 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     id, arrays = "cutile/quantize_rows/rows", (x, values, scale)
     rows, others = rows_with(x, values, scale)
     device = device_of(x)
-    held, tile, fit = tiles.whole_row_or_block(id, device, rows, 2)
+    held, tile, fit = tiles.whole_row_or_block_tile(id, device, rows, 2)
     source, scales, target = tiles.make_views(rows, tile, (x, scale, values), others)
     views, kinds = (source, target, scales), (device.capability >= 90, held, tile.axis, tile.shape)
     return bind_kernel(id, quantize_kernel, arrays, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

@@ -22,7 +22,7 @@ def rms_norm_kernel(
         tile = dev.load_tile(x, place, 0.0, AXIS, SHAPE)
         scale = dev.inverse_root(ct.sum(tile * tile, AXIS, keepdims=True) / x.shape[AXIS], EPS)
         for WHOLE in ct.static_iter((True, False) if LATE else (None,)):
-            if WHOLE is None or dev.is_whole(x, place, SHAPE) == WHOLE:
+            if WHOLE is None or dev.tile_is_inside(x, place, SHAPE) == WHOLE:
                 result = tile * scale * dev.load_weights(weight, 0, AXIS, SHAPE, WHOLE)
                 ct.store(out, place, ct.astype(result, out.dtype), check_bounds=not (LATE and WHOLE), allow_tma=False)
     else:
@@ -47,9 +47,9 @@ def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -
     """A row that fits on chip is read once. A longer row is read again, from cache, to be scaled and written."""
     id, device, rows = "cutile/rms_norm/rows", device_of(x), rows_of(x, out)
     late = rows.planned >= 8 * device.multiprocessors
-    held, tile, fit = tiles.whole_row_or_block(id, device, rows, 2, late)
+    held, tile, fit = tiles.whole_row_or_block_tile(id, device, rows, 2, late)
     source, target = tiles.make_views(rows, tile, (x, out))
     views = source, tiles.weight_view(tile, weight), target
-    constants = tiles.float64_bits(eps), held, late, tile.fold(rows), tile.axis, tile.shape
+    constants = tiles.float64_bits(eps), held, late, tile.per_lane(rows), tile.axis, tile.shape
     tensors, count = (x, weight, out), tile.count_tiles(rows)
     return bind_kernel(id, rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

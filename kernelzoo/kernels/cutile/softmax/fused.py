@@ -20,10 +20,10 @@ def tile_kernel(
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     place = dev.block_index(0 if PACK else group, strip, 0, AXIS)
-    tile = dev.load_tile(dev.whole_vectors(x, group * n, n, PACK), place, -float("inf"), AXIS, SHAPE)
+    tile = dev.load_tile(dev.slice_vectors(x, group * n, n, PACK), place, -float("inf"), AXIS, SHAPE)
     top = ct.max(tile, AXIS, keepdims=True)
     if PACK:
-        places, outside, ends = dev.row_ends(x, group * n, n, -float("inf"), dev.acc_dtype(x), PACK)
+        places, outside, ends = dev.load_row_ends(x, group * n, n, -float("inf"), dev.acc_dtype(x), PACK)
         top = ct.maximum(top, ct.max(ends, AXIS, keepdims=True))
     top = zero_if_empty(top)
     tile = exponential(tile - top)
@@ -35,7 +35,7 @@ def tile_kernel(
         ends = exponential(ends - top)
         total = add_exact_sum(ends, total, AXIS, 2 * PACK) if EXACT else total + ct.sum(ends, AXIS, keepdims=True)
     inverse = fast_inverse(ct.astype(total, tile.dtype))
-    ct.store(dev.whole_vectors(out, group * n, n, PACK), place, ct.astype(tile * inverse, out.dtype), allow_tma=False)
+    ct.store(dev.slice_vectors(out, group * n, n, PACK), place, ct.astype(tile * inverse, out.dtype), allow_tma=False)
     if PACK:
         dev.store_row_ends(out, group * n, n, places, outside, ends * inverse)
 
@@ -46,9 +46,9 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, rows, device = "cutile/softmax/fused", rows_of(x, out), device_of(x)
     exact = rows.single and rows.itemsize == 2 and rows.n >= of(tiles.Knobs, device.index).ragged
     rows = rows.by_vectors if exact else rows
-    one_row = tiles.takes_one_row(device, rows, x)
+    one_row = tiles.prefers_one_row(device, rows, x)
     tile = tiles.whole_row_tile(id, device, rows, 1, one_row)
-    pack, tile = tiles.ragged(rows, tile, x) if one_row else (0, tile)
+    pack, tile = tiles.ragged_row_tile(rows, tile, x) if one_row else (0, tile)
     views = tiles.make_views(rows, tile, (x, out), pack=pack)
-    constants = exact, pack, tile.fold(rows), tile.axis, tile.shape
+    constants = exact, pack, tile.per_lane(rows), tile.axis, tile.shape
     return bind_kernel(id, tile_kernel, (x, out), views, (rows.n,), constants, tile.count_tiles(rows), tile.warps)

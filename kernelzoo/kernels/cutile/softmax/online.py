@@ -44,12 +44,12 @@ def online_kernel(
 ):
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
-    inside, target = dev.whole_vectors(x, group * n, n, PACK), dev.whole_vectors(out, group * n, n, PACK)
+    inside, target = dev.slice_vectors(x, group * n, n, PACK), dev.slice_vectors(out, group * n, n, PACK)
     first_group, end = 0 if PACK else group, ct.num_tiles(inside, AXIS, SHAPE)
     top, total = lane_states(inside, first_group, strip, 0, end, FOLD, AXIS, SHAPE)
     row_top = ct.max(top, AXIS, keepdims=True)
     if PACK:
-        places, outside, ends = dev.row_ends(x, group * n, n, -float("inf"), dev.acc_dtype(x), PACK)
+        places, outside, ends = dev.load_row_ends(x, group * n, n, -float("inf"), dev.acc_dtype(x), PACK)
         row_top = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
         ends = exponential(ends - row_top)
     row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
@@ -66,7 +66,8 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running (max, sum) state in each lane. A second pass reads again and writes."""
     id, rows = "cutile/softmax/online", rows_of(x, out)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2)
-    pack, tile = tiles.ragged(rows, tile, x)
-    views, constants = tiles.make_views(rows, tile, (x, out), pack=pack), (pack, tile.fold(rows), tile.axis, tile.shape)
+    pack, tile = tiles.ragged_row_tile(rows, tile, x)
+    views = tiles.make_views(rows, tile, (x, out), pack=pack)
+    constants = pack, tile.per_lane(rows), tile.axis, tile.shape
     occupancy, count = tile.occupancy(rows, tiles.FIT, pack > 0), tile.count_tiles(rows)
     return bind_kernel(id, online_kernel, (x, out), views, (rows.n,), constants, count, tile.warps, occupancy=occupancy)

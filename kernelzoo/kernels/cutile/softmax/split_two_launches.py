@@ -42,17 +42,17 @@ def partials_kernel(
     x, tops, totals, n, parts, span, EXACT: ct.Constant[bool],
     PACK: ct.Constant[int], FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE: ct.Constant[tuple],
 ):  # fmt: skip
-    """Each program stores one (max, sum) state per row, of span blocks. Ends: see ``program_part``."""
+    """Each program stores one (max, sum) state per row, of span blocks. ``program_part`` explains a row's ends."""
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0) // parts, x, AXIS, SHAPE)
     part = ct.bid(0) % parts
     first, length, begin, ended = program_part(group, part, n, span, PACK, EXACT, SHAPE)
-    inside, first_group = dev.whole_vectors(x, first, length, PACK), 0 if PACK else group
+    inside, first_group = dev.slice_vectors(x, first, length, PACK), 0 if PACK else group
     end = min(begin + span, ct.num_tiles(inside, AXIS, SHAPE))
     if EXACT:
         row_top = lowest_finite(x, (1, 1, 1))
         if PACK:
-            _, _, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
+            _, _, ends = dev.load_row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
             row_top = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
         row_top, row_total = exact_state(inside, row_top, first_group, strip, begin, end, FOLD, AXIS, SHAPE)
         if PACK:
@@ -64,7 +64,7 @@ def partials_kernel(
         row_total = ct.sum(total * exponential(top - row_top), AXIS, keepdims=True)
     if PACK and not EXACT:  # noqa: SIM102  # a compile-time constant
         if ended:
-            _, _, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
+            _, _, ends = dev.load_row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
             higher = ct.maximum(row_top, ct.max(ends, AXIS, keepdims=True))
             of_ends = ct.sum(exponential(ends - higher), AXIS, keepdims=True)
             row_total = row_total * exponential(row_top - higher) + of_ends
@@ -90,12 +90,12 @@ def write_kernel(
     top = ct.max(every_top, AXIS, keepdims=True)
     inverse = fast_inverse(ct.sum(every_total * exponential(every_top - top), AXIS, keepdims=True))
     first, length, begin, ended = program_part(group, part, n, span, PACK, EXACT, SHAPE)
-    inside, target = dev.whole_vectors(x, first, length, PACK), dev.whole_vectors(out, first, length, PACK)
+    inside, target = dev.slice_vectors(x, first, length, PACK), dev.slice_vectors(out, first, length, PACK)
     first_group, end = 0 if PACK else group, min(begin + span, ct.num_tiles(inside, AXIS, SHAPE))
     write_blocks(inside, target, top, inverse, first_group, strip, begin, end, AXIS, SHAPE)
     if PACK:  # noqa: SIM102  # a compile-time constant
         if ended:
-            places, outside, ends = dev.row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
+            places, outside, ends = dev.load_row_ends(x, first, length, -float("inf"), dev.acc_dtype(x), PACK)
             dev.store_row_ends(out, first, length, places, outside, exponential(ends - top) * inverse)
 
 
@@ -108,11 +108,11 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     # Each EXACT part has two ends, so that the last part needs at least 16 elements.
     exact = rows.single and rows.itemsize == 2 and tile.block >= 2048 and rows.n % (plan.span * tile.block) >= 16
     rows = rows.by_vectors if exact else rows
-    pack, tile = tiles.ragged(rows, tile, x)
+    pack, tile = tiles.ragged_row_tile(rows, tile, x)
     source, target = tiles.make_views(rows, tile, (x, out), pack=pack)
     pairs = [tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
     numbers, constants, count = (rows.n, *plan), (tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
     of_all = partial(bind_kernel, id, warps=tile.warps, grid=count, occupancy=tile.occupancy(rows, tiles.FIT, pack > 0))
-    leave = of_all(partials_kernel, (x, out), (source, *pairs), numbers, (exact, pack, tile.fold(rows), *constants))
+    leave = of_all(partials_kernel, (x, out), (source, *pairs), numbers, (exact, pack, tile.per_lane(rows), *constants))
     write = of_all(write_kernel, (x, out), (source, target, *pairs), numbers, (exact, plan.merged, pack, *constants))
     return sequence(leave, write)

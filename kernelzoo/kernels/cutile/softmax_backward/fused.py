@@ -11,11 +11,11 @@ from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
 
 
-def load_both(grad, y, place, AXIS, SHAPE):
-    """Load a tile of each input in the accumulator dtype, with 0 past the end of rows. One branch: see ``load_sum``."""
-    if dev.is_whole(grad, place, SHAPE):
-        return dev.load_whole(grad, place, SHAPE), dev.load_whole(y, place, SHAPE)
-    return dev.load_masked(grad, place, 0.0, AXIS, SHAPE), dev.load_masked(y, place, 0.0, AXIS, SHAPE)
+def load_both_inputs(grad, y, place, AXIS, SHAPE):
+    """Load a tile of each input in the accumulator dtype, with 0 past the end of rows. One branch loads both."""
+    if dev.tile_is_inside(grad, place, SHAPE):
+        return dev.load_whole_tile(grad, place, SHAPE), dev.load_whole_tile(y, place, SHAPE)
+    return dev.load_masked_tile(grad, place, 0.0, AXIS, SHAPE), dev.load_masked_tile(y, place, 0.0, AXIS, SHAPE)
 
 
 @ct.kernel
@@ -23,16 +23,16 @@ def tile_kernel(grad, y, out, n, PACK: ct.Constant[int], AXIS: ct.Constant[int],
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), grad, AXIS, SHAPE)
     place = dev.block_index(0 if PACK else group, strip, 0, AXIS)
-    grads, weights = load_both(
-        dev.whole_vectors(grad, group * n, n, PACK), dev.whole_vectors(y, group * n, n, PACK), place, AXIS, SHAPE
+    grads, weights = load_both_inputs(
+        dev.slice_vectors(grad, group * n, n, PACK), dev.slice_vectors(y, group * n, n, PACK), place, AXIS, SHAPE
     )
     total = ct.sum(grads * weights, AXIS, keepdims=True)
     if PACK:
-        _, _, grad_ends = dev.row_ends(grad, group * n, n, 0.0, dev.acc_dtype(grad), PACK)
-        places, outside, y_ends = dev.row_ends(y, group * n, n, 0.0, dev.acc_dtype(grad), PACK)
+        _, _, grad_ends = dev.load_row_ends(grad, group * n, n, 0.0, dev.acc_dtype(grad), PACK)
+        places, outside, y_ends = dev.load_row_ends(y, group * n, n, 0.0, dev.acc_dtype(grad), PACK)
         total = total + ct.sum(grad_ends * y_ends, AXIS, keepdims=True)
     result = ct.astype(weights * (grads - total), out.dtype)
-    ct.store(dev.whole_vectors(out, group * n, n, PACK), place, result, allow_tma=False)
+    ct.store(dev.slice_vectors(out, group * n, n, PACK), place, result, allow_tma=False)
     if PACK:
         dev.store_row_ends(out, group * n, n, places, outside, y_ends * (grad_ends - total))
 
@@ -42,8 +42,8 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: both inputs are read once."""
     id, tensors, device = "cutile/softmax_backward/fused", (grad, y, out), device_of(grad)
     rows, others = rows_with(grad, out, y)
-    one_row = tiles.takes_one_row(device, rows, grad)
+    one_row = tiles.prefers_one_row(device, rows, grad)
     tile = tiles.whole_row_tile(id, device, rows, 2, one_row)
-    pack, tile = tiles.ragged(rows, tile, grad, y) if one_row else (0, tile)
+    pack, tile = tiles.ragged_row_tile(rows, tile, grad, y) if one_row else (0, tile)
     views, constants = tiles.make_views(rows, tile, tensors, others, pack), (pack, tile.axis, tile.shape)
     return bind_kernel(id, tile_kernel, tensors, views, (rows.n,), constants, tile.count_tiles(rows), tile.warps)

@@ -56,6 +56,6 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, others = rows_with(grad, out, y)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2)
     views, id = tiles.make_views(rows, tile, tensors, others), "cutile/softmax_backward/online"
-    kinds = (tile.fold(rows), tile.axis, tile.shape)
+    kinds = (tile.per_lane(rows), tile.axis, tile.shape)
     fit = tile.occupancy(rows, FIT)
     return bind_kernel(id, online_kernel, tensors, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

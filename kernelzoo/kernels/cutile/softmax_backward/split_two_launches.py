@@ -46,5 +46,5 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     sums = tiles.part_workspace(rows, tile, plan, grad, tiles.acc_dtype(grad.dtype))
     constants, programs = (tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
     of_all = partial(bind_kernel, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, FIT))
-    leave = of_all(partials_kernel, tensors, (*views[:2], sums), plan, (tile.fold(rows), *constants))
+    leave = of_all(partials_kernel, tensors, (*views[:2], sums), plan, (tile.per_lane(rows), *constants))
     return sequence(leave, of_all(write_kernel, tensors, (*views, sums), plan, (plan.merged, *constants)))

@@ -35,5 +35,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x = "cutile/sum/rows", plain(x)
     rows = rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
-    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.fold(rows), tile.axis, tile.shape)
+    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.per_lane(rows), tile.axis, tile.shape)
     return bind_kernel(id, sum_kernel, (x, out), views, (), constants, tile.count_tiles(rows), tile.warps)

@@ -35,7 +35,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile, plan, merged = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
     sums = tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
-    kinds, programs = (tile.fold(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
+    kinds, programs = (tile.per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
     leave = bind_kernel(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
     last, programs = (merged.axis, merged.shape), merged.count_tiles(rows)
     return sequence(leave, bind_kernel(id, merge_kernel, (x, out), (sums, target), (), last, programs, merged.warps))

@@ -15,7 +15,7 @@ from kernelzoo.registry import register
 def add_rms_norm_kernel(
     x, residual, weight, out, total, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: gl.constexpr, residual_outer, residual_n, residual_inner, total_outer, total_n, total_inner,
-    weight_n, EPS: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    weight_n, EPS: gl.constexpr, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
     WHOLE: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
@@ -26,24 +26,24 @@ def add_rms_norm_kernel(
     residual_rows = residual + dev.row_start(group, place, residual_outer, residual_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
     total_rows = total + dev.row_start(group, place, total_outer, total_inner, MULTIPLE)[:, None]
-    squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    squares = gl.full([ROWS, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
     tile, lost = squares, squares
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
-        tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
-        tile += gl.load(residual_rows + here * residual_n, mask, other=0).to(WIDE)
+        tile = gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE)
+        tile += gl.load(residual_rows + here * residual_n, mask, other=0).to(ACC_DTYPE)
         rounded = tile.to(total.dtype.element_ty)
         gl.store(total_rows + here * total_n, rounded, mask)
-        tile = rounded.to(WIDE)
+        tile = rounded.to(ACC_DTYPE)
         squares, lost = dev.accumulate(squares, lost, tile * tile, WHOLE)
     scale = 1 / gl.sqrt(gl.sum(dev.add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
         if not WHOLE:
-            tile = gl.load(total_rows + here * total_n, mask, other=0).to(WIDE)  # stored by the same thread
-        weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            tile = gl.load(total_rows + here * total_n, mask, other=0).to(ACC_DTYPE)  # stored by the same thread
+        weights = gl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
         gl.store(out_rows + here * out_n, (tile * scale * weights).to(out.dtype.element_ty), mask)
 
 

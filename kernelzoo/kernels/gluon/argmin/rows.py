@@ -20,7 +20,7 @@ def find_first_minimum(least, places, none):
 
 @gluon.jit
 def row_argmin(
-    x_rows, x_n, begin, end, there, IDENTITY: gl.constexpr, WIDE: gl.constexpr,
+    x_rows, x_n, begin, end, in_rows, IDENTITY: gl.constexpr, ACC_DTYPE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Return each row's (minimum, first index) over columns ``begin`` to ``end``. NaN counts as the minimum.
@@ -29,20 +29,20 @@ def row_argmin(
     """
     BLOCK: gl.constexpr = LANES * PACK
     cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
-    least = gl.full([ROWS, LANES], IDENTITY, WIDE, gl.SliceLayout(2, LAYOUT))
+    least = gl.full([ROWS, LANES], IDENTITY, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
     blocks = gl.full([ROWS, LANES], 0, gl.int32, gl.SliceLayout(2, LAYOUT))
     block = gl.cast(0, gl.int32)
     for start in range(begin, end, BLOCK):
         here = start + cols
-        tile = gl.load(x_rows + here * x_n, there & (here < end), other=IDENTITY).to(WIDE)
+        tile = gl.load(x_rows + here * x_n, in_rows & (here < end), other=IDENTITY).to(ACC_DTYPE)
         new = gl.reduce(tile, 2, dev.min_or_nan)
         blocks = gl.where((least <= new) | (least != least), blocks, block)
         least = dev.min_or_nan(least, new)
         block += 1
     row_least, first = find_first_minimum(least, blocks, 0x7FFFFFFF)
     here = begin + first.to(gl.int64)[:, None, None] * BLOCK + cols
-    known = there & (here < end)
-    tile = gl.load(x_rows + here * x_n, known, other=IDENTITY).to(WIDE)
+    known = in_rows & (here < end)
+    tile = gl.load(x_rows + here * x_n, known, other=IDENTITY).to(ACC_DTYPE)
     row_least = row_least[:, :, None]
     has = known & ((tile == row_least) | ((tile != tile) & (row_least != row_least)))
     place = gl.min(gl.min(gl.where(has, here, 0x7FFFFFFFFFFFFFFF), 2), 1)
@@ -51,16 +51,17 @@ def row_argmin(
 
 @gluon.jit
 def argmin_kernel(
-    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, IDENTITY: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
-    LAYOUT: gl.constexpr,
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    IDENTITY: gl.constexpr, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr,
+    VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     group, place, there = pack_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
-    _, found = row_argmin(x_rows, x_n, 0, n, there[:, None, None], IDENTITY, WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT)
+    _, found = row_argmin(
+        x_rows, x_n, 0, n, there[:, None, None], IDENTITY, ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT
+    )
     gl.store(out + dev.row_start(group, place, out_outer, out_inner, 1), found, there)
 
 

@@ -15,17 +15,16 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def parts_kernel(
-    x, out, least, places, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, parts, span, IDENTITY: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
-    LAYOUT: gl.constexpr,
+    x, out, least, places, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    parts, span, IDENTITY: gl.constexpr, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr,
+    PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
     group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     part_least, found = row_argmin(
-        x_rows, x_n, begin, end, there[:, None, None], IDENTITY, WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT
+        x_rows, x_n, begin, end, there[:, None, None], IDENTITY, ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT
     )
     left = (group * inner + place) * parts + part
     gl.store(least + left, part_least, there)

@@ -12,19 +12,17 @@ from kernelzoo.registry import register
 
 
 @gluon.jit
-def compute_loss(x_rows, x_n, n, label, there, top, total, ignore_index, WIDE: gl.constexpr):
+def compute_loss(x_rows, x_n, n, label, in_rows, top, total, ignore_index, ACC_DTYPE: gl.constexpr):
     """Return each row's loss from its label and its (max, sum) state. x_rows: pointers to the rows."""
-    picked = gl.load(x_rows + label * x_n, there & (label >= 0) & (label < n), other=float("nan")).to(WIDE)
+    picked = gl.load(x_rows + label * x_n, in_rows & (label >= 0) & (label < n), other=float("nan")).to(ACC_DTYPE)
     return gl.where(label == ignore_index, 0.0, gl.log(total) - (picked - top))
 
 
 @gluon.jit
 def cross_entropy_kernel(
     x, labels, loss, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    labels_outer, labels_inner, ignore_index,
-    LOWEST: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
-    LAYOUT: gl.constexpr,
+    labels_outer, labels_inner, ignore_index, LOWEST: gl.constexpr, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr,
+    LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
@@ -32,10 +30,10 @@ def cross_entropy_kernel(
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)
     top, total = row_state(
         x_rows[:, None, None], x_n, 0, n, there[:, None, None], LOWEST, float("inf"),
-        WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT,
+        ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT,
     )  # fmt: skip
     label = dev.load_per_row(labels, group, place, labels_outer, labels_inner, there, gl.int64)
-    result = compute_loss(x_rows, x_n, n, label, there, top, total, ignore_index, WIDE).to(loss.dtype.element_ty)
+    result = compute_loss(x_rows, x_n, n, label, there, top, total, ignore_index, ACC_DTYPE).to(loss.dtype.element_ty)
     gl.store(loss + dev.row_start(group, place, out_outer, out_inner, 1), result, there)
 
 

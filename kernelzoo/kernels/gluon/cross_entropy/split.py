@@ -17,13 +17,13 @@ from kernelzoo.registry import register
 @gluon.jit
 def merge_kernel(
     x, labels, loss, states, rows, n, parts, inner, x_outer, x_n, x_inner, labels_outer, labels_inner,
-    out_outer, out_inner, ignore_index, LOWEST: gl.constexpr, WIDE: gl.constexpr, PARTS: gl.constexpr,
+    out_outer, out_inner, ignore_index, LOWEST: gl.constexpr, ACC_DTYPE: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     top, total = load_merged_state(states, rows, parts, LOWEST, PARTS)
     label = gl.load(labels + result_offset(inner, labels_outer, labels_inner))
     x += result_offset(inner, x_outer, x_inner)
-    result = compute_loss(x, x_n, n, label, label == label, top, total, ignore_index, WIDE)
+    result = compute_loss(x, x_n, n, label, label == label, top, total, ignore_index, ACC_DTYPE)
     gl.store(loss + result_offset(inner, out_outer, out_inner), result.to(loss.dtype.element_ty))
 
 

@@ -15,10 +15,8 @@ from kernelzoo.registry import register
 @gluon.jit
 def backward_kernel(
     x, labels, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    labels_outer, labels_inner, grad_outer, grad_inner, ignore_index,
-    LOWEST: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
-    LAYOUT: gl.constexpr,
+    labels_outer, labels_inner, grad_outer, grad_inner, ignore_index, LOWEST: gl.constexpr, ACC_DTYPE: gl.constexpr,
+    ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
@@ -27,15 +25,15 @@ def backward_kernel(
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None, None]
     label = dev.load_per_row(labels, group, place, labels_outer, labels_inner, there, gl.int64)[:, None, None]
-    factor = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE)[:, None, None]
+    factor = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, ACC_DTYPE)[:, None, None]
     there = there[:, None, None]
     factor = gl.where((label >= 0) & (label < n), factor, float("nan"))
-    top, total = row_state(x_rows, x_n, 0, n, there, LOWEST, float("inf"), WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT)
+    top, total = row_state(x_rows, x_n, 0, n, there, LOWEST, float("inf"), ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT)
     top, inverse = top[:, None, None], 1 / total[:, None, None]
     for start in range(0, n, LANES * PACK):
         here = start + cols
         mask = there & (here < n)
-        tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+        tile = gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE)
         share = exponential(tile - top) * inverse
         result = gl.where(label == ignore_index, 0.0, factor * (share - gl.where(here == label, 1.0, 0.0)))
         gl.store(out_rows + here * out_n, result.to(out.dtype.element_ty), mask)

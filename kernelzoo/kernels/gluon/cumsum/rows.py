@@ -18,34 +18,34 @@ def add_values(a, b):
 
 @gluon.jit
 def row_cumsum(
-    x_rows, x_n, out_rows, out_n, begin, end, there, total,
-    WIDE: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    x_rows, x_n, out_rows, out_n, begin, end, in_rows, total,
+    ACC_DTYPE: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Write prefix sums over columns ``begin`` to ``end``, by blocks. total: the sum of columns before ``begin``."""
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
-    next = gl.load(x_rows + (begin + cols) * x_n, there & (begin + cols < end), other=0)
+    next = gl.load(x_rows + (begin + cols) * x_n, in_rows & (begin + cols < end), other=0)
     for start in range(begin, end, BLOCK):
         here = start + cols
-        tile = next.to(WIDE)
+        tile = next.to(ACC_DTYPE)
         # The next block is loaded while this one is added up.
-        next = gl.load(x_rows + (here + BLOCK) * x_n, there & (here + BLOCK < end), other=0)
+        next = gl.load(x_rows + (here + BLOCK) * x_n, in_rows & (here + BLOCK < end), other=0)
         sums = total + gl.associative_scan(tile, 1, add_values)
-        gl.store(out_rows + here * out_n, sums.to(out_rows.dtype.element_ty), there & (here < end))
+        gl.store(out_rows + here * out_n, sums.to(out_rows.dtype.element_ty), in_rows & (here < end))
         total += gl.sum(tile, 1, keep_dims=True)
 
 
 @gluon.jit
 def cumsum_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    MULTIPLE: gl.constexpr, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
-    total = gl.full([ROWS, 1], 0, WIDE, LAYOUT)
-    row_cumsum(x_rows, x_n, out_rows, out_n, 0, n, there[:, None], total, WIDE, BLOCK, LAYOUT)
+    total = gl.full([ROWS, 1], 0, ACC_DTYPE, LAYOUT)
+    row_cumsum(x_rows, x_n, out_rows, out_n, 0, n, there[:, None], total, ACC_DTYPE, BLOCK, LAYOUT)
 
 
 @register("gluon", "cumsum", "rows")

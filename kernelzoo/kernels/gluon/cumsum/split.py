@@ -16,9 +16,8 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def cumsum_kernel(
-    x, out, sums, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, parts, span, WIDE: gl.constexpr,
-    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, PARTS: gl.constexpr,
+    x, out, sums, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr, parts,
+    span, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, PARTS: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
@@ -28,7 +27,7 @@ def cumsum_kernel(
     other = gl.arange(0, PARTS, gl.SliceLayout(0, LAYOUT))[None, :]
     left = sums + ((group * inner + place) * parts)[:, None] + other
     total = gl.sum(gl.load(left, there[:, None] & (other < part), other=0), 1, keep_dims=True)
-    row_cumsum(x_rows, x_n, out_rows, out_n, begin, end, there[:, None], total, WIDE, BLOCK, LAYOUT)
+    row_cumsum(x_rows, x_n, out_rows, out_n, begin, end, there[:, None], total, ACC_DTYPE, BLOCK, LAYOUT)
 
 
 @register("gluon", "cumsum", "split")

@@ -15,9 +15,8 @@ from kernelzoo.registry import register
 @gluon.jit
 def layer_norm_kernel(
     x, weight, bias, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    weight_n, bias_n, EPS: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
-    WHOLE: gl.constexpr,
+    weight_n, bias_n, EPS: gl.constexpr, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr,
+    LAYOUT: gl.constexpr, WHOLE: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
@@ -25,19 +24,19 @@ def layer_norm_kernel(
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
-    squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    squares = gl.full([ROWS, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
     lost = squares
     if WHOLE:
-        tile = gl.load(x_rows + cols * x_n, there[:, None] & (cols < n), other=0).to(WIDE)
+        tile = gl.load(x_rows + cols * x_n, there[:, None] & (cols < n), other=0).to(ACC_DTYPE)
         mean = gl.sum(tile, 1, keep_dims=True) / n
     else:
         tile = squares
-        mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT, WHOLE)
+        mean = row_means(x_rows, x_n, n, cols, there, ACC_DTYPE, ROWS, BLOCK, LAYOUT, WHOLE)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
         if not WHOLE:
-            tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+            tile = gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE)
         away = gl.where(mask, tile - mean, 0.0)
         squares, lost = dev.accumulate(squares, lost, away * away, WHOLE)
     scale = 1 / gl.sqrt(gl.sum(dev.add_up(squares, lost), 1, keep_dims=True) / n + EPS)
@@ -45,10 +44,10 @@ def layer_norm_kernel(
         here = start + cols
         mask = there[:, None] & (here < n)
         if not WHOLE:
-            tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+            tile = gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE)
         away = tile - mean
-        weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
-        biases = gl.load(bias + here * bias_n, here < n, other=0).to(WIDE)
+        weights = gl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
+        biases = gl.load(bias + here * bias_n, here < n, other=0).to(ACC_DTYPE)
         gl.store(out_rows + here * out_n, (away * scale * weights + biases).to(out.dtype.element_ty), mask)
 
 

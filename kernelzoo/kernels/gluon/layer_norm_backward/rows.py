@@ -17,7 +17,7 @@ from kernelzoo.registry import register
 def rows_kernel(
     x, weight, grad, dx, dweight, dbias, partials, rows, n, inner, x_outer, x_n, x_inner, dx_outer, dx_n, dx_inner,
     MULTIPLE: gl.constexpr, grad_outer, grad_n, grad_inner, weight_n, EPS: gl.constexpr, WHOLE: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Write dx and the program's sums for dweight and dbias. If WHOLE, blocks cover rows: sums stay in registers."""
     dev.await_last_launch()
@@ -25,23 +25,23 @@ def rows_kernel(
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     of_weight = partials + gl.program_id(0).to(gl.int64) * n
     of_bias = of_weight + gl.num_programs(0).to(gl.int64) * n
-    zeros = gl.full([1, BLOCK], 0.0, WIDE, LAYOUT)
+    zeros = gl.full([1, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
     weight_sums, weight_lost, bias_sums, bias_lost = zeros, zeros, zeros, zeros
     for tile in range(gl.program_id(0), gl.cdiv(gl.cast(rows, gl.int64), ROWS), gl.num_programs(0)):
         group, place, there = dev.row_coords(tile, rows, inner, False, ROWS, LAYOUT)
         x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
         grad_rows = grad + dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE)[:, None]
         dx_rows = dx + dev.row_start(group, place, dx_outer, dx_inner, MULTIPLE)[:, None]
-        mean = row_means(x_rows, x_n, n, cols, there, WIDE, ROWS, BLOCK, LAYOUT, WHOLE)
-        nothing = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        mean = row_means(x_rows, x_n, n, cols, there, ACC_DTYPE, ROWS, BLOCK, LAYOUT, WHOLE)
+        nothing = gl.full([ROWS, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
         squares, products, total = nothing, nothing, nothing
         squares_lost, products_lost, total_lost = nothing, nothing, nothing
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)
-            away = gl.where(mask, gl.load(x_rows + here * x_n, mask, other=0).to(WIDE) - mean, 0.0)
-            pulled = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
-            pulled *= gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            away = gl.where(mask, gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE) - mean, 0.0)
+            pulled = gl.load(grad_rows + here * grad_n, mask, other=0).to(ACC_DTYPE)
+            pulled *= gl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
             squares, squares_lost = dev.accumulate(squares, squares_lost, away * away, WHOLE)
             products, products_lost = dev.accumulate(products, products_lost, away * pulled, WHOLE)
             total, total_lost = dev.accumulate(total, total_lost, pulled, WHOLE)
@@ -51,9 +51,9 @@ def rows_kernel(
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)
-            normal = gl.where(mask, gl.load(x_rows + here * x_n, mask, other=0).to(WIDE) - mean, 0.0) * scale
-            grads = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
-            weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            normal = gl.where(mask, gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE) - mean, 0.0) * scale
+            grads = gl.load(grad_rows + here * grad_n, mask, other=0).to(ACC_DTYPE)
+            weights = gl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
             result = scale * (grads * weights - level - normal * slope)
             gl.store(dx_rows + here * dx_n, result.to(dx.dtype.element_ty), mask)
             terms, first = gl.sum(grads * normal, 0, keep_dims=True), tile == gl.program_id(0)

@@ -13,17 +13,16 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def logsumexp_kernel(
-    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, LOWEST: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
-    LAYOUT: gl.constexpr,
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    LOWEST: gl.constexpr, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr,
+    VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     group, place, there = pack_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     top, total = row_state(
-        x_rows, x_n, 0, n, there[:, None, None], LOWEST, -LOWEST, WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT
+        x_rows, x_n, 0, n, there[:, None, None], LOWEST, -LOWEST, ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT
     )
     result = (top + gl.log(total)).to(out.dtype.element_ty)
     gl.store(out + dev.row_start(group, place, out_outer, out_inner, 1), result, there)

@@ -15,17 +15,16 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def states_kernel(
-    x, out, states, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, parts, span, LOWEST: gl.constexpr, HIGHEST: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
-    LAYOUT: gl.constexpr,
+    x, out, states, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr, parts,
+    span, LOWEST: gl.constexpr, HIGHEST: gl.constexpr, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr,
+    PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
     group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     top, total = row_state(
-        x_rows, x_n, begin, end, there[:, None, None], LOWEST, HIGHEST, WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT
+        x_rows, x_n, begin, end, there[:, None, None], LOWEST, HIGHEST, ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT
     )
     left = states + (group * inner + place) * parts + part
     gl.store(left, top, there)

@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 def backward_kernel(
     x, y, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
     y_outer, y_inner, grad_outer, grad_inner,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
@@ -24,12 +24,12 @@ def backward_kernel(
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
-    of_row = dev.load_per_row(y, group, place, y_outer, y_inner, there, WIDE)[:, None]
-    factor = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE)[:, None]
+    of_row = dev.load_per_row(y, group, place, y_outer, y_inner, there, ACC_DTYPE)[:, None]
+    factor = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, ACC_DTYPE)[:, None]
     for start in range(0, n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
-        tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
+        tile = gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE)
         result = factor * exponential(tile - of_row)
         gl.store(out_rows + here * out_n, result.to(out.dtype.element_ty), mask)
 

@@ -14,23 +14,23 @@ from kernelzoo.registry import register
 @gluon.jit
 def rows_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    WIDE: gl.constexpr, IDENTITY: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
-    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+    ACC_DTYPE: gl.constexpr, IDENTITY: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
+    WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, False, ROWS, LAYOUT)
     in_rows = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, False)[:, None]
-    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
-    length, _, _, edges = dev.load_edges(x, x_start, in_rows, n, IDENTITY, WIDE, EDGES, EDGE_LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, WIDE_OFFSETS, LAYOUT)
+    length, _, _, edges = dev.load_edges(x, x_start, in_rows, n, IDENTITY, ACC_DTYPE, EDGES, EDGE_LAYOUT)
     x_start = dev.align(x_start, EDGES)
-    least = gl.full([ROWS], IDENTITY, WIDE, gl.SliceLayout(1, LAYOUT))
+    least = gl.full([ROWS], IDENTITY, ACC_DTYPE, gl.SliceLayout(1, LAYOUT))
     for start in range(0, dev.end_of_vectors(n, EDGES), BLOCK):
         block_here = x + (x_start + start * x_n) + here * x_n
         mask = in_rows & (cols < length - start)
         block = gl.load(block_here, mask, other=IDENTITY, eviction_policy="evict_first")
-        least = dev.min_or_nan(least, gl.reduce(block.to(WIDE), 1, dev.min_or_nan))
+        least = dev.min_or_nan(least, gl.reduce(block.to(ACC_DTYPE), 1, dev.min_or_nan))
     if EDGES:  # last, so that all other loads are issued before anything waits for the edges
         least = dev.min_or_nan(least, gl.convert_layout(gl.reduce(edges, 1, dev.min_or_nan), gl.SliceLayout(1, LAYOUT)))
     out_start = dev.row_start(group, place, out_outer, out_inner, 1, False)

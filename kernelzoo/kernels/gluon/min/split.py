@@ -14,29 +14,29 @@ from kernelzoo.registry import register
 @gluon.jit(do_not_specialize=["parts", "span"])
 def split_kernel(
     x, out, partials, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, parts, span, UNIT: gl.constexpr, PARTS: gl.constexpr,
-    WIDE: gl.constexpr, IDENTITY: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
-    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+    MULTIPLE: gl.constexpr, parts, span, UNIT: gl.constexpr, PARTS: gl.constexpr, ACC_DTYPE: gl.constexpr,
+    IDENTITY: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr,
+    BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Reduce one part of a tile's rows: ``span`` units of each row. The first part also has the rows' edges. PARTS:
     ``parts``, rounded up to a power of two."""
     dev.await_last_launch()
-    n, inner, x_n, _ = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, _ = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     in_rows = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, WIDE_OFFSETS, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    length, _, _, edges = dev.load_edges(x, x_start, in_rows & (part == 0), n, IDENTITY, WIDE, EDGES, EDGE_LAYOUT)
+    length, _, _, edges = dev.load_edges(x, x_start, in_rows & (part == 0), n, IDENTITY, ACC_DTYPE, EDGES, EDGE_LAYOUT)
     x_start = dev.align(x_start, EDGES)
     length = gl.minimum(length, end)
-    running = gl.full([ROWS, BLOCK], IDENTITY, WIDE, LAYOUT)
+    running = gl.full([ROWS, BLOCK], IDENTITY, ACC_DTYPE, LAYOUT)
     for start in range(begin, gl.minimum(end, n), BLOCK):
         block_here = x + (x_start + gl.cast(start, gl.int64) * x_n) + here * x_n
         mask = in_rows & (cols < length - start)
         block = gl.load(block_here, mask, other=IDENTITY, eviction_policy="evict_first")
-        running = dev.min_or_nan(running, block.to(WIDE))
+        running = dev.min_or_nan(running, block.to(ACC_DTYPE))
     least = gl.reduce(running, 1, dev.min_or_nan)
     if EDGES:
         least = dev.min_or_nan(least, gl.convert_layout(gl.reduce(edges, 1, dev.min_or_nan), gl.SliceLayout(1, LAYOUT)))

@@ -3,16 +3,16 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.gluon.tiles import Tile, body_length, make_block_tile, make_row_tile
+from kernelzoo.kernels.gluon.tiles import Tile, make_block_tile, make_row_tile, max_body_length
 from kernelzoo.kernels.shared.jit import wide_type
 from kernelzoo.layout import Rows, identity, power_of_two
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 TILE_ELEMENTS = 8192
 """The most elements in a tile of rows. It matters for one-byte elements."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     tile_bytes: int = knob(
         16384, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
@@ -24,7 +24,7 @@ class Knobs:
 
 def row_tile(device: Device, rows: Rows) -> Tile:
     """Return a tile: several short rows for one warp, or a block of one row, with 64 bytes per thread."""
-    knobs, cols = of(Knobs, device.index), power_of_two(body_length(rows))
+    knobs, cols = of(Knobs, device.index), power_of_two(max_body_length(rows))
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
         return make_row_tile(rows, many, cols, 1)
@@ -42,5 +42,5 @@ def block_tile(device: Device, rows: Rows) -> Tile:
 
 
 def min_constants(rows: Rows, dtype: torch.dtype, tile: Tile) -> tuple[object, ...]:
-    """Return a kernel's constants: WIDE, IDENTITY and those of its tile."""
+    """Return a kernel's constants: ACC_DTYPE, IDENTITY and those of its tile."""
     return wide_type(dtype), identity(dtype), *tile.kernel_constants(rows)

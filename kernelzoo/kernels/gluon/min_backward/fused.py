@@ -13,31 +13,29 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def tile_kernel(
-    x, y, grad, out, rows, n, inner,
-    x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    y_outer, y_inner, grad_outer, grad_inner,
-    WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
-    ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+    x, y, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    y_outer, y_inner, grad_outer, grad_inner, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
+    WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Compute a tile of complete rows. COLS: a power of two that covers a row without edges. The rest is masked."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(n, inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = dev.load_per_row(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
-    slope = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
+    least = dev.load_per_row(y, group, place, y_outer, y_inner, there, ACC_DTYPE, ACROSS)[:, None]
+    slope = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, ACC_DTYPE, ACROSS)
     there = there[:, None]
-    cols, here = dev.column_offsets(COLS, FAR, LAYOUT)
-    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
+    cols, here = dev.column_offsets(COLS, WIDE_OFFSETS, LAYOUT)
+    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("nan"), ACC_DTYPE, EDGES, EDGE_LAYOUT)
     length = gl.cast(length, gl.int32)
     if EDGES:
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     mask = there & (cols < length)
     x_here = x + (dev.align(x_start, EDGES) + here * x_n)
-    equal = dev.load_evict_last(x_here, mask, float("nan")).to(WIDE) == least
+    equal = dev.load_evict_last(x_here, mask, float("nan")).to(ACC_DTYPE) == least
     count = gl.sum(equal.to(gl.int32), 1, keep_dims=True)
     if EDGES:
         count += gl.convert_layout(gl.sum(edges_equal.to(gl.int32), 1, keep_dims=True), LAYOUT)

@@ -13,23 +13,21 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def online_kernel(
-    x, y, grad, out, rows, n, inner,
-    x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    y_outer, y_inner, grad_outer, grad_inner,
-    WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
-    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+    x, y, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    y_outer, y_inner, grad_outer, grad_inner, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
+    WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = dev.load_per_row(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
-    slope = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
+    least = dev.load_per_row(y, group, place, y_outer, y_inner, there, ACC_DTYPE, ACROSS)[:, None]
+    slope = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, ACC_DTYPE, ACROSS)
     there = there[:, None]
-    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
-    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, WIDE_OFFSETS, LAYOUT)
+    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("nan"), ACC_DTYPE, EDGES, EDGE_LAYOUT)
     if EDGES:
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
@@ -40,7 +38,7 @@ def online_kernel(
     counts = gl.full([ROWS, BLOCK], 0, gl.int32, LAYOUT)
     for start in range(0, longest, BLOCK):
         mask = there & (cols < length - start)
-        block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(WIDE)
+        block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(ACC_DTYPE)
         counts += (block == least).to(gl.int32)
     count = gl.sum(counts.to(gl.int64), 1, keep_dims=True)
     if EDGES:
@@ -54,7 +52,7 @@ def online_kernel(
     for i in range(blocks):
         start = (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in a cache
         mask = there & (cols < length - start)
-        block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(WIDE)
+        block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(ACC_DTYPE)
         result = gl.where(block == least, each, rest)
         gl.store(out + (out_start + start * out_n) + here * out_n, result, mask)
 

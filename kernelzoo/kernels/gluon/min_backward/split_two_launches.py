@@ -13,28 +13,27 @@ from kernelzoo.registry import register
 
 @gluon.jit(do_not_specialize=["parts", "span"])
 def parts_kernel(
-    x, y, grad, out, counts, rows, n, inner,
-    x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    x, y, grad, out, counts, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
     y_outer, y_inner, grad_outer, grad_inner, parts, span, UNIT: gl.constexpr, PARTS: gl.constexpr,
-    WRITES: gl.constexpr, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
-    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+    WRITES: gl.constexpr, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
+    WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
-    """Store the result of one part of a tile's rows. If WRITES, merge all results and write the part instead. A part
-    has ``span`` units of each row, the first also the edges. PARTS: ``parts``, as a power of two."""
+    """Store the result of one part of a tile's rows. If WRITES, merge all parts' results and write the part's output
+    instead. A part has ``span`` units of each row; the first also has edges. PARTS: ``parts``, as a power of two."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    least = dev.load_per_row(y, group, place, y_outer, y_inner, there, WIDE, ACROSS)[:, None]
-    slope = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, WIDE, ACROSS)
+    least = dev.load_per_row(y, group, place, y_outer, y_inner, there, ACC_DTYPE, ACROSS)[:, None]
+    slope = dev.load_per_row(grad, group, place, grad_outer, grad_inner, there, ACC_DTYPE, ACROSS)
     there = there[:, None]
-    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, WIDE_OFFSETS, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    in_first_part = there & (part == 0)
-    length, edge, known, edges = dev.load_edges(x, x_start, in_first_part, n, float("nan"), WIDE, EDGES, EDGE_LAYOUT)
+    has_edges = there & (part == 0)
+    length, edge, known, edges = dev.load_edges(x, x_start, has_edges, n, float("nan"), ACC_DTYPE, EDGES, EDGE_LAYOUT)
     if EDGES:
         edges_equal = edges == gl.convert_layout(least, EDGE_LAYOUT)
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
@@ -49,7 +48,7 @@ def parts_kernel(
         running = gl.full([ROWS, BLOCK], 0, gl.int32, LAYOUT)
         for start in range(begin, end, BLOCK):
             mask = there & (cols < length - start)
-            block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(WIDE)
+            block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(ACC_DTYPE)
             running += (block == least).to(gl.int32)
         count = gl.sum(running.to(gl.int64), 1)
         if EDGES:
@@ -67,7 +66,7 @@ def parts_kernel(
         for i in range(blocks):
             start = begin + (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in L2
             mask = there & (cols < length - start)
-            block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(WIDE)
+            block = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("nan")).to(ACC_DTYPE)
             result = gl.where(block == least, each, rest)
             gl.store(out + (out_start + start * out_n) + here * out_n, result, mask)
 

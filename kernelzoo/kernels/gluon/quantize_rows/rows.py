@@ -15,9 +15,8 @@ from kernelzoo.registry import register
 @gluon.jit
 def quantize_kernel(
     x, values, scale, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    scale_outer, scale_inner, TOP: gl.constexpr, LEAST: gl.constexpr,
-    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
-    WHOLE: gl.constexpr,
+    scale_outer, scale_inner, TOP: gl.constexpr, LEAST: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr,
+    LAYOUT: gl.constexpr, WHOLE: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE

@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 @gluon.jit
 def rms_norm_kernel(
     x, weight, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    weight_n, EPS: gl.constexpr, WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    weight_n, EPS: gl.constexpr, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
     WHOLE: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
@@ -23,19 +23,19 @@ def rms_norm_kernel(
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
     out_rows = out + dev.row_start(group, place, out_outer, out_inner, MULTIPLE)[:, None]
-    squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+    squares = gl.full([ROWS, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
     tile, lost = squares, squares
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
-        tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(WIDE)
+        tile = gl.load(x_rows + here * x_n, there[:, None] & (here < n), other=0).to(ACC_DTYPE)
         squares, lost = dev.accumulate(squares, lost, tile * tile, WHOLE)
     scale = 1 / gl.sqrt(gl.sum(dev.add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = there[:, None] & (here < n)
         if not WHOLE:
-            tile = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
-        weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            tile = gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE)
+        weights = gl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
         gl.store(out_rows + here * out_n, (tile * scale * weights).to(out.dtype.element_ty), mask)
 
 

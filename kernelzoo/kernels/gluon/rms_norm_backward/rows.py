@@ -16,28 +16,28 @@ from kernelzoo.registry import register
 def rows_kernel(
     x, weight, grad, dx, dweight, partials, rows, n, inner, x_outer, x_n, x_inner, dx_outer, dx_n, dx_inner,
     MULTIPLE: gl.constexpr, grad_outer, grad_n, grad_inner, weight_n, EPS: gl.constexpr, WHOLE: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
+    ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Write dx, and the program's sums for dweight. If WHOLE, a block covers a row, and the sums stay in registers."""
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
     partials += gl.program_id(0).to(gl.int64) * n
-    sums = gl.full([1, BLOCK], 0.0, WIDE, LAYOUT)
-    lost = gl.full([1, BLOCK], 0.0, WIDE, LAYOUT)
+    sums = gl.full([1, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
+    lost = gl.full([1, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
     for tile in range(gl.program_id(0), gl.cdiv(gl.cast(rows, gl.int64), ROWS), gl.num_programs(0)):
         group, place, there = dev.row_coords(tile, rows, inner, False, ROWS, LAYOUT)
         x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None]
         grad_rows = grad + dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE)[:, None]
         dx_rows = dx + dev.row_start(group, place, dx_outer, dx_inner, MULTIPLE)[:, None]
-        squares = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        squares = gl.full([ROWS, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
         products, squares_lost, products_lost = squares, squares, squares
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)
-            values = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
-            pulled = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
-            pulled *= gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            values = gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE)
+            pulled = gl.load(grad_rows + here * grad_n, mask, other=0).to(ACC_DTYPE)
+            pulled *= gl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
             squares, squares_lost = dev.accumulate(squares, squares_lost, values * values, WHOLE)
             products, products_lost = dev.accumulate(products, products_lost, values * pulled, WHOLE)
         scale = 1 / gl.sqrt(gl.sum(dev.add_up(squares, squares_lost), 1, keep_dims=True) / n + EPS)
@@ -45,9 +45,9 @@ def rows_kernel(
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = there[:, None] & (here < n)
-            values = gl.load(x_rows + here * x_n, mask, other=0).to(WIDE)
-            grads = gl.load(grad_rows + here * grad_n, mask, other=0).to(WIDE)
-            weights = gl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            values = gl.load(x_rows + here * x_n, mask, other=0).to(ACC_DTYPE)
+            grads = gl.load(grad_rows + here * grad_n, mask, other=0).to(ACC_DTYPE)
+            weights = gl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
             result = scale * (grads * weights - values * slope)
             gl.store(dx_rows + here * dx_n, result.to(dx.dtype.element_ty), mask)
             terms = gl.sum(grads * (values * scale), 0, keep_dims=True)

@@ -37,7 +37,7 @@ def online_update(top, total, x):
 
 @gluon.jit
 def online_state(
-    x, x_start, x_n, here, cols, there, begin, end, length, row_top, WIDE: gl.constexpr, LOWEST: gl.constexpr,
+    x, x_start, x_n, offsets, cols, in_rows, begin, end, length, row_top, ACC_DTYPE: gl.constexpr, LOWEST: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Return each row's (maximum, sum) state over columns ``begin`` to ``end``. Maxima start from ``row_top``.
@@ -45,14 +45,14 @@ def online_state(
     One pass reads the blocks. Every lane keeps its own state. Lanes merge after every TOGETHER blocks. A lane's maximum
     starts at the lowest finite number, so that no difference is -inf - -inf.
     """
-    row_total = gl.full([ROWS, 1], 0.0, WIDE, LAYOUT)
+    row_total = gl.full([ROWS, 1], 0.0, ACC_DTYPE, LAYOUT)
     for first in range(begin, end, TOGETHER * BLOCK):
-        top = gl.full([ROWS, BLOCK], LOWEST, WIDE, LAYOUT)
-        total = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+        top = gl.full([ROWS, BLOCK], LOWEST, ACC_DTYPE, LAYOUT)
+        total = gl.full([ROWS, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
         for start in range(first, gl.minimum(end, first + TOGETHER * BLOCK), BLOCK):
-            block = x + (x_start + start * x_n) + here * x_n
-            tile = gl.load(block, there & (cols < length - start), other=float("-inf"))
-            top, total = online_update(top, total, tile.to(WIDE))
+            block = x + (x_start + start * x_n) + offsets * x_n
+            tile = gl.load(block, in_rows & (cols < length - start), other=float("-inf"))
+            top, total = online_update(top, total, tile.to(ACC_DTYPE))
         before = row_top
         row_top = gl.maximum(row_top, gl.max(top, 1, keep_dims=True))
         row_total *= exponential(before - row_top)

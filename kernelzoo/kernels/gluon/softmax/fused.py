@@ -14,29 +14,29 @@ from kernelzoo.registry import register
 @gluon.jit
 def tile_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
+    ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, WIDE_OFFSETS: gl.constexpr,
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Compute a tile of complete rows. COLS: a power of two that covers a row without edges. The rest is masked."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(n, inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(n, inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.column_offsets(COLS, FAR, LAYOUT)
-    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
+    cols, here = dev.column_offsets(COLS, WIDE_OFFSETS, LAYOUT)
+    length, edge, known, edges = dev.load_edges(x, x_start, there, n, float("-inf"), ACC_DTYPE, EDGES, EDGE_LAYOUT)
     length = gl.cast(length, gl.int32)
     mask = there & (cols < length)
     tile = dev.load_evict_last(x + (dev.align(x_start, EDGES) + here * x_n), mask, float("-inf"))
     out_here = out + (dev.align(out_start, EDGES) + here * out_n)
     if EDGES:
-        result, edges = softmax_with_edges(tile.to(WIDE), edges, LAYOUT, EDGE_LAYOUT)
+        result, edges = softmax_with_edges(tile.to(ACC_DTYPE), edges, LAYOUT, EDGE_LAYOUT)
         gl.store(out_here, result.to(DTYPE), mask)
         gl.store(dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT), edges.to(DTYPE), known)
     else:
-        gl.store(out_here, compute_softmax(tile.to(WIDE)).to(DTYPE), mask)
+        gl.store(out_here, compute_softmax(tile.to(ACC_DTYPE)).to(DTYPE), mask)
 
 
 @register("gluon", "softmax", "fused")

@@ -43,7 +43,7 @@ def start_row_copy(x, ring, slot, row, rows, n, inner, x_outer, x_inner, cols, M
 @gluon.jit
 def persistent_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    WIDE: gl.constexpr, COLS: gl.constexpr, STAGES: gl.constexpr, LAYOUT: gl.constexpr,
+    ACC_DTYPE: gl.constexpr, COLS: gl.constexpr, STAGES: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Compute softmax of a program's rows. A thread reads only its own copies, so it waits for no other thread's."""
     dev.await_last_launch()
@@ -60,7 +60,7 @@ def persistent_kernel(
         free = (slot + STAGES - 1) % STAGES
         start_row_copy(x, ring, free, row + (STAGES - 1) * step, rows, n, inner, x_outer, x_inner, cols, MULTIPLE)
         async_copy.wait_group(STAGES - 1)  # all groups but the last STAGES - 1 have arrived
-        tile = gl.where(cols < n, ring.index(slot).load(LAYOUT).to(WIDE), float("-inf"))
+        tile = gl.where(cols < n, ring.index(slot).load(LAYOUT).to(ACC_DTYPE), float("-inf"))
         exponentials = exponential(tile - zero_if_empty(gl.max(tile, 0)))
         result = exponentials * (1.0 / gl.sum(exponentials, 0))
         start = (row // inner * out_outer + row % inner * out_inner) * MULTIPLE

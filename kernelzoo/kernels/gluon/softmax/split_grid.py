@@ -11,7 +11,7 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.device_functions import online_update
 from kernelzoo.kernels.shared.device_functions import exponential, split_exactly
-from kernelzoo.kernels.shared.exchange import awaited, pack_pair, unpack_pair
+from kernelzoo.kernels.shared.exchange import await_words, pack_pair, unpack_pair
 from kernelzoo.kernels.shared.halves import delay_until, unpack_halves
 from kernelzoo.kernels.shared.jit import bind_grid, can_pack, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.split import split
@@ -48,7 +48,7 @@ def interleave(low, high, LAYOUT: gl.constexpr):
 @gluon.jit(do_not_specialize=["parts", "span", "blocks"])
 def split_kernel(
     x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, parts, span, blocks, UNIT: gl.constexpr, WIDE: gl.constexpr, LOWEST: gl.constexpr,
+    MULTIPLE: gl.constexpr, parts, span, blocks, UNIT: gl.constexpr, ACC_DTYPE: gl.constexpr, LOWEST: gl.constexpr,
     EDGES: gl.constexpr, PACKED: gl.constexpr, EXACT: gl.constexpr, HELD: gl.constexpr, BLOCK: gl.constexpr,
     THREADS: gl.constexpr, LAYOUT: gl.constexpr, WORD_LAYOUT: gl.constexpr, LANE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
@@ -60,7 +60,7 @@ def split_kernel(
     """
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    WORDS: gl.constexpr = 2 if WIDE == gl.float64 else 1  # noqa: SIM300  # of 64 bits per pair
+    WORDS: gl.constexpr = 2 if ACC_DTYPE == gl.float64 else 1  # noqa: SIM300  # of 64 bits per pair
     n = gl.cast(n, gl.int64) * MULTIPLE
     program = gl.program_id(0)
     programs = gl.num_programs(0)
@@ -101,18 +101,18 @@ def split_kernel(
             inside = (n - before) // EDGES * EDGES
             edge = gl.where(lane < EDGES, lane, before + inside + lane - EDGES)
             known = gl.where(lane < EDGES, lane < before, edge < n) & (lane < 2 * EDGES) & (EXACT or part == 0)
-            edges = gl.load(x + x_row + edge, known, other=float("-inf")).to(WIDE)
+            edges = gl.load(x + x_row + edge, known, other=float("-inf")).to(ACC_DTYPE)
             x_body = (x_row + EDGES - 1) // EDGES * EDGES
             out_body = (out_row + EDGES - 1) // EDGES * EDGES
         inside = gl.minimum(inside, end)
         if BLOCK:
-            tops = gl.full([BLOCK], LOWEST, WIDE, LAYOUT)
-            totals = gl.full([BLOCK], 0.0, WIDE, LAYOUT)
+            tops = gl.full([BLOCK], LOWEST, ACC_DTYPE, LAYOUT)
+            totals = gl.full([BLOCK], 0.0, ACC_DTYPE, LAYOUT)
             for k in range(blocks):
                 start = begin + gl.cast(k, gl.int64) * BLOCK
                 block_here = x + (x_body + start * x_n) + block_cols.to(gl.int64) * x_n
                 block = gl.load(block_here, block_cols < inside - start, other=float("-inf"))
-                tops, totals = online_update(tops, totals, block.to(WIDE))
+                tops, totals = online_update(tops, totals, block.to(ACC_DTYPE))
             streamed_top = gl.max(tops, 0)
             streamed_total = gl.sum(totals * exponential(tops - streamed_top), 0)
         length = inside - kept
@@ -123,12 +123,12 @@ def split_kernel(
             for i in gl.static_range(PIECES):
                 place = (x + (x_body + kept)).to(gl.pointer_type(gl.int32), bitcast=True) + (word + i * PIECE)
                 held += [gl.load(place, word < words_left - i * PIECE, other=EMPTY)]
-            largest = gl.full([PIECE], LOWEST, WIDE, WORD_LAYOUT)
+            largest = gl.full([PIECE], LOWEST, ACC_DTYPE, WORD_LAYOUT)
             for i in gl.static_range(PIECES):
                 low, high = unpack_halves(held[i], DTYPE)
                 largest = gl.maximum(largest, gl.maximum(low, high))
         else:
-            held = gl.load(x + (x_body + kept * x_n) + cols.to(gl.int64) * x_n, mask, other=float("-inf")).to(WIDE)
+            held = gl.load(x + (x_body + kept * x_n) + cols.to(gl.int64) * x_n, mask, other=float("-inf")).to(ACC_DTYPE)
             largest = held
         top = gl.maximum(gl.max(largest, 0), LOWEST)  # finite: see online_state
         if EDGES:
@@ -136,8 +136,8 @@ def split_kernel(
         if BLOCK:
             top = gl.maximum(top, streamed_top)
         if PACKED:
-            terms = gl.full([PIECE], 0.0, WIDE, WORD_LAYOUT)
-            fine = gl.full([PIECE], 0.0, WIDE, WORD_LAYOUT)
+            terms = gl.full([PIECE], 0.0, ACC_DTYPE, WORD_LAYOUT)
+            fine = gl.full([PIECE], 0.0, ACC_DTYPE, WORD_LAYOUT)
             for i in gl.static_range(PIECES):
                 low, high = unpack_halves(delay_until(held[i], top, never), DTYPE)
                 low, high = exponential(low - top), exponential(high - top)
@@ -157,7 +157,7 @@ def split_kernel(
             if EXACT:
                 of_edges, of_fine = split_exactly(of_edges)
                 of_edges = of_edges.to(gl.float64) + of_fine.to(gl.float64)
-            total = (total + gl.sum(of_edges, 0)).to(WIDE)
+            total = (total + gl.sum(of_edges, 0)).to(ACC_DTYPE)
         # A pair with all bits set isn't stored yet. No number is stored with these bits, nor any NaN.
         slots = pairs + (mine * rows + row) * (WORDS * parts)
         others = slots + (1 - 2 * mine) * rows * (WORDS * parts)
@@ -167,12 +167,12 @@ def split_kernel(
             gl.atomic_xchg(slots + parts + part, two, sem="relaxed")
             gl.store(others + part, gl.to_tensor(-1).to(gl.int64))
             gl.store(others + parts + part, gl.to_tensor(-1).to(gl.int64))
-            row_tops = awaited(slots + lane, peer).to(gl.float64, bitcast=True)
-            row_totals = awaited(slots + parts + lane, peer).to(gl.float64, bitcast=True)
+            row_tops = await_words(slots + lane, peer).to(gl.float64, bitcast=True)
+            row_totals = await_words(slots + parts + lane, peer).to(gl.float64, bitcast=True)
         else:
             gl.atomic_xchg(slots + part, pack_pair(top, total), sem="relaxed")
             gl.store(others + part, gl.to_tensor(-1).to(gl.int64))
-            row_tops, row_totals = unpack_pair(awaited(slots + lane, peer))
+            row_tops, row_totals = unpack_pair(await_words(slots + lane, peer))
         # Every program merges all pairs of its rows in the same order, so all get the same bits.
         row_tops = gl.where(peer, row_tops, LOWEST)
         row_top = gl.max(row_tops, 0)
@@ -197,12 +197,12 @@ def split_kernel(
                 start = begin + gl.cast(blocks - 1 - k, gl.int64) * BLOCK
                 block_here = x + (x_body + start * x_n) + block_cols.to(gl.int64) * x_n
                 left = block_cols < inside - start
-                result = exponential(gl.load(block_here, left, other=float("-inf")).to(WIDE) - row_top) * inverse
+                result = exponential(gl.load(block_here, left, other=float("-inf")).to(ACC_DTYPE) - row_top) * inverse
                 gl.store(out + (out_body + start * out_n) + block_cols.to(gl.int64) * out_n, result.to(DTYPE), left)
     gl.atomic_add(arrivals, 1, sem="relaxed")
 
 
-def programs_per_row(rows: int, n: int, held: int, most: int, resident: int) -> int:
+def choose_programs_per_row(rows: int, n: int, held: int, most: int, resident: int) -> int:
     """Return the fastest number of programs per row that keeps a row in registers. If none can, return the most."""
     least, most = cdiv(n, held), min(most, resident)
     if least > most:
@@ -222,10 +222,10 @@ def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if rows.across or not device.is_nvidia:
         why = "neighbours of a row must be nearest in memory" if rows.across else "its programs can't wait here"
         raise UnsupportedProblemError(id, why)
-    return exchange_launch(id, x, out, rows, device)
+    return make_exchange_launch(id, x, out, rows, device)
 
 
-def exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: Device) -> Launch:
+def make_exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, device: Device) -> Launch:
     """Return the launch of ``split_kernel`` on a device whose programs can wait for each other."""
     wide = wide_dtype(x.dtype)
     # The register limit of an H200 would spill a few registers on other devices.
@@ -236,10 +236,10 @@ def exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, dev
     exact = rows.single and can_pack(rows.by_vectors) and rows.n <= (2 * held - 8) * min(threads, resident)
     if exact or (is_batch_invariant() and not rows.single):
         rows = replace(rows.by_vectors, planned=MANY)
-    unit, inside = tiles.choose_vector_width(rows), rows.n if exact else tiles.body_length(rows)
+    unit, inside = tiles.choose_vector_width(rows), rows.n if exact else tiles.max_body_length(rows)
     words = rows.itemsize == 2 and unit == rows.whole_vector
     held *= 1 + words
-    parts = programs_per_row(rows.planned, inside, held - unit, threads, resident)
+    parts = choose_programs_per_row(rows.planned, inside, held - unit, threads, resident)
     plan = split(rows.total, inside, parts, unit, resident)
     blocks = cdiv(max(0, plan.span - held), block)
     layout = gl.BlockedLayout([unit], [tiles.LANES], [team.warps], [0])

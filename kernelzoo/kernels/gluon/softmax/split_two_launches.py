@@ -14,25 +14,25 @@ from kernelzoo.registry import register
 
 @gluon.jit(do_not_specialize=["parts", "span"])
 def parts_kernel(
-    x, out, pairs, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    parts, span, UNIT: gl.constexpr, PARTS: gl.constexpr, WRITES: gl.constexpr,
-    WIDE: gl.constexpr, LOWEST: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
-    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+    x, out, pairs, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr, parts,
+    span, UNIT: gl.constexpr, PARTS: gl.constexpr, WRITES: gl.constexpr, ACC_DTYPE: gl.constexpr, LOWEST: gl.constexpr,
+    EDGES: gl.constexpr, ACROSS: gl.constexpr, WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr,
+    LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Store the result of one part of a tile's rows. If WRITES, merge all results and write the part instead. A part
-    has ``span`` units of each row, the first also the edges. PARTS: ``parts``, as a power of two."""
+    """Store the result of one part of a tile's rows. If WRITES, merge all parts' results and write the part's output
+    instead. A part has ``span`` units of each row; the first also has edges. PARTS: ``parts``, as a power of two."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, WIDE_OFFSETS, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    in_first_part = there & (part == 0)
-    length, edge, known, edges = dev.load_edges(x, x_start, in_first_part, n, float("-inf"), WIDE, EDGES, EDGE_LAYOUT)
+    has_edges = there & (part == 0)
+    length, edge, known, edges = dev.load_edges(x, x_start, has_edges, n, float("-inf"), ACC_DTYPE, EDGES, EDGE_LAYOUT)
     if EDGES:
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     x_start = dev.align(x_start, EDGES)
@@ -42,11 +42,11 @@ def parts_kernel(
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
     left = pairs + number.to(gl.int64) * (2 * ROWS) * parts + lane
     if not WRITES:
-        row_top = gl.full([ROWS, 1], LOWEST, WIDE, LAYOUT)
+        row_top = gl.full([ROWS, 1], LOWEST, ACC_DTYPE, LAYOUT)
         if EDGES:
             row_top = gl.maximum(row_top, gl.convert_layout(gl.max(edges, 1, keep_dims=True), LAYOUT))
         row_top, total = online_state(
-            x, x_start, x_n, here, cols, there, begin, end, length, row_top, WIDE, LOWEST, ROWS, BLOCK, LAYOUT
+            x, x_start, x_n, here, cols, there, begin, end, length, row_top, ACC_DTYPE, LOWEST, ROWS, BLOCK, LAYOUT
         )
         row_total = gl.sum(total, 1)
         if EDGES:
@@ -69,7 +69,7 @@ def parts_kernel(
             start = begin + (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in L2
             mask = there & (cols < length - start)
             tile = gl.load(x + (x_start + start * x_n) + here * x_n, mask, other=float("-inf"))
-            result = exponential(tile.to(WIDE) - row_top) * inverse
+            result = exponential(tile.to(ACC_DTYPE) - row_top) * inverse
             gl.store(out + (out_start + start * out_n) + here * out_n, result.to(DTYPE), mask)
 
 

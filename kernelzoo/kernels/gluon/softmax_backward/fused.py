@@ -15,28 +15,28 @@ from kernelzoo.registry import register
 @gluon.jit
 def tile_kernel(
     grad, y, out, rows, n, inner, grad_outer, grad_n, grad_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
-    y_outer, y_n, y_inner, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
-    ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+    y_outer, y_n, y_inner, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
+    WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Compute a tile of complete rows. COLS: a power of two that covers a row without edges."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = dev.restore_sizes(n, inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
-    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, grad_n, y_n = dev.restore_sizes(n, inner, grad_n, y_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
     y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.column_offsets(COLS, FAR, LAYOUT)
-    length, edge, known, grad_edges = dev.load_edges(grad, grad_start, there, n, 0, WIDE, EDGES, EDGE_LAYOUT)
+    cols, here = dev.column_offsets(COLS, WIDE_OFFSETS, LAYOUT)
+    length, edge, known, grad_edges = dev.load_edges(grad, grad_start, there, n, 0, ACC_DTYPE, EDGES, EDGE_LAYOUT)
     length = gl.cast(length, gl.int32)
     if EDGES:
-        y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(ACC_DTYPE)
     mask = there & (cols < length)
     grad_here = grad + (dev.align(grad_start, EDGES) + here * grad_n)
-    grads = dev.load_evict_last(grad_here, mask, 0).to(WIDE)
-    weights = dev.load_evict_last(y + (dev.align(y_start, EDGES) + here * y_n), mask, 0).to(WIDE)
+    grads = dev.load_evict_last(grad_here, mask, 0).to(ACC_DTYPE)
+    weights = dev.load_evict_last(y + (dev.align(y_start, EDGES) + here * y_n), mask, 0).to(ACC_DTYPE)
     total = gl.sum(grads * weights, 1, keep_dims=True)
     if EDGES:
         total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1, keep_dims=True), LAYOUT)

@@ -15,27 +15,27 @@ from kernelzoo.registry import register
 def parts_kernel(
     grad, y, out, sums, rows, n, inner, grad_outer, grad_n, grad_inner, out_outer, out_n, out_inner,
     MULTIPLE: gl.constexpr, y_outer, y_n, y_inner, parts, span, UNIT: gl.constexpr, PARTS: gl.constexpr,
-    WRITES: gl.constexpr, WIDE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, FAR: gl.constexpr,
-    ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
+    WRITES: gl.constexpr, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
+    WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
-    """Store the result of one part of a tile's rows. If WRITES, merge all results and write the part instead. A part
-    has ``span`` units of each row, the first also the edges. PARTS: ``parts``, as a power of two."""
+    """Store the result of one part of a tile's rows. If WRITES, merge all parts' results and write the part's output
+    instead. A part has ``span`` units of each row; the first also has edges. PARTS: ``parts``, as a power of two."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, FAR, ACROSS)
-    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, FAR, ACROSS)
+    n, inner, grad_n, y_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
     y_start = dev.row_start(group, place, y_outer, y_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
-    cols, here = dev.column_offsets(BLOCK, FAR, LAYOUT)
+    cols, here = dev.column_offsets(BLOCK, WIDE_OFFSETS, LAYOUT)
     begin, end = dev.part_range(part, span, UNIT)
-    in_first_part = there & (part == 0)
-    length, edge, known, grad_edges = dev.load_edges(grad, grad_start, in_first_part, n, 0, WIDE, EDGES, EDGE_LAYOUT)
+    has_edges = there & (part == 0)
+    length, edge, known, grad_edges = dev.load_edges(grad, grad_start, has_edges, n, 0, ACC_DTYPE, EDGES, EDGE_LAYOUT)
     if EDGES:
-        y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(WIDE)
+        y_edges = gl.load(dev.edge_pointers(y, y_start, edge, EDGE_LAYOUT), known, other=0).to(ACC_DTYPE)
         out_edges = dev.edge_pointers(out, out_start, edge, EDGE_LAYOUT)
     grad_start = dev.align(grad_start, EDGES)
     y_start = dev.align(y_start, EDGES)
@@ -45,17 +45,17 @@ def parts_kernel(
     lane = gl.arange(0, ROWS, gl.SliceLayout(1, LAYOUT))
     left = sums + number.to(gl.int64) * ROWS * parts + lane
     if not WRITES:
-        running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
-        total = gl.full([ROWS], 0.0, WIDE, gl.SliceLayout(1, LAYOUT))
+        running = gl.full([ROWS, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
+        total = gl.full([ROWS], 0.0, ACC_DTYPE, gl.SliceLayout(1, LAYOUT))
         for start in range(begin, end, BLOCK):
             mask = there & (cols < length - start)
-            grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(WIDE)
-            weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
+            grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(ACC_DTYPE)
+            weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(ACC_DTYPE)
             running += grads * weights
             done = gl.cast(start - begin, gl.int64) % (TOGETHER * BLOCK)
             if (done == (TOGETHER - 1) * BLOCK) | (start + BLOCK >= end):
                 total += gl.sum(running, 1)
-                running = gl.full([ROWS, BLOCK], 0.0, WIDE, LAYOUT)
+                running = gl.full([ROWS, BLOCK], 0.0, ACC_DTYPE, LAYOUT)
         if EDGES:
             total += gl.convert_layout(gl.sum(grad_edges * y_edges, 1), gl.SliceLayout(1, LAYOUT))
         gl.store(left + part * ROWS, total)
@@ -70,8 +70,8 @@ def parts_kernel(
         for i in range(blocks):
             start = begin + (blocks - 1 - i) * BLOCK  # backwards: what was read last is likely still in L2
             mask = there & (cols < length - start)
-            grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(WIDE)
-            weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(WIDE)
+            grads = gl.load(grad + (grad_start + start * grad_n) + here * grad_n, mask, other=0).to(ACC_DTYPE)
+            weights = gl.load(y + (y_start + start * y_n) + here * y_n, mask, other=0).to(ACC_DTYPE)
             gl.store(out + (out_start + start * out_n) + here * out_n, (weights * (grads - total)).to(DTYPE), mask)
 
 

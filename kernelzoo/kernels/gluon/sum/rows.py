@@ -12,16 +12,15 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def sum_kernel(
-    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr,
+    ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
     LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     group, place, there = pack_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
-    result = row_sum(x_rows, x_n, 0, n, there[:, None, None], WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT)
+    result = row_sum(x_rows, x_n, 0, n, there[:, None, None], ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT)
     gl.store(out + dev.row_start(group, place, out_outer, out_inner, 1), result.to(out.dtype.element_ty), there)
 
 

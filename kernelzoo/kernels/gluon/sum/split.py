@@ -14,16 +14,15 @@ from kernelzoo.registry import register
 
 @gluon.jit
 def parts_kernel(
-    x, out, sums, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: gl.constexpr, parts, span,
-    WIDE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
+    x, out, sums, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: gl.constexpr, parts,
+    span, ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr,
     LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
     tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
     group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
-    result = row_sum(x_rows, x_n, begin, end, there[:, None, None], WIDE, ROWS, LANES, PACK, VECTOR, LAYOUT)
+    result = row_sum(x_rows, x_n, begin, end, there[:, None, None], ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT)
     gl.store(sums + (group * inner + place) * parts + part, result, there)
 
 

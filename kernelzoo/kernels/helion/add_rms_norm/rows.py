@@ -5,8 +5,8 @@ from torch import Tensor
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
-from kernelzoo.kernels.helion.launch import views_launch
-from kernelzoo.kernels.helion.row_tiles import streaming_tile, try_whole_rows
+from kernelzoo.kernels.helion.launch import bind_tiled
+from kernelzoo.kernels.helion.row_tiles import streaming_tile, whole_row_tile_or_none
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -45,7 +45,7 @@ def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor
     id = "helion/add_rms_norm/rows"
     rows, (x_view, residual_view, total_view, out_view) = tiles.rows_and_views(x, out, residual, total)
     views, kinds = (x_view, residual_view, weight, out_view, total_view), (eps, tiles.acc_dtype(x))
-    if tile := try_whole_rows(id, x, rows, 2):
-        return views_launch(id, held_kernel, views, tile, kinds, tile.blocks(0))
+    if tile := whole_row_tile_or_none(id, x, rows, 2):
+        return bind_tiled(id, held_kernel, views, tile, kinds, tile.blocks(0))
     tile = streaming_tile(x, rows, 2)
-    return views_launch(id, add_rms_norm_kernel, views, tile, kinds, tile.blocks(2))
+    return bind_tiled(id, add_rms_norm_kernel, views, tile, kinds, tile.blocks(2))

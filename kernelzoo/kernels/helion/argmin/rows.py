@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import streaming_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import identity
@@ -33,4 +33,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each lane records its least element and that element's block number. Lanes are compared after the loop."""
     rows, views = tiles.rows_and_views(x, out)
     tile, kinds = streaming_tile(x, rows), (identity(x.dtype), tiles.acc_dtype(x))
-    return views_launch("helion/argmin/rows", argmin_kernel, views, tile, kinds, (tile.cols, tile.outer, tile.inner))
+    return bind_tiled("helion/argmin/rows", argmin_kernel, views, tile, kinds, (tile.cols, tile.outer, tile.inner))

@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import two_launches
+from kernelzoo.kernels.helion.launch import bind_kernels
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.launch import Launch
 from kernelzoo.layout import identity
@@ -48,4 +48,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     (tile, plan), acc_dtype = tile_and_parts(x, rows), tiles.acc_dtype(x)
     both, left, kinds = (parts_kernel, merge_kernel), (acc_dtype, torch.int64), (identity(x.dtype), acc_dtype)
     blocks = tile.cols, tile.outer, tile.inner
-    return two_launches(id, both, views, 1, rows, tile, plan, left, kinds, blocks=blocks, last=(1, 1))
+    return bind_kernels(id, both, views, 1, rows, tile, plan, left, kinds, blocks=blocks, merge_blocks=(1, 1))

@@ -4,8 +4,8 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_rounding_error
-from kernelzoo.kernels.helion.launch import views_launch
-from kernelzoo.kernels.helion.row_tiles import reading_tile
+from kernelzoo.kernels.helion.launch import bind_tiled
+from kernelzoo.kernels.helion.row_tiles import single_read_tile
 from kernelzoo.kernels.helion.softmax.device_functions import update_state
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -39,5 +39,5 @@ def cross_entropy_kernel(x, labels, loss, ignore_index, acc_dtype: torch.dtype):
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """One pass over blocks keeps a running (max, sum) state of each row. Then the logit of each row's label is read."""
     id, (rows, views) = "helion/cross_entropy/rows", tiles.rows_and_views(x, loss, labels)
-    tile = reading_tile(x, rows)
-    return views_launch(id, cross_entropy_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(), (ignore_index,))
+    tile = single_read_tile(x, rows)
+    return bind_tiled(id, cross_entropy_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(), (ignore_index,))

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.cross_entropy.rows import compute_loss
-from kernelzoo.kernels.helion.launch import two_launches
+from kernelzoo.kernels.helion.launch import bind_kernels
 from kernelzoo.kernels.helion.logsumexp.split import merge_states, states_kernel
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.launch import Launch
@@ -30,6 +30,7 @@ def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_inde
     id, acc_dtype = "helion/cross_entropy/split", tiles.acc_dtype(x)
     rows, views = tiles.rows_and_views(x, loss, labels)
     (tile, plan), both = tile_and_parts(x, rows), (states_kernel, merge_kernel)
-    return two_launches(
-        id, both, views, 1, rows, tile, plan, (acc_dtype, acc_dtype), (acc_dtype,), last=(1, 1), also=(ignore_index,)
+    kinds, size = (acc_dtype, acc_dtype), (1, 1)
+    return bind_kernels(
+        id, both, views, 1, rows, tile, plan, kinds, (acc_dtype,), merge_blocks=size, after=(ignore_index,)
     )

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_rounding_error
-from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import streaming_tile
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state, zero_if_empty
 from kernelzoo.launch import Launch
@@ -38,4 +38,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
     id, (rows, views) = "helion/cross_entropy_backward/rows", tiles.rows_and_views(x, out, labels, grad)
     tile = streaming_tile(x, rows)
-    return views_launch(id, backward_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2), (ignore_index,))
+    return bind_tiled(id, backward_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2), (ignore_index,))

@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import streaming_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
@@ -27,4 +27,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x = plain(x)
     rows, views = tiles.rows_and_views(x, out)
     tile, acc_dtype = streaming_tile(x, rows), tiles.acc_dtype(x, out)
-    return views_launch("helion/cumsum/rows", cumsum_kernel, views, tile, (acc_dtype,), tile.blocks())
+    return bind_tiled("helion/cumsum/rows", cumsum_kernel, views, tile, (acc_dtype,), tile.blocks())

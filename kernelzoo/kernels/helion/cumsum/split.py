@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import two_launches
+from kernelzoo.kernels.helion.launch import bind_kernels
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.kernels.helion.sum.split import parts_kernel
 from kernelzoo.launch import Launch
@@ -32,4 +32,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, views = tiles.rows_and_views(x, out)
     (tile, plan), acc_dtype = tile_and_parts(x, rows), tiles.acc_dtype(x, out)
     both = parts_kernel, scan_kernel
-    return two_launches("helion/cumsum/split", both, views, 1, rows, tile, plan, (acc_dtype,), (acc_dtype,))
+    return bind_kernels("helion/cumsum/split", both, views, 1, rows, tile, plan, (acc_dtype,), (acc_dtype,))

@@ -4,8 +4,8 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
-from kernelzoo.kernels.helion.launch import views_launch
-from kernelzoo.kernels.helion.row_tiles import streaming_tile, try_whole_rows
+from kernelzoo.kernels.helion.launch import bind_tiled
+from kernelzoo.kernels.helion.row_tiles import streaming_tile, whole_row_tile_or_none
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -46,7 +46,7 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     """The mean comes first, then squared distances from it. A row that doesn't fit on chip is read three times."""
     id, (rows, (x_view, out_view)) = "helion/layer_norm/rows", tiles.rows_and_views(x, out)
     views, kinds = (x_view, weight, bias, out_view), (eps, tiles.acc_dtype(x))
-    if tile := try_whole_rows(id, x, rows, 2):
-        return views_launch(id, held_kernel, views, tile, kinds, tile.blocks(0))
+    if tile := whole_row_tile_or_none(id, x, rows, 2):
+        return bind_tiled(id, held_kernel, views, tile, kinds, tile.blocks(0))
     tile = streaming_tile(x, rows)
-    return views_launch(id, layer_norm_kernel, views, tile, kinds, tile.blocks(3))
+    return bind_tiled(id, layer_norm_kernel, views, tile, kinds, tile.blocks(3))

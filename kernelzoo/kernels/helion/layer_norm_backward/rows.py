@@ -5,7 +5,7 @@ from torch import Tensor
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error, round_product
-from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import streaming_tile, weight_grad_tile
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.registry import register
@@ -65,8 +65,8 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     means, scales = x.new_empty((2, axes.outer, axes.inner), dtype=acc_dtype).unbind()
     views = (x_view, weight, grad_view, dx_view, dweight, dbias)
     taken = (x_view, weight, grad_view, means, scales, dx_view)
-    first = views_launch(id, dx_kernel, views, tile, (eps, acc_dtype), tile.blocks(3), taken=taken)
+    first = bind_tiled(id, dx_kernel, views, tile, (eps, acc_dtype), tile.blocks(3), arguments=taken)
     of_rows = (x_view, grad_view, means, scales, dweight, dbias)
     along = columns.cols, columns.outer, columns.inner
-    second = views_launch(id, over_rows_kernel, views, columns, (acc_dtype,), along, taken=of_rows, order=())
+    second = bind_tiled(id, over_rows_kernel, views, columns, (acc_dtype,), along, arguments=of_rows, order=())
     return sequence(first, second) if rows.total else second

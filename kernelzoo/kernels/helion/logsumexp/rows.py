@@ -4,8 +4,8 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_rounding_error
-from kernelzoo.kernels.helion.launch import views_launch
-from kernelzoo.kernels.helion.row_tiles import reading_tile
+from kernelzoo.kernels.helion.launch import bind_tiled
+from kernelzoo.kernels.helion.row_tiles import single_read_tile
 from kernelzoo.kernels.helion.softmax.device_functions import update_state
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -33,5 +33,5 @@ def logsumexp_kernel(x, out, acc_dtype: torch.dtype):
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running (max, sum) state of each row."""
     rows, views = tiles.rows_and_views(x, out)
-    tile = reading_tile(x, rows)
-    return views_launch("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks())
+    tile = single_read_tile(x, rows)
+    return bind_tiled("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks())

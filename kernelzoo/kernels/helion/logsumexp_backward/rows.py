@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import streaming_tile
 from kernelzoo.kernels.helion.softmax.device_functions import exponential
 from kernelzoo.launch import Launch
@@ -25,6 +25,6 @@ def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     """The result is exp(x - y) * grad, with y and grad of the element's row: one read and one write."""
     rows, views = tiles.rows_and_views(x, out, y, grad)
     tile = streaming_tile(x, rows)
-    return views_launch(
+    return bind_tiled(
         "helion/logsumexp_backward/rows", backward_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks()
     )

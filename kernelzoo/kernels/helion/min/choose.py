@@ -1,7 +1,7 @@
 import torch
 
 from kernelzoo.kernels.helion.min import tiles
-from kernelzoo.kernels.helion.min.tiles import block_tile
+from kernelzoo.kernels.helion.min.tiles import running_min_tile
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import chooser
@@ -26,7 +26,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(plain(x), plain(out)), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.across:
-        few = 2 * block_tile(device, rows).count_tiles(rows) < device.multiprocessors
+        few = 2 * running_min_tile(device, rows).count_tiles(rows) < device.multiprocessors
         return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
     long = rows.n * rows.itemsize > knobs.row_bytes
     return "split" if long and rows.total < knobs.crowd * device.multiprocessors else "rows"

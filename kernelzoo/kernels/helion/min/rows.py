@@ -3,8 +3,8 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import end_indices, inside_of, load_masked
-from kernelzoo.kernels.helion.launch import flat_launch, views_launch
+from kernelzoo.kernels.helion.device_functions import load_masked, row_end_indices, vector_bounds
+from kernelzoo.kernels.helion.launch import bind_flat, bind_tiled
 from kernelzoo.kernels.helion.min.tiles import kernel_constants, row_tile
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
@@ -29,8 +29,8 @@ def ragged_rows_kernel(x, out, n, whole, highest: hl.constexpr, acc_dtype: torch
     rows = out.size(0)
     for o in hl.tile(rows):
         row = o.index[:, None]
-        first, stop = inside_of(row, n, shift)
-        end, outside = end_indices(row, n, first, stop, shift)
+        first, stop = vector_bounds(row, n, shift)
+        end, outside = row_end_indices(row, n, first, stop, shift)
         least = torch.amin(load_masked(x, end, outside, highest, acc_dtype), dim=1)
         for c in hl.tile(whole):
             place = first + c.index[None, :]
@@ -48,5 +48,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if tiles.is_uneven(rows):
         whole = tiles.covering_length(rows)
         numbers, blocks = (rows.n, whole), (tile.outer, min(tile.cols, whole))
-        return flat_launch(id, ragged_rows_kernel, x, out, tile.warps, numbers, kernel_constants(rows, x), blocks)
-    return views_launch(id, rows_kernel, views, tile, kernel_constants(rows, x), tile.blocks())
+        return bind_flat(id, ragged_rows_kernel, x, out, tile.warps, numbers, kernel_constants(rows, x), blocks)
+    return bind_tiled(id, rows_kernel, views, tile, kernel_constants(rows, x), tile.blocks())

@@ -3,9 +3,9 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import end_indices, inside_of, load_masked
-from kernelzoo.kernels.helion.launch import flat_launch, views_launch
-from kernelzoo.kernels.helion.min.tiles import block_tile, kernel_constants
+from kernelzoo.kernels.helion.device_functions import load_masked, row_end_indices, vector_bounds
+from kernelzoo.kernels.helion.launch import bind_flat, bind_tiled
+from kernelzoo.kernels.helion.min.tiles import kernel_constants, running_min_tile
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
@@ -33,12 +33,12 @@ def ragged_deferred_kernel(x, out, n, whole, highest: hl.constexpr, acc_dtype: t
     block = hl.register_block_size(whole)
     for o in hl.tile(rows):
         row = o.index[:, None]
-        first, stop = inside_of(row, n, shift)
+        first, stop = vector_bounds(row, n, shift)
         running = hl.full([o, block], highest, dtype=acc_dtype)
         for c in hl.tile(whole, block_size=block):
             place = first + c.index[None, :]
             running = torch.minimum(running, load_masked(x, place, place < stop, highest, acc_dtype))
-        end, outside = end_indices(row, n, first, stop, shift)
+        end, outside = row_end_indices(row, n, first, stop, shift)
         least = torch.amin(load_masked(x, end, outside, highest, acc_dtype), dim=1)
         out[o] = torch.minimum(least, torch.amin(running, dim=1)).to(out.dtype)
 
@@ -48,11 +48,9 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces rows or a strip of columns. The running minimum is a tile, reduced after the loop."""
     id, x, out = "helion/min/rows_deferred", plain(x), plain(out)
     rows, views = tiles.rows_and_views(x, out)
-    tile = block_tile(device_of(x), rows)
+    tile = running_min_tile(device_of(x), rows)
     if tiles.is_uneven(rows):
         whole = tiles.covering_length(rows)
         numbers, blocks = (rows.n, whole), (min(tile.cols, whole), tile.outer)
-        return flat_launch(id, ragged_deferred_kernel, x, out, tile.warps, numbers, kernel_constants(rows, x), blocks)
-    return views_launch(
-        id, deferred_kernel, views, tile, kernel_constants(rows, x), (tile.cols, tile.outer, tile.inner)
-    )
+        return bind_flat(id, ragged_deferred_kernel, x, out, tile.warps, numbers, kernel_constants(rows, x), blocks)
+    return bind_tiled(id, deferred_kernel, views, tile, kernel_constants(rows, x), (tile.cols, tile.outer, tile.inner))

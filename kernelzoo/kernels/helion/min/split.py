@@ -6,10 +6,10 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
-from kernelzoo.kernels.helion.device_functions import end_indices, inside_of, load_masked
+from kernelzoo.kernels.helion.device_functions import load_masked, row_end_indices, vector_bounds
 from kernelzoo.kernels.helion.launch import bind_program
 from kernelzoo.kernels.helion.min.rows import rows_kernel
-from kernelzoo.kernels.helion.min.tiles import block_tile, kernel_constants
+from kernelzoo.kernels.helion.min.tiles import kernel_constants, running_min_tile
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import plain, power_of_two
@@ -37,12 +37,12 @@ def ragged_parts_kernel(x, partials, n, span, highest: hl.constexpr, acc_dtype: 
     block = hl.register_block_size(span)
     for o, part in hl.tile([rows, parts], block_size=[None, 1]):
         row = o.index[:, None]
-        first, stop = inside_of(row, n, shift)
+        first, stop = vector_bounds(row, n, shift)
         running = hl.full([o, block], highest, dtype=acc_dtype)
         for c in hl.tile(part.begin * span, part.begin * span + span, block_size=block):
             place = first + c.index[None, :]
             running = torch.minimum(running, load_masked(x, place, place < stop, highest, acc_dtype))
-        end, outside = end_indices(row, n, first, stop, shift)
+        end, outside = row_end_indices(row, n, first, stop, shift)
         least = torch.amin(load_masked(x, end, outside, highest, acc_dtype), dim=1)
         partials[o, part.begin, 0] = torch.minimum(least, torch.amin(running, dim=1))
 
@@ -53,7 +53,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, x, out = "helion/min/split", plain(x), plain(out)
     rows, views = tiles.rows_and_views(x, out)
     device = device_of(x)
-    tile = block_tile(device, rows)
+    tile = running_min_tile(device, rows)
     plan = tiles.plan_parts(rows, tile, device)
     partials = tiles.part_workspace(x, rows, plan, tiles.acc_dtype(x))
     (whole, last), far = tiles.as_examples(partials, views[1]), tiles.needs_int64(*views, partials)

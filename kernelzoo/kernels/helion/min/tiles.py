@@ -8,13 +8,13 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.tiles import Tile, adjacent_rows_tile, loop_tile
 from kernelzoo.layout import Rows, identity, power_of_two
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 TILE_ELEMENTS = 8192
 """The most elements of a tile of one row. A tile of several rows has at most a quarter."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     tile_bytes: int = knob(
         32768, among=(8192, 16384, 32768), unit="bytes", why="of input under way in a program of one row"
@@ -35,11 +35,11 @@ def row_tile(device: Device, rows: Rows) -> Tile:
     return adjacent_rows_tile(rows, 1, elements, device.warps(fed * rows.itemsize // 64))
 
 
-def block_tile(device: Device, rows: Rows) -> Tile:
+def running_min_tile(device: Device, rows: Rows) -> Tile:
     """Return ``row_tile``, or for strided rows a block of neighbouring columns with 16 elements per thread."""
     return loop_tile(rows, 16384) if rows.across else row_tile(device, rows)
 
 
 def kernel_constants(rows: Rows, x: torch.Tensor) -> tuple[Any, ...]:
     """Return the highest value, the dtype of comparisons and, if rows are uneven, log2 of elements per vector."""
-    return identity(x.dtype), tiles.acc_dtype(x), *([tiles.vector_shift(rows)] if tiles.is_uneven(rows) else [])
+    return identity(x.dtype), tiles.acc_dtype(x), *([tiles.vector_log2(rows)] if tiles.is_uneven(rows) else [])

@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -31,4 +31,4 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, (rows, views) = "helion/min_backward/fused", tiles.rows_and_views(x, out, y, grad)
     tile = tiles.whole_row_tile(id, device_of(x), rows, 1)
-    return views_launch(id, tile_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(0))
+    return bind_tiled(id, tile_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(0))

@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.min_backward.fused import split_gradient
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -29,4 +29,4 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     """One pass over blocks counts each row's minima. A second pass reads again and writes."""
     rows, views = tiles.rows_and_views(x, out, y, grad)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2)
-    return views_launch("helion/min_backward/online", online_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2))
+    return bind_tiled("helion/min_backward/online", online_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2))

@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import two_launches
+from kernelzoo.kernels.helion.launch import bind_kernels
 from kernelzoo.kernels.helion.min_backward.fused import split_gradient
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
@@ -43,4 +43,4 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     rows, views = tiles.rows_and_views(x, out, y, grad)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2)
     plan = tiles.plan_parts(rows, tile, device_of(x))
-    return two_launches(id, (counts_kernel, write_kernel), views, 2, rows, tile, plan, (torch.int64,), (acc_dtype,))
+    return bind_kernels(id, (counts_kernel, write_kernel), views, 2, rows, tile, plan, (torch.int64,), (acc_dtype,))

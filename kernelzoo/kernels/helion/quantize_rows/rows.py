@@ -4,8 +4,8 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import float8_bits
-from kernelzoo.kernels.helion.launch import views_launch
-from kernelzoo.kernels.helion.row_tiles import streaming_tile, try_whole_rows
+from kernelzoo.kernels.helion.launch import bind_tiled
+from kernelzoo.kernels.helion.row_tiles import streaming_tile, whole_row_tile_or_none
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 
 
 def scale_and_inverse(top, most: hl.constexpr, least: hl.constexpr):
-    """Return the rows' (scale, 1 / scale), correctly rounded, so that ties stay ties. Float32 division isn't."""
+    """Return the rows' (scale, 1 / scale), correctly rounded, unlike plain float32 division, so that ties stay ties."""
     by = torch.where(top < least, 1.0, hl.inline_triton("tl.div_rn({0}, {1})", (top, most), top))
     return by, hl.inline_triton("tl.div_rn(1.0, {0})", (by,), by)
 
@@ -47,7 +47,7 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     id = "helion/quantize_rows/rows"
     rows, (x_view, scale_view, values_view) = tiles.rows_and_views(x, values.view(torch.uint8), scale)
     views, kinds = (x_view, values_view, scale_view), (TOP, LEAST, device_of(x).capability >= 89)
-    if tile := try_whole_rows(id, x, rows, 1):
-        return views_launch(id, held_kernel, views, tile, kinds, tile.blocks(0))
+    if tile := whole_row_tile_or_none(id, x, rows, 1):
+        return bind_tiled(id, held_kernel, views, tile, kinds, tile.blocks(0))
     tile = streaming_tile(x, rows)
-    return views_launch(id, quantize_kernel, views, tile, kinds, tile.blocks(2))
+    return bind_tiled(id, quantize_kernel, views, tile, kinds, tile.blocks(2))

@@ -3,8 +3,8 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import end_indices, inside_of, load_masked
-from kernelzoo.kernels.helion.launch import flat_launch, views_launch
+from kernelzoo.kernels.helion.device_functions import load_masked, row_end_indices, vector_bounds
+from kernelzoo.kernels.helion.launch import bind_flat, bind_tiled
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, zero_if_empty
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
@@ -32,8 +32,8 @@ def ragged_tile_kernel(x, out, n, rows, acc_dtype: torch.dtype, shift: hl.conste
     ``keepdim`` isn't used, because Helion would reshape. In Triton 3.6 every thread would then hold all elements."""
     for o in hl.tile(rows):
         row = o.index[:, None]
-        first, stop = inside_of(row, n, shift)
-        end, outside = end_indices(row, n, first, stop, shift)
+        first, stop = vector_bounds(row, n, shift)
+        end, outside = row_end_indices(row, n, first, stop, shift)
         place = first + hl.arange(whole)[None, :]
         here = place < stop
         tile = load_masked(x, place, here, float("-inf"), acc_dtype)
@@ -51,9 +51,9 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, device = "helion/softmax/fused", device_of(x)
     rows, views = tiles.rows_and_views(x, out)
-    one_row = tiles.takes_one_row(device, rows)
+    one_row = tiles.prefers_one_row(device, rows)
     tile = tiles.whole_row_tile(id, device, rows, 1, one_row)
     if one_row and rows.itemsize < 8 and rows.n * rows.itemsize <= RAGGED_BYTES:
-        kinds = tiles.acc_dtype(x), tiles.vector_shift(rows), tiles.covering_length(rows)
-        return flat_launch(id, ragged_tile_kernel, x, out, tile.warps, (rows.n, rows.total), kinds, (tile.outer,))
-    return views_launch(id, tile_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(0))
+        kinds = tiles.acc_dtype(x), tiles.vector_log2(rows), tiles.covering_length(rows)
+        return bind_flat(id, ragged_tile_kernel, x, out, tile.warps, (rows.n, rows.total), kinds, (tile.outer,))
+    return bind_tiled(id, tile_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(0))

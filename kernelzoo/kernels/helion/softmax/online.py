@@ -5,8 +5,8 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_rounding_error, end_indices, inside_of, load_masked
-from kernelzoo.kernels.helion.launch import flat_launch, views_launch
+from kernelzoo.kernels.helion.device_functions import add_rounding_error, load_masked, row_end_indices, vector_bounds
+from kernelzoo.kernels.helion.launch import bind_flat, bind_tiled
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -36,8 +36,8 @@ def ragged_online_kernel(x, out, n, longest, rows, acc_dtype: torch.dtype, shift
     """Do the same as ``online_kernel`` for unaligned rows. longest: a length that covers a row's whole vectors."""
     for o in hl.tile(rows):
         row = o.index[:, None]
-        first, stop = inside_of(row, n, shift)
-        end, outside = end_indices(row, n, first, stop, shift)
+        first, stop = vector_bounds(row, n, shift)
+        end, outside = row_end_indices(row, n, first, stop, shift)
         ends = load_masked(x, end, outside, float("-inf"), acc_dtype)
         top = hl.full([o], float("-inf"), dtype=acc_dtype)
         total = hl.zeros([o], dtype=acc_dtype)
@@ -65,7 +65,7 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if not rows.across and rows.n >= LONG:
         tile = tile._replace(cols=2 * tile.cols, warps=2 * tile.warps)
     if tiles.is_uneven(rows):
-        kinds, sizes = (tiles.acc_dtype(x), tiles.vector_shift(rows)), (rows.n, tiles.covering_length(rows), rows.total)
+        kinds, sizes = (tiles.acc_dtype(x), tiles.vector_log2(rows)), (rows.n, tiles.covering_length(rows), rows.total)
         blocks = tile.outer, tile.cols // 2, tile.cols // 2  # offsets of elements take registers too
-        return flat_launch(id, ragged_online_kernel, x, out, tile.warps, sizes, kinds, blocks)
-    return views_launch(id, online_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2))
+        return bind_flat(id, ragged_online_kernel, x, out, tile.warps, sizes, kinds, blocks)
+    return bind_tiled(id, online_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2))

@@ -3,8 +3,8 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.device_functions import add_rounding_error, end_indices, inside_of, load_masked
-from kernelzoo.kernels.helion.launch import two_launches
+from kernelzoo.kernels.helion.device_functions import add_rounding_error, load_masked, row_end_indices, vector_bounds
+from kernelzoo.kernels.helion.launch import bind_kernels
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state, zero_if_empty
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
@@ -49,8 +49,8 @@ def ragged_pairs_kernel(x, tops, totals, n, span, acc_dtype: torch.dtype, shift:
     rows, parts, _ = tops.size()
     for o, part in hl.tile([rows, parts], block_size=[None, 1]):
         row = o.index[:, None]
-        first, stop = inside_of(row, n, shift)
-        end, outside = end_indices(row, n, first, stop, shift, part.begin)
+        first, stop = vector_bounds(row, n, shift)
+        end, outside = row_end_indices(row, n, first, stop, shift, part.begin)
         top = hl.full([o], float("-inf"), dtype=acc_dtype)
         total = hl.zeros([o], dtype=acc_dtype)
         lost = hl.zeros([o], dtype=acc_dtype)
@@ -69,12 +69,12 @@ def ragged_merge_kernel(x, tops, totals, out, n, span, acc_dtype: torch.dtype, s
     rows, parts, _ = tops.size()
     for o, part in hl.tile([rows, parts], block_size=[None, 1]):
         row = o.index[:, None]
-        first, stop = inside_of(row, n, shift)
+        first, stop = vector_bounds(row, n, shift)
         every = tops[o, :, 0]
         top = torch.amax(every, dim=1, keepdim=True)
         # A part of only -inf has the state (-inf, 0). A row of only -inf has it too, and becomes 0 * (1 / 0) = NaN.
         inverse = 1.0 / (totals[o, :, 0] * exponential(every - zero_if_empty(top))).sum(1, keepdim=True)
-        end, outside = end_indices(row, n, first, stop, shift, part.begin)
+        end, outside = row_end_indices(row, n, first, stop, shift, part.begin)
         ends = load_masked(x, end, outside, float("-inf"), acc_dtype)
         hl.store(out, [end], (exponential(ends - zero_if_empty(top)) * inverse).to(out.dtype), extra_mask=outside)
         for c in hl.tile(part.begin * span, part.begin * span + span):
@@ -92,7 +92,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile, pair = tiles.loop_tile(rows, tiles.BLOCK_BYTES), (acc_dtype, acc_dtype)
     plan = tiles.plan_parts(rows, tile, device_of(x))
     if tiles.is_uneven(rows):
-        both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (acc_dtype, tiles.vector_shift(rows))
+        both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (acc_dtype, tiles.vector_log2(rows))
         blocks, flat = (tile.outer, tile.cols // 2), tiles.flat_views(x, out)
-        return two_launches(id, both, flat, 1, rows, tile, plan, pair, kinds, blocks=blocks, before=(rows.n,))
-    return two_launches(id, (pairs_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (acc_dtype,))
+        return bind_kernels(id, both, flat, 1, rows, tile, plan, pair, kinds, blocks=blocks, before=(rows.n,))
+    return bind_kernels(id, (pairs_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (acc_dtype,))

@@ -3,7 +3,7 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -24,4 +24,4 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: both inputs are read once."""
     id, (rows, views) = "helion/softmax_backward/fused", tiles.rows_and_views(grad, out, y)
     tile = tiles.whole_row_tile(id, device_of(grad), rows, 2)
-    return views_launch(id, tile_kernel, views, tile, (tiles.acc_dtype(grad),), tile.blocks(0))
+    return bind_tiled(id, tile_kernel, views, tile, (tiles.acc_dtype(grad),), tile.blocks(0))

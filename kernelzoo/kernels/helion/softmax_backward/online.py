@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
-from kernelzoo.kernels.helion.launch import views_launch
+from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -27,6 +27,6 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running sum of each row. A second pass reads again and writes."""
     rows, views = tiles.rows_and_views(grad, out, y)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2)
-    return views_launch(
+    return bind_tiled(
         "helion/softmax_backward/online", online_kernel, views, tile, (tiles.acc_dtype(grad),), tile.blocks(2)
     )

@@ -4,8 +4,8 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
-from kernelzoo.kernels.helion.launch import views_launch
-from kernelzoo.kernels.helion.row_tiles import reading_tile
+from kernelzoo.kernels.helion.launch import bind_tiled
+from kernelzoo.kernels.helion.row_tiles import single_read_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
 from kernelzoo.registry import register
@@ -27,5 +27,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each block is summed in a tree. The sums of blocks are added up with compensation for rounding."""
     x = plain(x)
     rows, views = tiles.rows_and_views(x, out)
-    tile, acc_dtype = reading_tile(x, rows), tiles.acc_dtype(x, out)
-    return views_launch("helion/sum/rows", sum_kernel, views, tile, (acc_dtype,), tile.blocks())
+    tile, acc_dtype = single_read_tile(x, rows), tiles.acc_dtype(x, out)
+    return bind_tiled("helion/sum/rows", sum_kernel, views, tile, (acc_dtype,), tile.blocks())

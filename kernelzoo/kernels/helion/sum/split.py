@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
-from kernelzoo.kernels.helion.launch import two_launches
+from kernelzoo.kernels.helion.launch import bind_kernels
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain
@@ -36,6 +36,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns, and store sums. A second launch adds them up in a tree."""
     x = plain(x)
     rows, views = tiles.rows_and_views(x, out)
-    (tile, plan), acc_dtype = tile_and_parts(x, rows), tiles.acc_dtype(x, out)
+    (tile, plan), kinds = tile_and_parts(x, rows), (tiles.acc_dtype(x, out),)
     both = parts_kernel, merge_kernel
-    return two_launches("helion/sum/split", both, views, 1, rows, tile, plan, (acc_dtype,), (acc_dtype,), last=(1, 1))
+    return bind_kernels("helion/sum/split", both, views, 1, rows, tile, plan, kinds, kinds, merge_blocks=(1, 1))

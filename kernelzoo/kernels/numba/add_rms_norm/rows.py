@@ -2,18 +2,18 @@ from functools import partial
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, round_function, row_values, tile_loop, tile_sums
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, round_function, row_io, tile_adders, tile_loop
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
 @kernel
 def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, (_, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
-    (load, value, store), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
-    (_, add_products), round_off = tile_sums(dtype, tiling, dtype), round_function(dtype)
+    kind, ZERO, (_, inverse_root) = WIDE[dtype], constant(dtype, 0), lane_means(dtype, tiling, eps)
+    (load, value, store), (load_weight, _, _) = row_io(dtype, tiling), row_io(dtype, tiling, shared=True)
+    (_, add_products), round_off = tile_adders(dtype, tiling, dtype), round_function(dtype)
     find_row, tiles = row_finder(tiling), tile_loop(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
@@ -60,4 +60,4 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, eps: float) -> BindView:
     """One pass writes sums and adds up their squares. A row that doesn't fit in registers is read and added again."""
-    return call_over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), register_tiling(v), v)
+    return bind_over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), register_tiling(v), v)

@@ -6,9 +6,9 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.lanes import packs_tiling, row_index, row_values
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
-from kernelzoo.kernels.numba.min.row_tiles import thread_reduce
+from kernelzoo.kernels.numba.lanes import row_indexer, row_io, vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.min.row_tiles import thread_min_function
 from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_functions
 from kernelzoo.registry import register
 
@@ -20,15 +20,15 @@ def equal_or_both_nan(a, b):
 
 
 @cache
-def row_argmin(dtype: str, tiling: Tiling) -> Any:
+def row_argmin_function(dtype: str, tiling: Tiling) -> Any:
     """Return ``first_least(x, source, step, lane, lanes, start, n, values, places)``: the index of the least element of
     a row's [start, n). The row begins at ``source``. ``values`` and ``places``: shared memory for reductions."""
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
-    (_, value, _), (_, load_tile, _, _, _) = row_values(dtype, tiling), tile_functions(dtype, tiling, HIGHEST)
+    (_, value, _), (_, load_tile, _, _, _) = row_io(dtype, tiling), tile_functions(dtype, tiling, HIGHEST)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     _, block_first, _ = block_reduce(tiling, NOWHERE)
-    thread_min, place_in = thread_reduce(dtype, tiling), row_index(tiling)
+    thread_min, place_in = thread_min_function(dtype, tiling), row_indexer(tiling)
 
     @cuda.jit(device=True, inline="always")
     def first_least(x, source, step, lane, lanes, start, n, values, places):
@@ -53,7 +53,7 @@ def row_argmin(dtype: str, tiling: Tiling) -> Any:
 @kernel
 def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, (_, store) = WIDE[dtype], machine.element_functions("int64")
-    first_least, find_row = row_argmin(dtype, tiling), row_finder(tiling)
+    first_least, find_row = row_argmin_function(dtype, tiling), row_finder(tiling)
     SCRATCH = tiling.scratch
 
     def argmin(x, out, rows, inner, n, x_at, out_at, phase):
@@ -72,4 +72,4 @@ def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
 @planned()
 def rows(v: View) -> BindView:
     """Each lane records its least element and that element's tile. At the end, lanes search this tile for the index."""
-    return call_over_rows("numba/argmin/rows", argmin_kernel, packs_tiling(v), v)
+    return bind_over_rows("numba/argmin/rows", argmin_kernel, vector_tiling(v), v)

@@ -2,18 +2,18 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
-from kernelzoo.kernels.numba.argmin.rows import equal_or_both_nan, row_argmin
+from kernelzoo.kernels.numba.argmin.rows import equal_or_both_nan, row_argmin_function
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.parts import MERGE_TILING, call_parts_and_merge, cut_rows, part_finder
+from kernelzoo.kernels.numba.parts import MERGE_TILING, bind_parts_and_merge, cut_rows, part_finder
 from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @kernel
 def parts_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, first_least, find_part = WIDE[dtype], row_argmin(dtype, tiling), part_finder(tiling)
+    kind, first_least, find_part = WIDE[dtype], row_argmin_function(dtype, tiling), part_finder(tiling)
     (_, store), SCRATCH = machine.element_functions("int64"), tiling.scratch
 
     def argmin_parts(x, places, out, rows, inner, n, x_at, out_at, phase, parts, span):
@@ -59,4 +59,4 @@ def split(v: View) -> BindView:
     """Several blocks share a row, and store the index of each part's least element. A second launch compares them."""
     parts = cut_rows(v)
     first, second = parts_kernel(v.dtype, parts.tiling), together_kernel(v.dtype)
-    return call_parts_and_merge("numba/argmin/split", parts, first, second, v)
+    return bind_parts_and_merge("numba/argmin/split", parts, first, second, v)

@@ -6,20 +6,21 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import packs_tiling, row_index, row_values
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
-from kernelzoo.kernels.numba.logsumexp.state import row_state
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.lanes import row_indexer, row_io, vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.logsumexp.state import row_state_function
 from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
 @kernel
 def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
-    kind, ZERO, ONE, NAN = WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, np.nan)
-    state, find_row, place_in, IGNORED = row_state(dtype, tiling), row_finder(tiling), row_index(tiling), ignore_index
+    kind, ZERO, ONE, NAN = WIDE[dtype], constant(dtype, 0), constant(dtype, 1), constant(dtype, np.nan)
+    state, find_row = row_state_function(dtype, tiling), row_finder(tiling)
+    place_in, IGNORED = row_indexer(tiling), ignore_index
     (load_slope, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
-    load, value, store = row_values(dtype, tiling)
+    load, value, store = row_io(dtype, tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
     def backward(x, labels, grad, out, rows, inner, n, x_at, out_at, phase, labels_at, grad_at):
@@ -54,4 +55,4 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
 def rows(v: View, ignore_index: int) -> BindView:
     """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
     kernel = partial(backward_kernel, ignore_index=ignore_index)
-    return call_over_rows("numba/cross_entropy_backward/rows", kernel, packs_tiling(v), v)
+    return bind_over_rows("numba/cross_entropy_backward/rows", kernel, vector_tiling(v), v)

@@ -3,21 +3,21 @@ from typing import Any
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_scan, row_values, scan_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.lanes import lane_scan_function, row_io, scan_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @cache
-def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
+def row_cumsum_function(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """Return ``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``. It
     writes the running sums of a row's elements [start, n), plus ``before``. All threads of a block must call it with
     the same ``end``. ``sums`` is shared memory of twice ``tiling.scratch`` elements."""
-    kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_values(dtype, tiling), row_values(out_dtype, tiling)
+    kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_io(dtype, tiling), row_io(out_dtype, tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
-    scan, SCRATCH = lane_scan(out_dtype, tiling), tiling.scratch
+    scan, SCRATCH = lane_scan_function(out_dtype, tiling), tiling.scratch
 
     @cuda.jit(device=True, inline="always")
     def scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums):
@@ -43,8 +43,8 @@ def row_cumsum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
 
 @kernel
 def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, ZERO, SCRATCH = WIDE[out_dtype], number(out_dtype, 0), 2 * tiling.scratch
-    scan_row, find_row = row_cumsum(dtype, tiling, out_dtype), row_finder(tiling)
+    kind, ZERO, SCRATCH = WIDE[out_dtype], constant(out_dtype, 0), 2 * tiling.scratch
+    scan_row, find_row = row_cumsum_function(dtype, tiling, out_dtype), row_finder(tiling)
 
     def cumsum(x, out, rows, inner, n, x_at, out_at, phase):
         sums = cuda.shared.array(SCRATCH, kind)
@@ -60,4 +60,4 @@ def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 def rows(v: View) -> BindView:
     """The order of additions is fixed: a lane's elements in order, lanes in a tree, then warps and tiles in order."""
     kernel = partial(cumsum_kernel, out_dtype=v.out_dtype)
-    return call_over_rows("numba/cumsum/rows", kernel, scan_tiling(v), v)
+    return bind_over_rows("numba/cumsum/rows", kernel, scan_tiling(v), v)

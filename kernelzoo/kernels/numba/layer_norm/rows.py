@@ -2,19 +2,19 @@ from functools import partial
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, row_index, row_values, tile_loop, tile_sums
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, row_indexer, row_io, tile_adders, tile_loop
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @kernel
 def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
-    (load, value, store), (load_shared, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
-    (add_tile, add_products), find_row = tile_sums(dtype, tiling, dtype), row_finder(tiling)
-    tiles, place = tile_loop(tiling), row_index(tiling)
+    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], constant(dtype, 0), lane_means(dtype, tiling, eps)
+    (load, value, store), (load_shared, _, _) = row_io(dtype, tiling), row_io(dtype, tiling, shared=True)
+    (add_tile, add_products), find_row = tile_adders(dtype, tiling, dtype), row_finder(tiling)
+    tiles, place = tile_loop(tiling), row_indexer(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY, VEC = tiling.held, tiling.held and tiling.size <= 16, tiling.vec
 
@@ -58,4 +58,4 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, eps: float) -> BindView:
     """The mean comes first, then squared distances from it. Rows that don't fit in registers are read three times."""
-    return call_over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), register_tiling(v), v)
+    return bind_over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), register_tiling(v), v)

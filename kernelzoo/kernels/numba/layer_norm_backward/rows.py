@@ -2,21 +2,21 @@ from functools import partial
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import add_exactly, lane_means, row_index, row_values, tile_loop, tile_sums, tree_sum
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.lanes import add_exactly, lane_means, row_indexer, row_io, tile_adders, tile_loop, tree_sum
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.partials import call_and_add_partials, input_readers, partial_sums, row_loop_finder
+from kernelzoo.kernels.numba.partials import bind_with_partials, input_readers, partial_sum_functions, row_loop_finder
 from kernelzoo.kernels.numba.row import row_coords, row_start
 from kernelzoo.registry import register
 
 
 @kernel
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
-    (_, value, store), (read, read_again) = row_values(dtype, tiling), input_readers(dtype, tiling)
-    (add_tile, add_products), add_up = tile_sums(dtype, tiling, dtype), tree_sum(tiling.size)
-    (zero_sums, add, store_sums), find_rows = partial_sums(dtype, tiling, 2), row_loop_finder(tiling)
-    tiles, place_in, SCRATCH = tile_loop(tiling), row_index(tiling), tiling.scratch
+    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], constant(dtype, 0), lane_means(dtype, tiling, eps)
+    (_, value, store), (read, read_again) = row_io(dtype, tiling), input_readers(dtype, tiling)
+    (add_tile, add_products), add_up = tile_adders(dtype, tiling, dtype), tree_sum(tiling.size)
+    (zero_sums, add, store_sums), find_rows = partial_sum_functions(dtype, tiling, 2), row_loop_finder(tiling)
+    tiles, place_in, SCRATCH = tile_loop(tiling), row_indexer(tiling), tiling.scratch
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
 
     def backward(x, weight, grad, dx, partials, rows, inner, n, x_at, dw_at, phase, weight_at, grad_at, dx_at, db_at):
@@ -63,4 +63,4 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, eps: float) -> BindView:
     """Blocks stride over rows, in registers if they fit, and keep partial sums. Two more launches add these up."""
-    return call_and_add_partials(partial(backward_kernel, eps=eps), v, sums=2)
+    return bind_with_partials(partial(backward_kernel, eps=eps), v, sums=2)

@@ -5,16 +5,16 @@ from numba import cuda
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.lanes import packs_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
-from kernelzoo.kernels.numba.logsumexp.state import row_state
+from kernelzoo.kernels.numba.lanes import vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.logsumexp.state import row_state_function
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @kernel
 def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, state, find_row = WIDE[dtype], row_state(dtype, tiling), row_finder(tiling)
+    kind, state, find_row = WIDE[dtype], row_state_function(dtype, tiling), row_finder(tiling)
     _, store = machine.element_functions(out_dtype)
     SCRATCH = tiling.scratch
 
@@ -35,4 +35,4 @@ def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 def rows(v: View) -> BindView:
     """One pass keeps a running (max, sum) state in each lane. Lanes merge their states after the loop."""
     kernel = partial(logsumexp_kernel, out_dtype=v.out_dtype)
-    return call_over_rows("numba/logsumexp/rows", kernel, packs_tiling(v), v)
+    return bind_over_rows("numba/logsumexp/rows", kernel, vector_tiling(v), v)

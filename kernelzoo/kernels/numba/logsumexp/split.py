@@ -5,15 +5,15 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.logsumexp.state import row_state, state_merge
-from kernelzoo.kernels.numba.parts import MERGE_TILING, call_parts_and_merge, cut_rows, part_finder
+from kernelzoo.kernels.numba.logsumexp.state import merge_function, row_state_function
+from kernelzoo.kernels.numba.parts import MERGE_TILING, bind_parts_and_merge, cut_rows, part_finder
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @kernel
 def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, state, find_part = WIDE[dtype], row_state(dtype, tiling), part_finder(tiling)
+    kind, state, find_part = WIDE[dtype], row_state_function(dtype, tiling), part_finder(tiling)
     (_, store), SCRATCH = machine.element_functions(str(kind)), tiling.scratch
 
     def logsumexp_parts(x, states, out, rows, inner, n, x_at, out_at, phase, parts, span):
@@ -31,7 +31,7 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 
 @kernel
 def together_kernel(dtype: str, out_dtype: str) -> Source:
-    merge, find_row, (_, store) = state_merge(dtype), row_finder(MERGE_TILING), machine.element_functions(out_dtype)
+    merge, find_row, (_, store) = merge_function(dtype), row_finder(MERGE_TILING), machine.element_functions(out_dtype)
 
     def logsumexp_together(x, states, out, rows, inner, n, x_at, out_at, phase, parts, span):
         lane, _, r, length = find_row(rows, parts)
@@ -49,4 +49,4 @@ def split(v: View) -> BindView:
     """Several blocks share a row, and store the (max, sum) state of each part. A second launch merges these."""
     parts = cut_rows(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
-    return call_parts_and_merge("numba/logsumexp/split", parts, first, second, v, each=2)
+    return bind_parts_and_merge("numba/logsumexp/split", parts, first, second, v, part_numbers=2)

@@ -8,7 +8,7 @@ from numba import cuda
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP, exponential, maximum, minimum
-from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
 from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
 from kernelzoo.kernels.numba.row import block_reduce, tile_functions, warp_max, warp_sum
 from kernelzoo.kernels.numba.softmax.arithmetic import softmax_functions
@@ -16,7 +16,7 @@ from kernelzoo.kernels.numba.tiling import Tiling
 
 
 @cache
-def row_state(dtype: str, tiling: Tiling) -> Any:
+def row_state_function(dtype: str, tiling: Tiling) -> Any:
     """Return ``state(x, source, step, lane, lanes, start, n, maxima, sums)``: a row's (max, sum) over elements [start,
     n).
 
@@ -24,9 +24,9 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
     only -inf has the sum 0. A +inf makes the sum infinite, and a NaN makes it NaN.
     """
     TOP = float(np.finfo(str(WIDE[dtype])).max)
-    ZERO, HIGHEST, LOWEST = (number(dtype, value) for value in (0, TOP, -TOP))
+    ZERO, HIGHEST, LOWEST = (constant(dtype, value) for value in (0, TOP, -TOP))
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
-    _, load_tile, _, _, _ = tile_functions(dtype, tiling, number(dtype, -np.inf))
+    _, load_tile, _, _, _ = tile_functions(dtype, tiling, constant(dtype, -np.inf))
     _, thread_max, thread_sum, _, _ = softmax_functions(dtype, tiling.vec, WORDS)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
 
@@ -47,9 +47,9 @@ def row_state(dtype: str, tiling: Tiling) -> Any:
 
 
 @cache
-def state_merge(dtype: str) -> Any:
+def merge_function(dtype: str) -> Any:
     """Return ``merge(states, first, parts, lane)``: a warp merges ``parts`` states from pair ``first`` on into one."""
-    wide, ZERO, LOWEST = str(WIDE[dtype]), number(dtype, 0), number(dtype, float(np.finfo(str(WIDE[dtype])).min))
+    wide, ZERO, LOWEST = str(WIDE[dtype]), constant(dtype, 0), constant(dtype, float(np.finfo(str(WIDE[dtype])).min))
     load, _ = machine.element_functions(wide)
 
     @cuda.jit(device=True, inline="always")

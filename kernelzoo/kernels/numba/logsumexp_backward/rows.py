@@ -3,15 +3,15 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.lanes import packs_tiling, row_values
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import row_io, vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
 @kernel
 def backward_kernel(dtype: str, tiling: Tiling) -> Source:
-    (load_one, _), (load, value, store) = machine.element_functions(dtype), row_values(dtype, tiling)
+    (load_one, _), (load, value, store) = machine.element_functions(dtype), row_io(dtype, tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     kind, find_row = WIDE[dtype], row_finder(tiling)
 
@@ -38,4 +38,4 @@ def backward_kernel(dtype: str, tiling: Tiling) -> Source:
 @planned()
 def rows(v: View) -> BindView:
     """The result is exp(x - y) * grad, with y and grad of the element's row: one read and one write."""
-    return call_over_rows("numba/logsumexp_backward/rows", backward_kernel, packs_tiling(v), v)
+    return bind_over_rows("numba/logsumexp_backward/rows", backward_kernel, vector_tiling(v), v)

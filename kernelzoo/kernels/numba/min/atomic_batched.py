@@ -4,7 +4,7 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.min.atomics import Knobs, atomic_call, slab_functions
+from kernelzoo.kernels.numba.min.atomics import Knobs, bind_atomics, chunk_min_function
 from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.registry import register
 
@@ -16,7 +16,7 @@ BATCH = 1024
 def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
     """Do the same as atomic_eager, but collect the slab's minima in shared memory, and write them at the end."""
     kind, atomic_min = WIDE[dtype], machine.atomic_min
-    mapping, chunk_min, ROWS, SCRATCH = slab_functions(dtype, tiling)
+    mapping, chunk_min, ROWS, SCRATCH = chunk_min_function(dtype, tiling)
 
     def batched(x, results, rows, inner, n, x_at, out_at, phase, chunks, span, slab):
         scratch = cuda.shared.array(SCRATCH, kind)
@@ -46,6 +46,6 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
 
 @register("numba", "min", "atomic_batched")
 @planned(Knobs)
-def atomic_batched(v: View, numbers: Knobs) -> BindView:
+def atomic_batched(v: View, knobs: Knobs) -> BindView:
     """Several blocks share each row. At the end, each block writes the minima of all its rows by a batch of atomics."""
-    return atomic_call("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, numbers)
+    return bind_atomics("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, knobs)

@@ -4,7 +4,7 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.min.atomics import Knobs, atomic_call, slab_functions
+from kernelzoo.kernels.numba.min.atomics import Knobs, bind_atomics, chunk_min_function
 from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.registry import register
 
@@ -16,7 +16,7 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
     The triton kernel's BLOCK_M is ``tiling.rows``, and its BLOCK_N is ``span``. Its SUB_BLOCK_N is a tile of all lanes.
     """
     kind, atomic_min = WIDE[dtype], machine.atomic_min
-    mapping, chunk_min, ROWS, SCRATCH = slab_functions(dtype, tiling)
+    mapping, chunk_min, ROWS, SCRATCH = chunk_min_function(dtype, tiling)
 
     def eager(x, results, rows, inner, n, x_at, out_at, phase, chunks, span, slab):
         scratch = cuda.shared.array(SCRATCH, kind)
@@ -38,6 +38,6 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
 
 @register("numba", "min", "atomic_eager")
 @planned(Knobs)
-def atomic_eager(v: View, numbers: Knobs) -> BindView:
+def atomic_eager(v: View, knobs: Knobs) -> BindView:
     """Several blocks share each row. Each block writes the minima of a tile of rows by atomics immediately."""
-    return atomic_call("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, numbers)
+    return bind_atomics("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, knobs)

@@ -12,22 +12,22 @@ import torch
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import highest, torch_acc_dtype
-from kernelzoo.kernels.numba.launch import BindView, check_grid, prepare
-from kernelzoo.kernels.numba.min.row_tiles import thread_reduce, vectors_in_flight
+from kernelzoo.kernels.numba.launch import BindView, check_grid, prepare_kernel
+from kernelzoo.kernels.numba.min.row_tiles import thread_min_function, vectors_in_flight
 from kernelzoo.kernels.numba.row import block_reduce, thread_mapping, tile_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling
+from kernelzoo.kernels.numba.tiling import Tiling, View, strided_tiling
 from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 
-@numbers
+@form_knobs
 class Knobs:
     atomic_blocks: int = knob(4, among=(2, 4, 8), unit="blocks", why="of 256 threads for each SM, that meet by atomics")
 
 
 @cache
-def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
+def chunk_min_function(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
     """Return ``mapping`` (see ``thread_mapping``), ``chunk_min``, rows per tile, and elements of ``scratch``.
 
     ``chunk_min(...)`` returns the minimum of a row's part ``chunk``, of ``span`` elements, to all of the row's lanes.
@@ -36,7 +36,7 @@ def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
     HIGHEST = highest(dtype)
     bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
-    thread_min = thread_reduce(dtype, tiling)
+    thread_min = thread_min_function(dtype, tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
 
     @cuda.jit(device=True, inline="always")
@@ -57,15 +57,15 @@ def slab_functions(dtype: str, tiling: Tiling) -> tuple[Any, Any, int, int]:
     return thread_mapping(tiling), chunk_min, tiling.rows, tiling.scratch
 
 
-def atomic_call(id: str, kernel: Any, slab_limit: int, v: View, numbers: Knobs) -> BindView:
-    """Return a call that fills results, reduces, and converts narrow dtypes. slab_limit: the most rows per block."""
+def bind_atomics(id: str, kernel: Any, slab_limit: int, v: View, knobs: Knobs) -> BindView:
+    """Return a function of tensors that returns a launch. slab_limit: the most rows that a block reduces."""
     # Eight rows, a warp each, or a warp of strided rows, with as many vectors per thread as in rows_tiling.
-    tiling = across_tiling(v, 256, 8) if v.across else Tiling(32, 8, vectors_in_flight(v.dtype, v.vec), v.vec, v.edges)
+    tiling = strided_tiling(v, 256, 8) if v.across else Tiling(32, 8, vectors_in_flight(v.dtype, v.vec), v.vec, v.edges)
     tile = tiling.lanes * tiling.size
     tiles = cdiv(v.n, tile)
     # All SMs get equally many blocks of 256 threads, so that the last wave is full. The reduced axis is cut first, into
     # parts of complete tiles, and then the rows.
-    wanted = numbers.atomic_blocks * v.device.multiprocessors
+    wanted = knobs.atomic_blocks * v.device.multiprocessors
     groups = cdiv(v.total, tiling.rows)
     chunks = min(tiles, max(1, wanted // min(groups, wanted), v.device.multiprocessors))
     span = cdiv(tiles, chunks) * tile
@@ -76,7 +76,7 @@ def atomic_call(id: str, kernel: Any, slab_limit: int, v: View, numbers: Knobs) 
     wide, nothing = v.itemsize >= 4, highest(v.dtype).item()
     outer, inner = (v.out_outer, v.out_inner) if wide else (v.inner, 1)  # of the workspace, which has no gaps
     offsets = replace(v, out_outer=outer, out_inner=inner).offsets
-    reduce = prepare(kernel(v.dtype, tiling), v.device).call(grid, *offsets, chunks, span, slab)
+    reduce = prepare_kernel(kernel(v.dtype, tiling), v.device).call(grid, *offsets, chunks, span, slab)
 
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
         results = out if wide else torch.empty(out.shape, dtype=torch_acc_dtype(v.dtype), device=out.device)

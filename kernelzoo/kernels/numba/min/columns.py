@@ -8,7 +8,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP, minimum, quotient
 from kernelzoo.kernels.numba.dtypes import WIDE, highest, identity_word, is_packed, itemsize, word_type
-from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare_kernel
 from kernelzoo.kernels.numba.min.row_tiles import vectors_in_flight
 from kernelzoo.kernels.numba.tiling import View, adjacent_columns, column_offsets
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
@@ -169,6 +169,6 @@ def columns(v: View) -> BindView:
     if found is None:
         raise UnsupportedProblemError(id, "these are no columns side by side that are as wide as a vector")
     c, s = found
-    kernel = prepare(columns_kernel(v.dtype, vectors_in_flight(v.dtype, v.whole_vector)), v.device)
+    kernel = prepare_kernel(columns_kernel(v.dtype, vectors_in_flight(v.dtype, v.whole_vector)), v.device)
     arguments = (*column_offsets(c), v.x_phase, s.across, s.lanes, s.wide, s.depths)
     return kernel.call(check_grid(id, c.outer * s.across), *arguments, threads=s.threads)

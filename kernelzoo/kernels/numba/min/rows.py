@@ -6,8 +6,8 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
-from kernelzoo.kernels.numba.min.row_tiles import Knobs, rows_tiling, thread_reduce
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.min.row_tiles import Knobs, rows_tiling, thread_min_function
 from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_functions
 from kernelzoo.registry import register
 
@@ -18,7 +18,7 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
     bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST)
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
-    thread_min, find_row = thread_reduce(dtype, tiling), row_finder(tiling)
+    thread_min, find_row = thread_min_function(dtype, tiling), row_finder(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
     def by_tiles(x, out, rows, inner, n, x_at, out_at, phase):
@@ -43,7 +43,7 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
 
 @register("numba", "min", "rows")
 @planned(Knobs)
-def rows(v: View, numbers: Knobs) -> BindView:
+def rows(v: View, knobs: Knobs) -> BindView:
     """A group of threads reduces each row. Each tile is reduced to a scalar before it is merged: the simple form."""
-    tiling = replace(rows_tiling(v, numbers), stack=1)
-    return call_over_rows("numba/min/rows", rows_kernel, tiling, v)
+    tiling = replace(rows_tiling(v, knobs), stack=1)
+    return bind_over_rows("numba/min/rows", rows_kernel, tiling, v)

@@ -4,8 +4,8 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
-from kernelzoo.kernels.numba.min.row_tiles import Knobs, rows_tiling, thread_reduce
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.min.row_tiles import Knobs, rows_tiling, thread_min_function
 from kernelzoo.kernels.numba.row import block_reduce, row_offsets, thread_mapping, tile_functions
 from kernelzoo.registry import register
 
@@ -16,7 +16,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
     bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST, early=True)
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
-    thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
+    thread_min, mapping = thread_min_function(dtype, tiling), thread_mapping(tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     ROWS, SCRATCH = tiling.rows, tiling.scratch
     STACK, ONCE = tiling.stack, not (tiling.flexible or tiling.across)  # short rows are read at once
@@ -57,6 +57,6 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
 
 @register("numba", "min", "rows_deferred_block")
 @planned(Knobs)
-def rows_deferred_block(v: View, numbers: Knobs) -> BindView:
+def rows_deferred_block(v: View, knobs: Knobs) -> BindView:
     """A group of threads reduces each row. Each lane keeps a minimum. After the loop, lanes are reduced once."""
-    return call_over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, numbers), v)
+    return bind_over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, knobs), v)

@@ -4,19 +4,19 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare
-from kernelzoo.kernels.numba.min.row_tiles import thread_reduce, vectors_in_flight
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare_kernel
+from kernelzoo.kernels.numba.min.row_tiles import thread_min_function, vectors_in_flight
 from kernelzoo.kernels.numba.row import block_reduce, row_offsets, thread_mapping, tile_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, across_tiling, flexible_tiling
+from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, strided_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 LINE = 128
 """A number of elements that is at least a cache line in every dtype. Each chunk begins at a multiple of it."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     split_blocks: int = knob(2, among=(1, 2, 4), unit="blocks", why="of a split row, on each SM")
 
@@ -28,7 +28,7 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
     bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST, early=True)
     _, store = machine.element_functions(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
-    thread_min, mapping = thread_reduce(dtype, tiling), thread_mapping(tiling)
+    thread_min, mapping = thread_min_function(dtype, tiling), thread_mapping(tiling)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     ROWS, SCRATCH, arrive = tiling.rows, tiling.scratch, machine.arrive
 
@@ -75,10 +75,10 @@ def split_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(split, (dtype, kind, types.int32, dtype), tiling.threads)
 
 
-def chunking(v: View, tiling: Tiling, processors: int, numbers: Knobs) -> tuple[int, int]:
+def choose_chunks(v: View, tiling: Tiling, processors: int, knobs: Knobs) -> tuple[int, int]:
     """Return ``(chunks, span)``: chunks per row and elements per chunk. An SM has up to ``split_blocks`` blocks, or
-    four if rows are strided. A block has at least a batch of loads."""
-    blocks = (4 if tiling.across else numbers.split_blocks) * processors
+    four if rows are strided. A block loads at least one batch of vectors."""
+    blocks = (4 if tiling.across else knobs.split_blocks) * processors
     groups = cdiv(v.total, tiling.rows)
     tile = tiling.lanes * tiling.size
     chunks = max(1, min(cdiv(v.n, tile), blocks // min(blocks, groups)))
@@ -88,13 +88,13 @@ def chunking(v: View, tiling: Tiling, processors: int, numbers: Knobs) -> tuple[
 
 @register("numba", "min", "split_arrival")
 @planned(Knobs)
-def split_arrival(v: View, numbers: Knobs) -> BindView:
+def split_arrival(v: View, knobs: Knobs) -> BindView:
     """Several blocks share each row, and store partial minima. The last block to arrive reduces them."""
     # Each thread has eight vectors in flight.
-    tiling = across_tiling(v, 256, 8) if v.across else flexible_tiling(v, 256, vectors_in_flight(v.dtype, v.vec))
-    chunks, span = chunking(v, tiling, v.device.multiprocessors, numbers)
+    tiling = strided_tiling(v, 256, 8) if v.across else flexible_tiling(v, 256, vectors_in_flight(v.dtype, v.vec))
+    chunks, span = choose_chunks(v, tiling, v.device.multiprocessors, knobs)
     groups = cdiv(v.total, tiling.rows)
     grid = check_grid("numba/min/split_arrival", groups * chunks)
-    threads = tiling.lanes_for(span) * tiling.rows
-    kernel = prepare(split_kernel(v.dtype, tiling), v.device)
-    return kernel.call_with_workspace(v.total * chunks, groups, grid, *v.offsets, chunks, span, threads=threads)
+    threads = tiling.count_lanes(span) * tiling.rows
+    kernel = prepare_kernel(split_kernel(v.dtype, tiling), v.device)
+    return kernel.bind_with_workspace(v.total * chunks, groups, grid, *v.offsets, chunks, span, threads=threads)

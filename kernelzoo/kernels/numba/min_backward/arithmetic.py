@@ -12,26 +12,26 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import opaque
-from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
+from kernelzoo.kernels.numba.dtypes import WIDE, constant, is_packed
 
 
 @cache
 def share_function(dtype: str) -> Any:
-    """Return ``shares_of(slope, count)``: the gradient of each of a row's count minima, and that of other elements. The
+    """Return ``split_gradient(slope, count)``: the gradients of a row's count minima, and of its other elements. The
     latter is 0, or NaN if the row's gradient ``slope`` is infinite or NaN, or if count is 0."""
-    kind, ZERO, NAN = WIDE[dtype], number(dtype, 0), number(dtype, np.nan)
+    kind, ZERO, NAN = WIDE[dtype], constant(dtype, 0), constant(dtype, np.nan)
 
     @cuda.jit(device=True, inline="always")
-    def shares_of(slope, count):
+    def split_gradient(slope, count):
         return opaque(slope / kind(count)), slope * ZERO if count > 0 else NAN
 
-    return shares_of
+    return split_gradient
 
 
 @cache
 def gradient_functions(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     """Return ``count_matches(row, k, least)`` and ``compute_gradient(row, k, least, share, rest)``, for ``words``
-    registers. The first counts elements equal to ``least``. The second puts ``share`` there, and ``rest`` elsewhere."""
+    registers. The first counts elements equal to ``least``. The second turns these to ``share``, others to ``rest``."""
     PACKED = is_packed(dtype, vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 

@@ -3,8 +3,8 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
-from kernelzoo.kernels.numba.dtypes import number
-from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.dtypes import constant
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, share_function
 from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start, tile_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
@@ -13,13 +13,13 @@ from kernelzoo.registry import register
 
 @kernel
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
-    NAN, SIZE = number(dtype, np.nan), tiling.size
+    NAN, SIZE = constant(dtype, np.nan), tiling.size
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, NAN)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
     count_matches, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
-    shares_of, find_row, SCRATCH = share_function(dtype), row_finder(tiling), tiling.scratch
+    split_gradient, find_row, SCRATCH = share_function(dtype), row_finder(tiling), tiling.scratch
 
     def online(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
         row = cuda.local.array(WORDS, WORD)
@@ -40,7 +40,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             count += count_matches(row, 0, least)
             first += lanes * SIZE
 
-        share, rest = shares_of(slope, block_sum(count, counts))
+        share, rest = split_gradient(slope, block_sum(count, counts))
 
         # Backwards: what was read last is the likeliest to be still in cache.
         while first > head:
@@ -62,4 +62,4 @@ def online_tiling(v: View) -> Tiling:
 @planned()
 def online(v: View) -> BindView:
     """One block processes a row of any length. One pass counts the row's minima, and a second pass writes."""
-    return call_over_rows("numba/min_backward/online", online_kernel, online_tiling(v), v)
+    return bind_over_rows("numba/min_backward/online", online_kernel, online_tiling(v), v)

@@ -4,8 +4,8 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.dtypes import number
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare
+from kernelzoo.kernels.numba.dtypes import constant
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare_kernel
 from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, share_function
 from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_start, tile_functions, wait_for_blocks, warp_sum
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
@@ -23,13 +23,13 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """``chunks`` blocks share a row, with ``share_of_row`` elements each. They store their counts, and wait for each
     other at a counter that is never reset. Then each block adds up the same counts. A block keeps its first batch of
     elements in registers. It reads the others a second time, ideally from the L2 cache."""
-    NAN, SIZE, SCRATCH = number(dtype, np.nan), tiling.size, tiling.scratch
+    NAN, SIZE, SCRATCH = constant(dtype, np.nan), tiling.size, tiling.scratch
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
     bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, NAN)
     load, _ = machine.element_functions(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
     count_matches, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
-    shares_of = share_function(dtype)
+    split_gradient = share_function(dtype)
 
     def grid(
         x, y, grad, counts, counters, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at, chunks, share_of_row
@@ -71,7 +71,7 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
             while part < chunks:
                 count += counts[r * chunks + part]
                 part += WARP
-            share, rest = shares_of(slope, warp_sum(count))
+            share, rest = split_gradient(slope, warp_sum(count))
 
             while i > beyond:  # backwards: what was read last is the likeliest to be still in cache
                 i -= threads * SIZE
@@ -101,12 +101,12 @@ def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
 def split_grid(v: View) -> BindView:
     """The device's resident blocks share the current rows, and keep them on chip while they wait for each other."""
     # Vectors in registers, besides a batch of as many. Single elements are half as many: each has an address.
-    tiles = 4 if v.whole else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
+    tiles = 4 if v.full_vectors else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
     tiling = flexible_tiling(v, THREADS, tiles)
     chunks, share = grid_shape(v, tiling, v.device.multiprocessors)
     groups = min(v.total, v.device.multiprocessors // chunks)
-    return prepare(grid_kernel(v.dtype, tiling), v.device).call_with_workspace(
+    return prepare_kernel(grid_kernel(v.dtype, tiling), v.device).bind_with_workspace(
         *(v.total * chunks, v.total, groups * chunks, *v.offsets, chunks, share),
-        threads=tiling.lanes_for(min(v.n, share)),
+        threads=tiling.count_lanes(min(v.n, share)),
         cooperative=True,
     )

@@ -5,21 +5,21 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum, opaque
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.float8 import to_float8
-from kernelzoo.kernels.numba.lanes import register_tiling, row_values, tile_loop
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.float8 import float8_converter
+from kernelzoo.kernels.numba.lanes import register_tiling, row_io, tile_loop
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.registry import register
 
-FLOAT, (ZERO, ONE, LARGEST, SMALLEST) = WIDE["float32"], (number("float32", value) for value in (0, 1, TOP, LEAST))
+FLOAT, (ZERO, ONE, LARGEST, SMALLEST) = WIDE["float32"], (constant("float32", value) for value in (0, 1, TOP, LEAST))
 
 
 @kernel
 def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
-    (load, value, _), (_, _, store_bits) = row_values(dtype, tiling), row_values("uint8", tiling)
-    (_, store), convert = machine.element_functions("float32"), to_float8(tiling.size, hardware)
+    (load, value, _), (_, _, store_bits) = row_io(dtype, tiling), row_io("uint8", tiling)
+    (_, store), convert = machine.element_functions("float32"), float8_converter(tiling.size, hardware)
     (_, block_min, _), find_row, tiles = block_reduce(tiling, ZERO), row_finder(tiling), tile_loop(tiling)
     WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.held
     SCRATCH, pointees = tiling.scratch, (dtype, "uint8", "float32")
@@ -58,4 +58,4 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
 def rows(v: View) -> BindView:
     """Lanes find the row's largest magnitude, then convert. A row that doesn't fit in registers is read again."""
     kernel = partial(quantize_kernel, hardware=v.device.capability >= 89)
-    return call_over_rows("numba/quantize_rows/rows", kernel, register_tiling(v), v)
+    return bind_over_rows("numba/quantize_rows/rows", kernel, register_tiling(v), v)

@@ -2,18 +2,18 @@ from functools import partial
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, row_values, tile_loop, tile_sums
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, row_io, tile_adders, tile_loop
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @kernel
 def rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, (_, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
-    (load, value, store), (load_weight, _, _) = row_values(dtype, tiling), row_values(dtype, tiling, shared=True)
-    (_, add_products), find_row, tiles = tile_sums(dtype, tiling, dtype), row_finder(tiling), tile_loop(tiling)
+    kind, ZERO, (_, inverse_root) = WIDE[dtype], constant(dtype, 0), lane_means(dtype, tiling, eps)
+    (load, value, store), (load_weight, _, _) = row_io(dtype, tiling), row_io(dtype, tiling, shared=True)
+    (_, add_products), find_row, tiles = tile_adders(dtype, tiling, dtype), row_finder(tiling), tile_loop(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
     HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
 
@@ -48,4 +48,4 @@ def rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, eps: float) -> BindView:
     """Lanes add up squares, then the row is scaled and written. Rows that don't fit in registers are read again."""
-    return call_over_rows("numba/rms_norm/rows", partial(rms_norm_kernel, eps=eps), register_tiling(v), v)
+    return bind_over_rows("numba/rms_norm/rows", partial(rms_norm_kernel, eps=eps), register_tiling(v), v)

@@ -2,20 +2,21 @@ from functools import partial
 
 from numba import cuda
 
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_means, row_index, row_values, tile_loop, tile_sums
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.lanes import lane_means, row_indexer, row_io, tile_adders, tile_loop
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.partials import call_and_add_partials, input_readers, partial_sums, row_loop_finder
+from kernelzoo.kernels.numba.partials import bind_with_partials, input_readers, partial_sum_functions, row_loop_finder
 from kernelzoo.kernels.numba.row import row_coords, row_start
 from kernelzoo.registry import register
 
 
 @kernel
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], number(dtype, 0), lane_means(dtype, tiling, eps)
-    (_, value, store), (read, read_again) = row_values(dtype, tiling), input_readers(dtype, tiling)
-    (_, add_products), (zero_sums, add, store_sums) = tile_sums(dtype, tiling, dtype), partial_sums(dtype, tiling, 1)
-    find_rows, tiles, place_in = row_loop_finder(tiling), tile_loop(tiling), row_index(tiling)
+    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], constant(dtype, 0), lane_means(dtype, tiling, eps)
+    (_, value, store), (read, read_again) = row_io(dtype, tiling), input_readers(dtype, tiling)
+    _, add_products = tile_adders(dtype, tiling, dtype)
+    zero_sums, add, store_sums = partial_sum_functions(dtype, tiling, 1)
+    find_rows, tiles, place_in = row_loop_finder(tiling), tile_loop(tiling), row_indexer(tiling)
     WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
 
     def backward(x, weight, grad, dx, partials, rows, inner, n, x_at, dw_at, phase, weight_at, grad_at, dx_at):
@@ -56,4 +57,4 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 @planned()
 def rows(v: View, eps: float) -> BindView:
     """Blocks stride over rows, in registers if they fit, and keep partial sums. A second launch adds these up."""
-    return call_and_add_partials(partial(backward_kernel, eps=eps), v)
+    return bind_with_partials(partial(backward_kernel, eps=eps), v)

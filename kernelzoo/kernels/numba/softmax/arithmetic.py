@@ -13,7 +13,7 @@ from numba import cuda
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential, opaque
-from kernelzoo.kernels.numba.dtypes import WIDE, is_packed, number
+from kernelzoo.kernels.numba.dtypes import WIDE, constant, is_packed
 from kernelzoo.kernels.numba.row import warp_max, warp_sum
 from kernelzoo.kernels.numba.softmax.exact import sum_functions
 
@@ -21,7 +21,7 @@ from kernelzoo.kernels.numba.softmax.exact import sum_functions
 @cache
 def number_constants(dtype: str) -> tuple[Any, Any, Any, Any]:
     """Return ``kind, ZERO, ONE, LOWEST``: the accumulator type of a dtype, and 0, 1 and -inf in that type."""
-    return WIDE[dtype], number(dtype, 0), number(dtype, 1), number(dtype, -np.inf)
+    return WIDE[dtype], constant(dtype, 0), constant(dtype, 1), constant(dtype, -np.inf)
 
 
 @cache

@@ -5,7 +5,7 @@ from kernelzoo.kernels.numba.launch import chooser_by_view, decide_once, has_clu
 from kernelzoo.kernels.numba.softmax import columns, fused, online, split_cluster
 from kernelzoo.kernels.numba.softmax.exact import exact_view
 from kernelzoo.kernels.numba.softmax.on_chip import HELD
-from kernelzoo.kernels.numba.tiling import View, short_tiling, vector_columns
+from kernelzoo.kernels.numba.tiling import View, short_row_tiling, vector_columns
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -56,7 +56,7 @@ def auto(v: View, knobs: Knobs) -> str:
     # In float64, a block is faster than a warp if a lane would have more than four vectors.
     longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
     short = (v.edges and v.dtype != "float64") or v.n <= longest * v.vec
-    if short and short_tiling(v) is not None:
+    if short and short_row_tiling(v) is not None:
         return "multi_row_tile"
     # One block per row, unless the row is too long for 512 threads' registers and so few rows leave SMs idle.
     few = v.planned < knobs.few_rows * v.device.multiprocessors
@@ -65,7 +65,7 @@ def auto(v: View, knobs: Knobs) -> str:
     second = v.itemsize == 4 and v.planned < 2 * v.device.multiprocessors
     if (v.itemsize == 2 or second) and not few and has_clusters(v.device):
         most = knobs.held_vectors
-    several = v.whole or split_cluster.cluster_shape(v, knobs) is not None
+    several = v.full_vectors or split_cluster.cluster_shape(v, knobs) is not None
     if fused.fused_tiling(v, knobs) is not None and (v.n // v.vec <= most or not several):
         return "fused"
     return choose_for_several_blocks(v, knobs)
@@ -75,12 +75,12 @@ def choose_for_several_blocks(v: View, knobs: Knobs) -> str:
     """Return the form for rows that several blocks share. split_grid is for rows that fit in no cluster, and for long
     rows whose large blocks would leave SMs idle. Its exchange through memory costs too much for short rows."""
     v = exact_view(v)
-    if fits_columns(v):
+    if columns_fit_cluster(v):
         return "columns"
     if split_cluster.cluster_shape(v, knobs) is None:
         return "split_grid"
     for_large = split_cluster.small_cluster_shape(v, knobs) is None
-    idle = for_large and split_cluster.leaves_idle(v, knobs) and v.n // v.vec > knobs.grid_vectors
+    idle = for_large and split_cluster.wastes_sms(v, knobs) and v.n // v.vec > knobs.grid_vectors
     return "split_grid" if idle else "split_cluster"
 
 
@@ -88,9 +88,9 @@ def choose_for_columns(v: View, knobs: Knobs) -> str:
     """Return the form for strided rows."""
     many = v.itemsize > 2 or v.total >= FEW_ACROSS_ROWS * v.device.multiprocessors
     most = FEW_ACROSS if v.neighbours >= WARP else 2 * FEW_ACROSS  # with so few neighbours a block's lanes idle
-    if many and v.n <= most and short_tiling(v) is not None:
+    if many and v.n <= most and short_row_tiling(v) is not None:
         return "multi_row_tile"
-    if v.n > SHORT_ACROSS and fits_columns(v):
+    if v.n > SHORT_ACROSS and columns_fit_cluster(v):
         return "columns"
     if fused.fused_tiling(v, knobs) is not None:
         return "fused"
@@ -99,7 +99,7 @@ def choose_for_columns(v: View, knobs: Knobs) -> str:
     return "split_grid" if idle else "online"
 
 
-def fits_columns(v: View) -> bool:
+def columns_fit_cluster(v: View) -> bool:
     """Whether rows are columns that fit in the registers of a cluster's blocks."""
     c = vector_columns(v)
     return c is not None and columns.block_shape(c, v.device) is not None

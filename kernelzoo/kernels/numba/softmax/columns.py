@@ -7,8 +7,8 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, add, exponential, maximum, opaque, quotient
 from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, word_type
-from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare
-from kernelzoo.kernels.numba.row import warp_reduce
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare_kernel
+from kernelzoo.kernels.numba.row import warp_reduce_function
 from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, state_functions
 from kernelzoo.kernels.numba.tiling import View, column_offsets, vector_columns
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
@@ -26,7 +26,7 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     """Each of ``lanes`` threads reads a vector: one element of VEC adjacent rows. Other threads read further down.
 
     Each thread has ``tiles`` vectors, and a (max, sum) pair for each row in them. Pairs are merged over a warp, a block
-    and a cluster, in a fixed order. A cluster's blocks send theirs to ``pairs``, whose bytes ``barrier`` counts.
+    and a cluster, in a fixed order. A cluster's blocks send pairs to ``pairs``, whose bytes ``barrier`` counts.
     """
     kind, ZERO, ONE, LOWEST = number_constants(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
@@ -39,8 +39,8 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
     load_vector, store_vector = machine.vector_functions(dtype, VEC)
     low, high, pack, packed_max, _ = machine.packed_functions(dtype)
     larger, (finite, rescale_sum, _) = packed_max if PACKED else maximum, state_functions(dtype)
-    team_max, team_sum = warp_reduce(maximum, TEAM), warp_reduce(add, TEAM)
-    depth_max, depth_sum = warp_reduce(maximum, WARP, lanes), warp_reduce(add, WARP, lanes)
+    team_max, team_sum = warp_reduce_function(maximum, TEAM), warp_reduce_function(add, TEAM)
+    depth_max, depth_sum = warp_reduce_function(maximum, WARP, lanes), warp_reduce_function(add, WARP, lanes)
 
     @cuda.jit(device=True, inline="always")
     def merge(maxima, sums, count, row, part):
@@ -183,5 +183,5 @@ def columns(v: View) -> BindView:
         raise UnsupportedProblemError(ID, "these are no columns of whole aligned vectors that registers hold")
     lanes, tiles, blocks, threads = found
     grid, share = check_grid(ID, c.strips(lanes * c.vector) * blocks), cdiv(c.n, blocks)
-    kernel = prepare(columns_kernel(c.dtype, lanes, tiles, blocks > 1), v.device)
+    kernel = prepare_kernel(columns_kernel(c.dtype, lanes, tiles, blocks > 1), v.device)
     return kernel.call(grid, *column_offsets(c), blocks, share, threads=threads, cluster=blocks)

@@ -31,12 +31,12 @@ units = machine.make_intrinsic(
 
 
 def exact_view(v: View) -> View:
-    """Return the view of a call that is not batch-invariant, for an exact sum. If v needs or allows none, return v."""
+    """Return v as it is without batch invariance, for an exact sum. Return v if it needs or allows no such sum."""
     if not v.single or v.dtype == "float64" or v.n > (CLUSTER_HOLDS if v.device.cluster_blocks >= 16 else BLOCK_HOLDS):
         return v
     x_phase, out_phase = v.phases
     v = replace(v, single=False, planned=v.total, x_phase=x_phase, out_phase=out_phase, exact=True)
-    vec = math.gcd(v.whole_vector, v.apart) if v.n > 1 else 1
+    vec = math.gcd(v.whole_vector, v.phase_difference) if v.n > 1 else 1
     return replace(v, vec=vec, edges=(x_phase | v.n | v.x_outer | v.x_inner) % vec != 0)
 
 

@@ -1,18 +1,18 @@
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import exponential
-from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access, row_finder, row_offsets
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import block_reduce, row_access_functions, row_finder, row_offsets
 from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
 from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 
-@numbers
+@form_knobs
 class Knobs:
-    """Launch numbers of forms that keep rows in a block's registers. Shipped values are an H200's."""
+    """Launch knobs of forms that keep rows in a block's registers. Shipped values were chosen on an H200."""
 
     wide_vectors: int = knob(
         1536, among=(1024, 1536, 2048, 4096), unit="vectors", why="of a row, above which a thread has eight, not four"
@@ -29,7 +29,7 @@ class Knobs:
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, _, ONE, LOWEST = number_constants(dtype)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    load_row, store_row = row_access(dtype, tiling, LOWEST)
+    load_row, store_row = row_access_functions(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = softmax_functions(dtype, tiling.vec, WORDS, tiling.exact)
     sum_kind, larger, term, total = sum_functions(dtype, tiling.exact)
@@ -54,38 +54,36 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(fused, (dtype, dtype), tiling.threads)
 
 
-def thread_tiles(v: View, threads: int, numbers: Knobs) -> int | None:
-    """Return how many vectors each of up to ``threads`` threads has, or None if the row is too long.
-
-    Eight pay off sooner for packed halves, for rows with edges and in float64. Of narrower vectors, there may be 16.
-    """
+def vectors_per_thread(v: View, threads: int, knobs: Knobs) -> int | None:
+    """Return how many vectors each of up to ``threads`` threads has, or None if the row is too long. Eight vectors pay
+    off sooner for packed halves, for rows with edges and in float64. A thread may have 16 narrower vectors."""
     if v.dtype == "float64" and v.vec > 1 and v.vectors <= threads * 8:
         return 4 if v.vectors <= 256 else 8
     if v.vectors <= 128:
         return 1 if v.vectors <= 64 else 2
-    packed = numbers.edge_vectors if v.edges else numbers.packed_vectors
-    if v.vectors <= min(4 * threads, numbers.wide_vectors if v.itemsize > 2 else packed):
+    packed = knobs.edge_vectors if v.edges else knobs.packed_vectors
+    if v.vectors <= min(4 * threads, knobs.wide_vectors if v.itemsize > 2 else packed):
         return 4
-    most = 8 if v.whole else 16
+    most = 8 if v.full_vectors else 16
     return most if v.vectors <= threads * most else None
 
 
-def block_tiling(v: View, threads: int, size: int, numbers: Knobs) -> Tiling | None:
+def block_tiling(v: View, threads: int, size: int, knobs: Knobs) -> Tiling | None:
     """Return a tiling that keeps a row in the registers of up to ``threads`` threads, or None if it is too long."""
     if v.across:
         return column_tiling(v, size)
-    tiles = thread_tiles(v, threads, numbers)
+    tiles = vectors_per_thread(v, threads, knobs)
     return None if tiles is None else flexible_tiling(v, threads, tiles)
 
 
-def fused_tiling(v: View, numbers: Knobs) -> Tiling | None:
+def fused_tiling(v: View, knobs: Knobs) -> Tiling | None:
     """Return a tiling of a block per row. A thread has four vectors, fewer if rows are short, eight if long."""
-    return block_tiling(v, 1024, 16, numbers)
+    return block_tiling(v, 1024, 16, knobs)
 
 
 @register("numba", "softmax", "fused")
 @planned(Knobs)
-def fused(v: View, numbers: Knobs) -> BindView:
+def fused(v: View, knobs: Knobs) -> BindView:
     """One block keeps a row in registers: one read, one write."""
     v = exact_view(v)
-    return call_over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, numbers), v)
+    return bind_over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, knobs), v)

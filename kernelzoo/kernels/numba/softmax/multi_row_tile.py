@@ -2,11 +2,11 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import exponential
-from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import block_reduce, row_access_functions, row_offsets, thread_mapping
 from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
 from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling
+from kernelzoo.kernels.numba.tiling import Tiling, View, short_row_tiling
 from kernelzoo.registry import register
 
 
@@ -16,7 +16,7 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
     in registers, and reads all of them before it reduces the first. Shared memory is not used."""
     kind, _, ONE, LOWEST = number_constants(dtype)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    load_row, store_row = row_access(dtype, tiling, LOWEST)
+    load_row, store_row = row_access_functions(dtype, tiling, LOWEST)
     row_max, _, row_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = softmax_functions(dtype, tiling.vec, WORDS, tiling.exact)
     _, larger, term, total = sum_functions(dtype, tiling.exact)
@@ -56,4 +56,4 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
 def multi_row_tile(v: View) -> BindView:
     """A warp, or the part of one that the row fills, processes each short row. A thread processes several rows."""
     v = exact_view(v)
-    return call_over_rows("numba/softmax/multi_row_tile", multi_row_tile_kernel, short_tiling(v), v, spread=True)
+    return bind_over_rows("numba/softmax/multi_row_tile", multi_row_tile_kernel, short_row_tiling(v), v, spread=True)

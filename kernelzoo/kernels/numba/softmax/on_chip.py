@@ -24,11 +24,11 @@ def on_chip_functions(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -
     """Return ``copy_share``, ``online_update``, ``merge_states`` and ``store_share`` for a block's part of a row.
 
     Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, its part of shared memory.
-    ``copy_share(x, source, t, threads, first, last, memory, kept)`` starts to copy the latter. ``online_update(memory,
-    t, threads, first, last, kept, m, s)`` adds them to the (max, sum) state. In float64, whose exponential is slow, it
-    finds the maximum first, and stores exponentials. ``merge_states(maxima, sums, count)`` merges states, alike in each
-    warp. ``store_share(...)`` stores results of the vectors in ``memory``. ``own``: the maximum that ``online_update``
-    returned.
+    ``copy_share(x, source, t, threads, first, last, memory, kept)`` starts to copy vectors to ``memory``.
+    ``online_update(memory, t, threads, first, last, kept, m, s)`` adds them to the (max, sum) state. In float64, whose
+    exponential is slow, it finds the maximum first, and stores exponentials. ``merge_states(maxima, sums, count)``
+    merges states, alike in each warp. ``store_share(...)`` stores results of the vectors in ``memory``. Its argument
+    ``own`` is the maximum that ``online_update`` returned.
     """
     _, ZERO, _, LOWEST = number_constants(dtype)
     VEC, TILES, ONCE = tiling.vec, tiling.tiles, dtype == "float64"

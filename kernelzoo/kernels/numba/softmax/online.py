@@ -2,7 +2,7 @@ from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
 from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
-from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_functions
 from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
@@ -61,4 +61,4 @@ def online_tiling(v: View) -> Tiling:
 @planned()
 def online(v: View) -> BindView:
     """One block processes a row of any length. One pass keeps a running (max, sum) state. A second pass writes."""
-    return call_over_rows("numba/softmax/online", online_kernel, online_tiling(v), v)
+    return bind_over_rows("numba/softmax/online", online_kernel, online_tiling(v), v)

@@ -6,8 +6,8 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.cluster import arm, cluster_arrive, cluster_wait, send, wait_for
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum, quotient
 from kernelzoo.kernels.numba.dtypes import STORAGE
-from kernelzoo.kernels.numba.launch import BindView, check_grid, has_clusters, planned, prepare, shared_bytes
-from kernelzoo.kernels.numba.row import row_offsets, tile_functions, warp_reduce, warp_sum
+from kernelzoo.kernels.numba.launch import BindView, check_grid, has_clusters, planned, prepare_kernel, shared_bytes
+from kernelzoo.kernels.numba.row import row_offsets, tile_functions, warp_reduce_function, warp_sum
 from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions, state_functions
 from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
 from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip_functions, share_per_block
@@ -15,7 +15,7 @@ from kernelzoo.kernels.numba.source import Source, kernel
 from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 MOST_BLOCKS = 16
 """The most blocks of a cluster on any device. Every device with clusters has 8."""
@@ -23,7 +23,7 @@ LARGE, LARGE_TILES = 512, 4
 """Threads of a large block, and the vectors in each thread's registers. An SM runs two large blocks."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     # With 12, two blocks of 512 threads take 192 kB.
     kept: int = knob(12, among=(8, 12, 16), unit="vectors", why="of a thread in a cluster's shared memory, at most")
@@ -51,7 +51,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     copy_share, online_update, merge_states, store_share = on_chip_functions(dtype, tiling, keep_in_l2=True)
     _, _, warp_merge = state_functions(dtype)
     _, larger, term, total = sum_functions(dtype, tiling.exact)
-    all_max, SLOTS = warp_reduce(larger), MOST_BLOCKS * MOST_WARPS
+    all_max, SLOTS = warp_reduce_function(larger), MOST_BLOCKS * MOST_WARPS
 
     # Exchange the row's maximum first, then the sum as an integer.
     def exact_cluster(x, out, rows, inner, n, x_at, out_at, phase, blocks, share, kept):
@@ -155,45 +155,45 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(exact_cluster if tiling.exact else cluster, (dtype, dtype), tiling.threads)
 
 
-def shared_vectors(device: Device) -> int:
-    """Return how many vectors fit in shared memory per thread of a large block, in addition to all warps' pairs."""
+def shared_vectors_per_thread(device: Device) -> int:
+    """Return how many vectors fit in shared memory per thread of a large block, beside all warps' (max, sum) pairs."""
     return (shared_bytes(device) - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (LARGE * VECTOR_BYTES)
 
 
-def count_large_blocks(v: View, numbers: Knobs) -> int:
+def count_large_blocks(v: View, knobs: Knobs) -> int:
     """Return how many large blocks keep a row in registers and shared memory."""
-    return cdiv(v.vectors, LARGE * (LARGE_TILES + min(shared_vectors(v.device), numbers.kept)))
+    return cdiv(v.vectors, LARGE * (LARGE_TILES + min(shared_vectors_per_thread(v.device), knobs.kept)))
 
 
-def small_cluster_shape(v: View, numbers: Knobs) -> tuple[int, int, int] | None:
+def small_cluster_shape(v: View, knobs: Knobs) -> tuple[int, int, int] | None:
     """Return ``(blocks, threads, tiles)`` of a small cluster that keeps a row only in registers, 8 vectors per thread.
     Return None for longer rows, for float64, and for many float32 rows that two large blocks hold."""
-    many = not v.exact and v.planned >= numbers.kept_rows * v.device.multiprocessors
-    if v.itemsize > 4 or (v.itemsize == 4 and many and count_large_blocks(v, numbers) <= 2):
+    many = not v.exact and v.planned >= knobs.kept_rows * v.device.multiprocessors
+    if v.itemsize > 4 or (v.itemsize == 4 and many and count_large_blocks(v, knobs) <= 2):
         return None
-    blocks = next((c for c in (2, 4, 8) if v.vectors <= c * numbers.cluster_threads * HELD), MOST_BLOCKS)
+    blocks = next((c for c in (2, 4, 8) if v.vectors <= c * knobs.cluster_threads * HELD), MOST_BLOCKS)
     threads = cdiv(v.vectors, blocks * HELD * WARP) * WARP
     return (blocks, threads, HELD) if threads <= 512 else None
 
 
-def leaves_idle(v: View, numbers: Knobs) -> bool:
+def wastes_sms(v: View, knobs: Knobs) -> bool:
     """Whether there would be at most one large block per SM, or two in float64 if clusters have 16 blocks."""
-    large = count_large_blocks(v, numbers)
+    large = count_large_blocks(v, knobs)
     return large * v.planned <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * v.device.multiprocessors
 
 
-def cluster_shape(v: View, numbers: Knobs) -> tuple[int, int, int] | None:
+def cluster_shape(v: View, knobs: Knobs) -> tuple[int, int, int] | None:
     """Return ``(blocks, threads, tiles)`` of a cluster for a row. Return None if the device has no cluster that fits
     it, or if rows have no 16-byte vectors. Rows with exact sums are kept only in registers."""
-    if not has_clusters(v.device) or v.across or not (v.whole or v.exact):
+    if not has_clusters(v.device) or v.across or not (v.full_vectors or v.exact):
         return None
-    found = small_cluster_shape(v, numbers)
+    found = small_cluster_shape(v, knobs)
     if found is None:
-        least = 4 if leaves_idle(v, numbers) else 1
+        least = 4 if wastes_sms(v, knobs) else 1
         if v.vectors > 2048 and v.planned <= 2 * v.device.multiprocessors:
             least = max(2, least)
-        blocks = max(least, count_large_blocks(v, numbers))
-        held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + shared_vectors(v.device)
+        blocks = max(least, count_large_blocks(v, knobs))
+        held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + shared_vectors_per_thread(v.device)
         if blocks > MOST_BLOCKS + held:
             return None
         found = min(blocks, MOST_BLOCKS), LARGE, LARGE_TILES
@@ -202,10 +202,10 @@ def cluster_shape(v: View, numbers: Knobs) -> tuple[int, int, int] | None:
 
 @register("numba", "softmax", "split_cluster")
 @planned(Knobs)
-def split_cluster(v: View, numbers: Knobs) -> BindView:
+def split_cluster(v: View, knobs: Knobs) -> BindView:
     """A thread-block cluster keeps a row in registers and shared memory: one read, one write."""
     id, v = "numba/softmax/split_cluster", exact_view(v)
-    shape = cluster_shape(v, numbers)
+    shape = cluster_shape(v, knobs)
     if shape is None:
         raise UnsupportedProblemError(
             id, f"a row of {v.n} elements is no cluster's: too long, not in whole vectors, or a device without clusters"
@@ -213,7 +213,7 @@ def split_cluster(v: View, numbers: Knobs) -> BindView:
     blocks, threads, tiles = shape
     tiling = flexible_tiling(v, MOST_WARPS * WARP, tiles)  # so each has 64 registers: an SM runs two blocks of 512
     share, kept = share_per_block(v, blocks, threads, tiles)
-    return prepare(cluster_kernel(v.dtype, tiling), v.device).call(
+    return prepare_kernel(cluster_kernel(v.dtype, tiling), v.device).call(
         *(check_grid(id, v.total * blocks), *v.offsets, blocks, share, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,

@@ -3,7 +3,7 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
 from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare, shared_bytes
+from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare_kernel, shared_bytes
 from kernelzoo.kernels.numba.row import row_offsets, tile_functions, wait_for_blocks
 from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions, state_functions
 from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip_functions, share_per_block
@@ -16,8 +16,8 @@ from kernelzoo.registry import register
 def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """Do the same as split_cluster's kernel without a cluster. A cooperative launch makes all blocks resident.
 
-    ``chunks`` blocks store their pairs, and wait for each other at a counter that is never reset. Shared memory keeps
-    only 16-byte vectors. Elements that don't fit on chip are read a second time, ideally from the L2 cache.
+    ``chunks`` blocks store (max, sum) pairs, and wait for each other at a counter that is never reset. Shared memory
+    keeps only 16-byte vectors. Elements that don't fit on chip are read a second time, ideally from the L2 cache.
     """
     kind, _, ONE, LOWEST = number_constants(dtype)
     WORD, WORDS, SIZE, VEC = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.vec
@@ -109,7 +109,7 @@ def grid_shape(v: View) -> tuple[int, int]:
     """Return ``(chunks, threads)``. All SMs share few rows. Otherwise, groups of SMs that just fit a row loop over
     rows."""
     vectors, threads, processors = v.vectors, 512, v.device.multiprocessors
-    capacity = threads * HELD + (shared_bytes(v.device) // VECTOR_BYTES if v.whole else 0)
+    capacity = threads * HELD + (shared_bytes(v.device) // VECTOR_BYTES if v.full_vectors else 0)
     chunks = processors // v.planned if v.planned <= processors else min(processors, cdiv(vectors, capacity))
     return min(chunks, max(1, vectors // threads)), threads
 
@@ -122,9 +122,9 @@ def split_grid(v: View) -> BindView:
     # Threads have 128 registers: two batches of 8 vectors, or of 4 in float64, whose exponential needs registers.
     tiling = flexible_tiling(v, threads, HELD if v.dtype != "float64" else 4)
     share, kept = share_per_block(v, chunks, threads, tiling.tiles)
-    kept = min(kept, shared_bytes(v.device) // (threads * VECTOR_BYTES)) if v.whole else 0
+    kept = min(kept, shared_bytes(v.device) // (threads * VECTOR_BYTES)) if v.full_vectors else 0
     groups = min(v.total, v.device.multiprocessors // chunks)
-    return prepare(grid_kernel(v.dtype, tiling), v.device).call_with_workspace(
+    return prepare_kernel(grid_kernel(v.dtype, tiling), v.device).bind_with_workspace(
         *(v.total * chunks * 2, v.total),
         *(groups * chunks, *v.offsets, chunks, share, kept),
         threads=threads,

@@ -10,14 +10,14 @@ from numba import cuda
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import opaque
-from kernelzoo.kernels.numba.dtypes import is_packed, number
+from kernelzoo.kernels.numba.dtypes import constant, is_packed
 
 
 @cache
 def gradient_functions(dtype: str, vec: int, words: int) -> tuple[Any, Any]:
     """Return ``sum_products(grads, weights, k)`` and ``compute_gradient(grads, weights, k, total)``, for ``words``
     registers. The first is the sum of grads * weights. The second replaces grads by weights * (grads - total)."""
-    ZERO: Any = number(dtype, 0)
+    ZERO: Any = constant(dtype, 0)
     PACKED = is_packed(dtype, vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 

@@ -2,20 +2,20 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access, row_coords, row_start, thread_mapping
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.row import block_reduce, row_access_functions, row_coords, row_start, thread_mapping
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import gradient_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, short_tiling, whole_row_tiling
+from kernelzoo.kernels.numba.tiling import Tiling, View, short_row_tiling, whole_row_tiling
 from kernelzoo.registry import register
 
 
 @kernel
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """Process rows as softmax's multi_row_tile does, but with up to a block per row."""
-    kind, ZERO = WIDE[dtype], number(dtype, 0)
+    kind, ZERO = WIDE[dtype], constant(dtype, 0)
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    load_row, store_row = row_access(dtype, tiling, ZERO)
+    load_row, store_row = row_access_functions(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
     sum_products, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
     mapping, ROWS, STACK, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.stack, tiling.scratch
@@ -57,7 +57,7 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
 def fused_tiling(v: View) -> Tiling | None:
     """Return a tiling of up to a warp per short row, and of a block per longer row. A thread has four vectors of each
     input. It has eight if a row would otherwise need more than 256 threads, so that an SM runs at least two blocks."""
-    short = short_tiling(v, 2) if v.across or v.n // v.vec <= 4 * WARP else None
+    short = short_row_tiling(v, 2) if v.across or v.n // v.vec <= 4 * WARP else None
     return short or whole_row_tiling(v, (256, 2), (512, 1))
 
 
@@ -65,4 +65,4 @@ def fused_tiling(v: View) -> Tiling | None:
 @planned()
 def fused(v: View) -> BindView:
     """One block processes each row. A short row has a warp or less, and a thread processes several short rows."""
-    return call_over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)
+    return bind_over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

@@ -1,8 +1,8 @@
 from numba import cuda
 
-from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
 from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
-from kernelzoo.kernels.numba.launch import BindView, Source, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start, tile_functions
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import gradient_functions
 from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
@@ -11,7 +11,7 @@ from kernelzoo.registry import register
 
 @kernel
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, ZERO = WIDE[dtype], number(dtype, 0)
+    kind, ZERO = WIDE[dtype], constant(dtype, 0)
     WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
     bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
@@ -60,4 +60,4 @@ def online_tiling(v: View) -> Tiling:
 @planned()
 def online(v: View) -> BindView:
     """One block processes a row of any length. One pass adds up the row's products, and a second pass writes."""
-    return call_over_rows("numba/softmax_backward/online", online_kernel, online_tiling(v), v)
+    return bind_over_rows("numba/softmax_backward/online", online_kernel, online_tiling(v), v)

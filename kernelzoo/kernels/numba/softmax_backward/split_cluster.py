@@ -4,12 +4,12 @@ from numba.cuda import types
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
 from kernelzoo.kernels.numba.device_functions import WARP, quotient
-from kernelzoo.kernels.numba.dtypes import WIDE, number
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
 from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
-from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, has_clusters, kernel, planned, prepare
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, has_clusters, kernel, planned, prepare_kernel
 from kernelzoo.kernels.numba.row import row_coords, row_start, tile_functions, warp_sum
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import gradient_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, most_tiles
+from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling, most_vectors_per_thread
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
@@ -29,7 +29,7 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
 
     Each warp sends its sum to every block of its cluster. All blocks add these sums in the same order.
     """
-    kind, ZERO = WIDE[dtype], number(dtype, 0)
+    kind, ZERO = WIDE[dtype], constant(dtype, 0)
     WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, held
     NUMBERS, BYTES = MOST_BLOCKS * BLOCK_LIMIT // WARP, kind.bitwidth // 8
     bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, ZERO, keep_in_l2=True)
@@ -100,14 +100,14 @@ def cluster_kernel(dtype: str, tiling: Tiling, held: bool) -> Source:
 
 
 def cluster_tiling(v: View, held: bool) -> Tiling:
-    """Return a tiling of ``most_tiles`` vectors per thread, or of a quarter of them if rows don't stay in registers."""
-    return flexible_tiling(v, BLOCK_LIMIT, max(1, most_tiles(v) // (1 if held else 4)))
+    """Return a tiling of the most vectors per thread. If registers don't keep rows, a thread has a quarter of these."""
+    return flexible_tiling(v, BLOCK_LIMIT, max(1, most_vectors_per_thread(v) // (1 if held else 4)))
 
 
 def cluster_shape(v: View) -> tuple[int, int, int] | None:
     """Return ``(blocks, share, threads)`` of a cluster that keeps a row in registers, of moderate blocks if possible.
     Return None if the row is too long."""
-    deep = most_tiles(v)
+    deep = most_vectors_per_thread(v)
     granted = [blocks for blocks in (2, 4, 8, MOST_BLOCKS) if blocks <= v.device.cluster_blocks]
     for threads in (MODERATE, BLOCK_LIMIT):
         for blocks in granted:
@@ -129,5 +129,5 @@ def split_cluster(v: View) -> BindView:
     share = cdiv(v.vectors, most * LINE) * LINE * v.vec
     blocks, share, threads = shape or (most, share, BLOCK_LIMIT)
     grid = check_grid(id, v.total * blocks)
-    kernel = prepare(cluster_kernel(v.dtype, cluster_tiling(v, held), held), v.device)
+    kernel = prepare_kernel(cluster_kernel(v.dtype, cluster_tiling(v, held), held), v.device)
     return kernel.call(grid, *v.offsets, blocks, share, threads=threads, cluster=blocks)

@@ -4,20 +4,20 @@ from typing import Any
 from numba import cuda
 
 from kernelzoo.kernels.numba import machine
-from kernelzoo.kernels.numba.dtypes import WIDE, number
-from kernelzoo.kernels.numba.lanes import lane_sum, packs_tiling, row_values, tile_sums
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, call_over_rows, kernel, planned
+from kernelzoo.kernels.numba.dtypes import WIDE, constant
+from kernelzoo.kernels.numba.lanes import lane_adder, row_io, tile_adders, vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
 @cache
-def row_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
+def row_sum_function(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """Return ``add_row(x, source, step, lane, lanes, start, n, scratch)``: the sum of a row's elements [start, n)."""
-    ZERO, SIZE = number(out_dtype, 0), tiling.size
+    ZERO, SIZE = constant(out_dtype, 0), tiling.size
     WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    (load, _, _), (add_tile, _) = row_values(dtype, tiling), tile_sums(dtype, tiling, out_dtype)
-    sum_over_lanes = lane_sum(out_dtype, tiling)
+    (load, _, _), (add_tile, _) = row_io(dtype, tiling), tile_adders(dtype, tiling, out_dtype)
+    sum_over_lanes = lane_adder(out_dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
     def add_row(x, source, step, lane, lanes, start, n, scratch):
@@ -34,7 +34,7 @@ def row_sum(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
 @kernel
 def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, (_, store) = WIDE[out_dtype], machine.element_functions(out_dtype)
-    add_row, find_row = row_sum(dtype, tiling, out_dtype), row_finder(tiling)
+    add_row, find_row = row_sum_function(dtype, tiling, out_dtype), row_finder(tiling)
     SCRATCH = tiling.scratch
 
     def sum_rows(x, out, rows, inner, n, x_at, out_at, phase):
@@ -52,4 +52,4 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @planned()
 def rows(v: View) -> BindView:
     """Each lane adds a tile's elements in a tree, and compensates rounding between tiles. A tree adds the lanes."""
-    return call_over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), packs_tiling(v), v)
+    return bind_over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), vector_tiling(v), v)

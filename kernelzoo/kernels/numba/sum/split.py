@@ -3,15 +3,15 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.parts import MERGE_TILING, call_parts_and_merge, cut_rows, part_finder
+from kernelzoo.kernels.numba.parts import MERGE_TILING, bind_parts_and_merge, cut_rows, part_finder
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
-from kernelzoo.kernels.numba.sum.rows import row_sum
+from kernelzoo.kernels.numba.sum.rows import row_sum_function
 from kernelzoo.registry import register
 
 
 @kernel
 def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, add_row, find_part = WIDE[out_dtype], row_sum(dtype, tiling, out_dtype), part_finder(tiling)
+    kind, add_row, find_part = WIDE[out_dtype], row_sum_function(dtype, tiling, out_dtype), part_finder(tiling)
     (_, store), SCRATCH = machine.element_functions(str(kind)), tiling.scratch
 
     def sum_parts(x, sums, out, rows, inner, n, x_at, out_at, phase, parts, span):
@@ -28,7 +28,7 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 @kernel
 def together_kernel(dtype: str, out_dtype: str) -> Source:
     kind, find_row, SCRATCH = WIDE[out_dtype], row_finder(MERGE_TILING), MERGE_TILING.scratch
-    add_row, (_, store) = row_sum(str(kind), MERGE_TILING, out_dtype), machine.element_functions(out_dtype)
+    add_row, (_, store) = row_sum_function(str(kind), MERGE_TILING, out_dtype), machine.element_functions(out_dtype)
 
     def sum_together(x, sums, out, rows, inner, n, x_at, out_at, phase, parts, span):
         scratch = cuda.shared.array(SCRATCH, kind)
@@ -47,4 +47,4 @@ def split(v: View) -> BindView:
     """Several blocks share a row, and store the sum of each part. A second launch adds these up."""
     parts = cut_rows(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
-    return call_parts_and_merge("numba/sum/split", parts, first, second, v)
+    return bind_parts_and_merge("numba/sum/split", parts, first, second, v)

@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.torch.compiled import check_exact, compiled_call
+from kernelzoo.kernels.torch.compiled import compile_launch, refuse_on_host
 from kernelzoo.kernels.torch.layer_norm.eager import norm_into
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -12,5 +12,5 @@ def compile(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torc
 
     On a GPU only, for the reason that ``torch/softmax/compile`` gives.
     """
-    check_exact("torch/layer_norm/compile", x)
-    return compiled_call("torch/layer_norm/compile", norm_into, (x, weight, bias, out, eps))
+    refuse_on_host("torch/layer_norm/compile", x)
+    return compile_launch("torch/layer_norm/compile", norm_into, (x, weight, bias, out, eps))

@@ -3,7 +3,7 @@ from functools import cache
 import torch
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.torch.compiled import compiled_call
+from kernelzoo.kernels.torch.compiled import compile_launch
 from kernelzoo.kernels.torch.natural import drop_unit_axis
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
@@ -23,7 +23,7 @@ def compile(x: torch.Tensor, out: torch.Tensor) -> Launch:
             "(docs/records/inductor-8-bit.md)",
         )
     x, out, dim = drop_unit_axis(x, out)
-    return compiled_call("torch/min/compile", _amin_into, (x, dim, out))
+    return compile_launch("torch/min/compile", _amin_into, (x, dim, out))
 
 
 @cache
@@ -31,5 +31,5 @@ def _has_8_bit_error(dtype: torch.dtype) -> bool:
     """Whether Inductor's minimum of 8-bit elements is wrong in this torch, by the smallest problem that shows it."""
     x = torch.full((1, 16), 100, dtype=dtype, device="cpu")
     out = x.new_ones(1)
-    compiled_call("torch/min/compile", _amin_into, (x, 1, out))()
+    compile_launch("torch/min/compile", _amin_into, (x, 1, out))()
     return bool(out != 100)

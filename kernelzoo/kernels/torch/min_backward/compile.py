@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.torch.compiled import compiled_call
+from kernelzoo.kernels.torch.compiled import compile_launch
 from kernelzoo.kernels.torch.natural import drop_unit_axes
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
@@ -15,4 +15,4 @@ def _backward_into(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: to
 @register("torch", "min_backward", "compile")
 def compile(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """Autograd's operations for torch.amin, under torch.compile with static shapes: Inductor may specialise on each."""
-    return compiled_call("torch/min_backward/compile", _backward_into, drop_unit_axes(x, y, grad, out))
+    return compile_launch("torch/min_backward/compile", _backward_into, drop_unit_axes(x, y, grad, out))

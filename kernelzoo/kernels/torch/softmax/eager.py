@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.torch.natural import drop_unit_axis
-from kernelzoo.kernels.torch.softmax.limits import adds_too_much_in_order, overflows_index, rounds_inside
+from kernelzoo.kernels.torch.softmax.limits import adds_too_much_in_order, overflows_index, rounds_intermediates
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 @register("torch", "softmax", "eager")
 def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """torch.softmax, a fused kernel of torch's own. On rows of equal terms it can miss the contract."""
-    if rounds_inside(x):
+    if rounds_intermediates(x):
         raise UnsupportedProblemError(
             "torch/softmax/eager", "torch's CPU kernel keeps half-precision exponentials unless the axis is the last"
         )

@@ -3,7 +3,7 @@
 import torch
 
 
-def rounds_inside(x: torch.Tensor) -> bool:
+def rounds_intermediates(x: torch.Tensor) -> bool:
     """Whether torch.softmax would round its intermediates to x's dtype, which the contract forbids.
 
     Its CPU kernel does so for half precision over any axis but the last. With torch 2.13, bfloat16 of shape
@@ -47,7 +47,7 @@ def adds_too_much_in_order(x: torch.Tensor) -> bool:
 
 
 def overflows_index(x: torch.Tensor) -> bool:
-    """Whether a row has 2^31 elements or more, for which torch.softmax's GPU kernel fails, or is wrong.
+    """Whether a row has 2^31 elements or more, for which torch.softmax's GPU kernel fails or gives wrong results.
 
     Seen with torch 2.11: an internal assertion (SoftMax.cu, potential_reg_cnt > 0) at 2^31 + 4099 elements of float16
     and float32, and a wrong result without any error at 2^32 + 4099 of bfloat16.

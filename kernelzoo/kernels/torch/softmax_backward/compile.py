@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.torch.compiled import check_exact, compiled_call
+from kernelzoo.kernels.torch.compiled import compile_launch, refuse_on_host
 from kernelzoo.kernels.torch.natural import drop_unit_axes
 from kernelzoo.launch import Launch, void
 from kernelzoo.registry import register
@@ -17,5 +17,5 @@ def compile(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
 
     On a GPU only, for the reason that ``torch/softmax/compile`` gives.
     """
-    check_exact("torch/softmax_backward/compile", grad)
-    return compiled_call("torch/softmax_backward/compile", _backward_into, drop_unit_axes(grad, y, out))
+    refuse_on_host("torch/softmax_backward/compile", grad)
+    return compile_launch("torch/softmax_backward/compile", _backward_into, drop_unit_axes(grad, y, out))

@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 def add_rms_norm_kernel(
     x, residual, weight, out, total, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, residual_outer, residual_n, residual_inner, total_outer, total_n, total_inner,
-    weight_n, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    weight_n, EPS: tl.constexpr, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -24,24 +24,24 @@ def add_rms_norm_kernel(
     residual += row_start(row, inner, residual_outer, residual_inner, MULTIPLE)
     out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
     total += row_start(row, inner, total_outer, total_inner, MULTIPLE)
-    squares = tl.zeros([ROWS, BLOCK], WIDE)
+    squares = tl.zeros([ROWS, BLOCK], ACC_DTYPE)
     tile, lost = squares, squares
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
-        tile = tl.load(x + here * x_n, mask, other=0).to(WIDE)
-        tile += tl.load(residual + here * residual_n, mask, other=0).to(WIDE)
+        tile = tl.load(x + here * x_n, mask, other=0).to(ACC_DTYPE)
+        tile += tl.load(residual + here * residual_n, mask, other=0).to(ACC_DTYPE)
         rounded = tile.to(total.dtype.element_ty)
         tl.store(total + here * total_n, rounded, mask)
-        tile = rounded.to(WIDE)
+        tile = rounded.to(ACC_DTYPE)
         squares, lost = accumulate(squares, lost, tile * tile, WHOLE)
     scale = 1 / tl.sqrt(tl.sum(add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
         if not WHOLE:
-            tile = tl.load(total + here * total_n, mask, other=0).to(WIDE)  # stored by the same thread
-        weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            tile = tl.load(total + here * total_n, mask, other=0).to(ACC_DTYPE)  # stored by the same thread
+        weights = tl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
         tl.store(out + here * out_n, (tile * scale * weights).to(out.dtype.element_ty), mask)
 
 

@@ -15,7 +15,7 @@ from kernelzoo.registry import register
 
 @triton.jit
 def row_argmin(
-    x, x_start, x_n, begin, end, in_rows, IDENTITY: tl.constexpr, WIDE: tl.constexpr,
+    x, x_start, x_n, begin, end, in_rows, IDENTITY: tl.constexpr, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     """Return each row's (minimum, first index) over columns ``begin`` to ``end``. NaN counts as the minimum.
@@ -23,12 +23,12 @@ def row_argmin(
     A loop finds the first block that contains the minimum. That block is read again to find the index.
     """
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
-    least = tl.full([ROWS, LANES], IDENTITY, WIDE)
+    least = tl.full([ROWS, LANES], IDENTITY, ACC_DTYPE)
     blocks = tl.zeros([ROWS, LANES], tl.int32)
     block = tl.cast(0, tl.int32)
     for start in range(begin, end, BLOCK):
         here = start + cols
-        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=IDENTITY).to(WIDE)
+        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=IDENTITY).to(ACC_DTYPE)
         new = tl.reduce(tl.reduce(reshape_to_packs(tile, LANES, VECTOR), 3, min_or_nan), 1, min_or_nan)
         blocks = tl.where((least <= new) | (least != least), blocks, block)
         least = min_or_nan(least, new)
@@ -42,7 +42,7 @@ def row_argmin(
     for turn in range(0, BLOCK, LANES * VECTOR):
         here = first + (turn + cols)
         known = in_rows & (here < end)
-        tile = tl.load(x + (x_start + here * x_n), known, other=IDENTITY).to(WIDE)
+        tile = tl.load(x + (x_start + here * x_n), known, other=IDENTITY).to(ACC_DTYPE)
         equal = (tile == row_least) | ((tile != tile) & (row_least != row_least))
         found = tl.minimum(found, tl.where(known & equal, turn + cols, BLOCK))
     return row_least, first + tl.min(found, 1, keep_dims=True)
@@ -51,14 +51,14 @@ def row_argmin(
 @triton.jit
 def argmin_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, IDENTITY: tl.constexpr, WIDE: tl.constexpr,
+    MULTIPLE: tl.constexpr, IDENTITY: tl.constexpr, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    _, place = row_argmin(x, x_start, x_n, 0, n, row < rows, IDENTITY, WIDE, ROWS, BLOCK, LANES, VECTOR)
+    _, place = row_argmin(x, x_start, x_n, 0, n, row < rows, IDENTITY, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), place, row < rows)
 
 

@@ -16,14 +16,14 @@ from kernelzoo.registry import register
 @triton.jit
 def parts_kernel(
     x, out, least, places, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, span, IDENTITY: tl.constexpr, WIDE: tl.constexpr,
+    MULTIPLE: tl.constexpr, parts, span, IDENTITY: tl.constexpr, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     row, begin, end, left = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    part_least, place = row_argmin(x, x_start, x_n, begin, end, row < rows, IDENTITY, WIDE, ROWS, BLOCK, LANES, VECTOR)
-    tl.store(least + left, part_least, row < rows)
+    minima, place = row_argmin(x, x_start, x_n, begin, end, row < rows, IDENTITY, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR)
+    tl.store(least + left, minima, row < rows)
     tl.store(places + left, place, row < rows)
 
 

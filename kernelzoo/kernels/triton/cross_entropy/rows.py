@@ -12,27 +12,28 @@ from kernelzoo.registry import register
 
 
 @triton.jit
-def compute_loss(x, x_n, n, label, in_rows, top, total, ignore_index, WIDE: tl.constexpr):
+def compute_loss(x, x_n, n, label, in_rows, top, total, ignore_index, ACC_DTYPE: tl.constexpr):
     """Return each row's loss from its label and its (max, sum) state. x: pointers to the rows' first elements."""
     inside = in_rows & (label >= 0) & (label < n)
-    picked = tl.load(x + label * x_n, inside, other=float("nan")).to(WIDE)
+    picked = tl.load(x + label * x_n, inside, other=float("nan")).to(ACC_DTYPE)
     return tl.where(label == ignore_index, 0, tl.log(total) - (picked - top))
 
 
 @triton.jit
 def cross_entropy_kernel(
     x, labels, loss, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
-    labels_outer, labels_inner, ignore_index,
-    LOWEST: tl.constexpr, WIDE: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+    labels_outer, labels_inner, ignore_index, LOWEST: tl.constexpr, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    top, total = row_state(x, x_start, x_n, 0, n, row < rows, LOWEST, float("inf"), WIDE, ROWS, BLOCK, LANES, VECTOR)
+    top, total = row_state(
+        x, x_start, x_n, 0, n, row < rows, LOWEST, float("inf"), ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR
+    )
     label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1), row < rows, other=0)
-    result = compute_loss(x + x_start, x_n, n, label, row < rows, top, total, ignore_index, WIDE)
+    result = compute_loss(x + x_start, x_n, n, label, row < rows, top, total, ignore_index, ACC_DTYPE)
     tl.store(loss + row_start(row, inner, out_outer, out_inner, 1), result.to(loss.dtype.element_ty), row < rows)
 
 

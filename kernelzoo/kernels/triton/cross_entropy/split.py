@@ -16,14 +16,14 @@ from kernelzoo.registry import register
 @triton.jit
 def merge_kernel(
     x, labels, loss, states, rows, n, parts, inner, x_outer, x_n, x_inner, labels_outer, labels_inner,
-    out_outer, out_inner, ignore_index, LOWEST: tl.constexpr, WIDE: tl.constexpr, PARTS: tl.constexpr,
+    out_outer, out_inner, ignore_index, LOWEST: tl.constexpr, ACC_DTYPE: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     row = row_to_merge()
     top, total = load_merged_state(states, row, rows, parts, LOWEST, PARTS)
     label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1))
     x += row_start(row, inner, x_outer, x_inner, 1)
-    result = compute_loss(x, x_n, n, label, True, top, total, ignore_index, WIDE)
+    result = compute_loss(x, x_n, n, label, True, top, total, ignore_index, ACC_DTYPE)
     tl.store(loss + row_start(row, inner, out_outer, out_inner, 1), result.to(loss.dtype.element_ty))
 
 

@@ -15,8 +15,7 @@ from kernelzoo.registry import register
 @triton.jit
 def backward_kernel(
     x, labels, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
-    labels_outer, labels_inner, grad_outer, grad_inner, ignore_index,
-    LOWEST: tl.constexpr, WIDE: tl.constexpr,
+    labels_outer, labels_inner, grad_outer, grad_inner, ignore_index, LOWEST: tl.constexpr, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
@@ -25,14 +24,16 @@ def backward_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1), row < rows, other=0)
-    factor = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), row < rows, other=0).to(WIDE)
+    factor = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), row < rows, other=0).to(ACC_DTYPE)
     factor = tl.where((label >= 0) & (label < n), factor, float("nan"))
-    top, total = row_state(x, x_start, x_n, 0, n, row < rows, LOWEST, float("inf"), WIDE, ROWS, BLOCK, LANES, VECTOR)
+    top, total = row_state(
+        x, x_start, x_n, 0, n, row < rows, LOWEST, float("inf"), ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR
+    )
     inverse = 1 / total
     for start in range(0, n, BLOCK):
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
         mask = (row < rows) & (here < n)
-        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(ACC_DTYPE)
         share = exponential(tile - top) * inverse
         result = tl.where(label == ignore_index, 0, factor * (share - tl.where(here == label, 1.0, 0.0)))
         tl.store(out + (out_start + here * out_n), result.to(out.dtype.element_ty), mask)

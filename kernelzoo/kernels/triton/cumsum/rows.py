@@ -11,13 +11,13 @@ from kernelzoo.registry import register
 
 
 @triton.jit
-def row_cumsum(x, x_n, out, out_n, begin, end, in_rows, total, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+def row_cumsum(x, x_n, out, out_n, begin, end, in_rows, total, ACC_DTYPE: tl.constexpr, BLOCK: tl.constexpr):
     """Write prefix sums over columns ``begin`` to ``end``, by blocks. total: the sum of columns before ``begin``."""
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     next = tl.load(x + (begin + cols) * x_n, in_rows & (begin + cols < end), other=0)
     for start in range(begin, end, BLOCK):
         here = start + cols
-        tile = next.to(WIDE)
+        tile = next.to(ACC_DTYPE)
         # The next block is loaded while this one is added up.
         next = tl.load(x + (here + BLOCK) * x_n, in_rows & (here + BLOCK < end), other=0)
         sums = total + tl.cumsum(tile, 1)
@@ -28,14 +28,14 @@ def row_cumsum(x, x_n, out, out_n, begin, end, in_rows, total, WIDE: tl.constexp
 @triton.jit
 def cumsum_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    MULTIPLE: tl.constexpr, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     x += row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    row_cumsum(x, x_n, out, out_n, 0, n, row < rows, tl.zeros([ROWS, 1], WIDE), WIDE, BLOCK)
+    row_cumsum(x, x_n, out, out_n, 0, n, row < rows, tl.zeros([ROWS, 1], ACC_DTYPE), ACC_DTYPE, BLOCK)
 
 
 @register("triton", "cumsum", "rows")

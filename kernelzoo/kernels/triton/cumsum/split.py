@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 @triton.jit
 def cumsum_kernel(
     x, out, sums, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, span, WIDE: tl.constexpr,
+    MULTIPLE: tl.constexpr, parts, span, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
@@ -26,7 +26,7 @@ def cumsum_kernel(
     part = tl.arange(0, PARTS)[None, :]
     before = (row < rows) & (part < tl.program_id(0) % parts)
     total = tl.sum(tl.load(sums + (row * parts + part), before, other=0), 1, keep_dims=True)
-    row_cumsum(x, x_n, out, out_n, begin, end, row < rows, total, WIDE, BLOCK)
+    row_cumsum(x, x_n, out, out_n, begin, end, row < rows, total, ACC_DTYPE, BLOCK)
 
 
 @register("triton", "cumsum", "split")

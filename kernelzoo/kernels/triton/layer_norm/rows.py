@@ -12,13 +12,13 @@ from kernelzoo.registry import register
 
 @triton.jit
 def row_mean(
-    x, x_start, x_n, n, in_rows, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
+    x, x_start, x_n, n, in_rows, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr
 ):
-    total = tl.zeros([ROWS, BLOCK], WIDE)
+    total = tl.zeros([ROWS, BLOCK], ACC_DTYPE)
     lost = total
     for start in range(0, n, BLOCK):
         here = start + tl.arange(0, BLOCK).to(tl.int64)[None, :]
-        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < n), other=0).to(WIDE)
+        tile = tl.load(x + (x_start + here * x_n), in_rows & (here < n), other=0).to(ACC_DTYPE)
         total, lost = accumulate(total, lost, tile, WHOLE)
     return tl.sum(add_up(total, lost), 1, keep_dims=True) / n
 
@@ -27,7 +27,7 @@ def row_mean(
 def layer_norm_kernel(
     x, weight, bias, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
     weight_n, bias_n, EPS: tl.constexpr,
-    WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -35,19 +35,19 @@ def layer_norm_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    squares = tl.zeros([ROWS, BLOCK], WIDE)
+    squares = tl.zeros([ROWS, BLOCK], ACC_DTYPE)
     lost = squares
     if WHOLE:
-        tile = tl.load(x + (x_start + cols * x_n), (row < rows) & (cols < n), other=0).to(WIDE)
+        tile = tl.load(x + (x_start + cols * x_n), (row < rows) & (cols < n), other=0).to(ACC_DTYPE)
         mean = tl.sum(tile, 1, keep_dims=True) / n
     else:
         tile = squares
-        mean = row_mean(x, x_start, x_n, n, row < rows, WIDE, ROWS, BLOCK, WHOLE)
+        mean = row_mean(x, x_start, x_n, n, row < rows, ACC_DTYPE, ROWS, BLOCK, WHOLE)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
         if not WHOLE:
-            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(ACC_DTYPE)
         away = tl.where(mask, tile - mean, 0)
         squares, lost = accumulate(squares, lost, away * away, WHOLE)
     scale = 1 / tl.sqrt(tl.sum(add_up(squares, lost), 1, keep_dims=True) / n + EPS)
@@ -55,10 +55,10 @@ def layer_norm_kernel(
         here = start + cols
         mask = (row < rows) & (here < n)
         if not WHOLE:
-            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(ACC_DTYPE)
         away = tile - mean
-        weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
-        biases = tl.load(bias + here * bias_n, here < n, other=0).to(WIDE)
+        weights = tl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
+        biases = tl.load(bias + here * bias_n, here < n, other=0).to(ACC_DTYPE)
         tl.store(out + (out_start + here * out_n), (away * scale * weights + biases).to(out.dtype.element_ty), mask)
 
 

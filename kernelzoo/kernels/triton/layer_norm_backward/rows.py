@@ -16,7 +16,7 @@ from kernelzoo.registry import register
 def rows_kernel(
     x, weight, grad, dx, dweight, dbias, partials, rows, n, inner, x_outer, x_n, x_inner, dx_outer, dx_n, dx_inner,
     MULTIPLE: tl.constexpr, grad_outer, grad_n, grad_inner, weight_n,
-    EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    EPS: tl.constexpr, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Write dx and the program's sums for dweight and dbias. If WHOLE, blocks cover rows: sums stay in registers."""
     await_last_launch()
@@ -24,23 +24,23 @@ def rows_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     of_weight = partials + tl.program_id(0).to(tl.int64) * n
     of_bias = of_weight + tl.num_programs(0).to(tl.int64) * n
-    weight_sums, weight_lost = zero_sums(of_weight, n, WIDE, BLOCK, WHOLE)
-    bias_sums, bias_lost = zero_sums(of_bias, n, WIDE, BLOCK, WHOLE)
+    weight_sums, weight_lost = zero_sums(of_weight, n, ACC_DTYPE, BLOCK, WHOLE)
+    bias_sums, bias_lost = zero_sums(of_bias, n, ACC_DTYPE, BLOCK, WHOLE)
     for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
         row = (tl.cast(first, tl.int64) + tl.arange(0, ROWS))[:, None]
         x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         grad_start = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
         dx_start = row_start(row, inner, dx_outer, dx_inner, MULTIPLE)
-        mean = row_mean(x, x_start, x_n, n, row < rows, WIDE, ROWS, BLOCK, WHOLE)
-        zeros = tl.zeros([ROWS, BLOCK], WIDE)
+        mean = row_mean(x, x_start, x_n, n, row < rows, ACC_DTYPE, ROWS, BLOCK, WHOLE)
+        zeros = tl.zeros([ROWS, BLOCK], ACC_DTYPE)
         squares, products, total = zeros, zeros, zeros
         squares_lost, products_lost, total_lost = zeros, zeros, zeros
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
-            away = tl.where(mask, tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE) - mean, 0)
-            pulled = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
-            pulled *= tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            away = tl.where(mask, tl.load(x + (x_start + here * x_n), mask, other=0).to(ACC_DTYPE) - mean, 0)
+            pulled = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(ACC_DTYPE)
+            pulled *= tl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
             squares, squares_lost = accumulate(squares, squares_lost, away * away, WHOLE)
             products, products_lost = accumulate(products, products_lost, away * pulled, WHOLE)
             total, total_lost = accumulate(total, total_lost, pulled, WHOLE)
@@ -50,9 +50,9 @@ def rows_kernel(
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
-            normal = tl.where(mask, tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE) - mean, 0) * scale
-            grads = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
-            weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            normal = tl.where(mask, tl.load(x + (x_start + here * x_n), mask, other=0).to(ACC_DTYPE) - mean, 0) * scale
+            grads = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(ACC_DTYPE)
+            weights = tl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
             result = scale * (grads * weights - level - normal * slope)
             tl.store(dx + (dx_start + here * dx_n), result.to(dx.dtype.element_ty), mask)
             terms = tl.sum(rounded_product(grads, normal), 0, keep_dims=True)

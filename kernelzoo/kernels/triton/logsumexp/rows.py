@@ -14,14 +14,14 @@ from kernelzoo.registry import register
 @triton.jit
 def logsumexp_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, LOWEST: tl.constexpr, WIDE: tl.constexpr,
+    MULTIPLE: tl.constexpr, LOWEST: tl.constexpr, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    top, total = row_state(x, x_start, x_n, 0, n, row < rows, LOWEST, -LOWEST, WIDE, ROWS, BLOCK, LANES, VECTOR)
+    top, total = row_state(x, x_start, x_n, 0, n, row < rows, LOWEST, -LOWEST, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR)
     result = top + tl.log(total)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result.to(out.dtype.element_ty), row < rows)
 

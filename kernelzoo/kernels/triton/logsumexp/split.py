@@ -15,13 +15,15 @@ from kernelzoo.registry import register
 @triton.jit
 def states_kernel(
     x, out, states, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, span, LOWEST: tl.constexpr, HIGHEST: tl.constexpr, WIDE: tl.constexpr,
+    MULTIPLE: tl.constexpr, parts, span, LOWEST: tl.constexpr, HIGHEST: tl.constexpr, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     row, begin, end, place = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    top, total = row_state(x, x_start, x_n, begin, end, row < rows, LOWEST, HIGHEST, WIDE, ROWS, BLOCK, LANES, VECTOR)
+    top, total = row_state(
+        x, x_start, x_n, begin, end, row < rows, LOWEST, HIGHEST, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR
+    )
     tl.store(states + place, top, row < rows)
     tl.store(states + tl.cast(rows, tl.int64) * parts + place, total, row < rows)
 

@@ -11,10 +11,9 @@ from kernelzoo.registry import register
 
 @triton.jit(do_not_specialize=["blocks", "pieces"])
 def atomic_eager_kernel(
-    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, blocks, pieces, WIDE: tl.constexpr, IDENTITY: tl.constexpr,
-    EDGES: tl.constexpr, FOLD: tl.constexpr,
-    TILES: tl.constexpr, BLOCK_M: tl.constexpr, SUB_BLOCK_N: tl.constexpr,
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr, blocks, pieces,
+    ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr, TILES: tl.constexpr,
+    BLOCK_M: tl.constexpr, SUB_BLOCK_N: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -29,8 +28,9 @@ def atomic_eager_kernel(
             row = first + tile * BLOCK_M + tl.arange(0, BLOCK_M)
             x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
             result = part_minima(
-                x, x_start, x_n, n, cols, start_n, end_n, row < rows, WIDE, IDENTITY, EDGES, FOLD, BLOCK_M, SUB_BLOCK_N
-            )
+                x, x_start, x_n, n, cols, start_n, end_n, row < rows,
+                ACC_DTYPE, IDENTITY, EDGES, FOLD, BLOCK_M, SUB_BLOCK_N,
+            )  # fmt: skip
             atomic_minimum(out + row_start(row, inner, out_outer, out_inner, 1), result, row < rows)
 
 

@@ -12,10 +12,10 @@ from kernelzoo.kernels.triton.min import tiles
 from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
 from kernelzoo.launch import Launch, keeping_alive
 from kernelzoo.layout import cdiv, identity, plain, rows_of
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 
-@numbers
+@form_knobs
 class Knobs(tiles.Knobs):
     # BLOCK_M, as in the reference case's published tuning.
     atomic_rows: int = knob(8, among=(4, 8, 16), unit="rows", why="of a tile of the atomic variants")
@@ -50,13 +50,13 @@ def atomic_minimum(out, value, mask):
 @triton.jit
 def part_minima(
     x, start, x_n, n, cols, begin, end, in_rows,
-    WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Return each row's minimum over columns ``begin`` to ``end`` and its edges. Every part reads the edges again."""
     in_rows = in_rows[:, None]
-    start, columns, edges = load_edges(x, start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
-    least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
+    start, columns, edges = load_edges(x, start, n, in_rows, ACC_DTYPE, IDENTITY, EDGES, ROWS)
+    least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, ACC_DTYPE, IDENTITY, ROWS, BLOCK)
     return min_or_nan(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
 
 
@@ -66,15 +66,15 @@ def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> L
     # Atomics take 32 or 64 bits. Narrower minima are found in a workspace, which the launch converts at the end.
     target = out if out.dtype.itemsize >= 4 else x.new_empty(out.shape, dtype=wide_dtype(x.dtype))
     rows, device = rows_of(x, target), device_of(x)
-    numbers = of(Knobs, device.index)
-    tile = tiles.block_tile(numbers, rows, x.dtype, numbers.atomic_rows)
+    knobs = of(Knobs, device.index)
+    tile = tiles.block_tile(knobs, rows, x.dtype, knobs.atomic_rows)
     side, piece = tile.rows, tile.block
-    groups = cdiv(rows.total, side * numbers.atomic_tiles)
-    blocks = min(cdiv(rows.n, piece), cdiv(numbers.crowd * device.multiprocessors, groups))
+    groups = cdiv(rows.total, side * knobs.atomic_tiles)
+    blocks = min(cdiv(rows.n, piece), cdiv(knobs.crowd * device.multiprocessors, groups))
     pieces = cdiv(rows.n, piece * blocks)
     blocks = cdiv(rows.n, piece * pieces)
     constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows), choose_fold(rows, x.dtype, piece))
-    args = (x, target, *row_arguments(rows), blocks, pieces, *constants, numbers.atomic_tiles, side, piece)
+    args = (x, target, *row_arguments(rows), blocks, pieces, *constants, knobs.atomic_tiles, side, piece)
     lower_all = bind_grid(id, kernel, groups * blocks, args, device.warps(tile.threads))
     nothing = identity(target.dtype)
 

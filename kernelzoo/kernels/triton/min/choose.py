@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.kernels.shared.jit import device_of, edges_of
 from kernelzoo.kernels.triton.min import atomics, columns, split
-from kernelzoo.kernels.triton.min.rows import RowNumbers
+from kernelzoo.kernels.triton.min.rows import RowKnobs
 from kernelzoo.kernels.triton.min.rows_deferred import short_tile
 from kernelzoo.kernels.triton.min.tiles import whole_row_tile
 from kernelzoo.layout import rows_of
@@ -14,7 +14,7 @@ SMALL_TILES = {2: 4608, 4: 2048}
 
 
 @launch_table("triton", "min")
-class Knobs(RowNumbers, atomics.Knobs, split.Knobs):
+class Knobs(RowKnobs, atomics.Knobs, split.Knobs):
     across_percent: int = knob(
         50,
         among=(25, 50, 100),

@@ -13,13 +13,13 @@ from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, identity, plain, power_of_two, rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 COLUMN_PILE = 8
 """The number of vectors that a thread loads at once, while it compares the previous ones."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     short_across: int = knob(
         512, among=(256, 512, 1024), unit="elements", why="of columns that programs of 128 threads take whole"
@@ -37,13 +37,13 @@ class Knobs:
 
 @triton.jit
 def join_parts(
-    least, partials, arrivals, tile, part, parts, there,
+    least, partials, arrivals, tile, part, parts, in_columns,
     IDENTITY: tl.constexpr, CHUNK: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Store a part's minima. Return (whether it is the tile's last part to finish, if so the minima of all parts)."""
     column = tl.arange(0, COLUMNS)
     all_parts = partials + tile.to(tl.int64) * parts * COLUMNS + column
-    tl.store(all_parts + part * COLUMNS, least.to(partials.dtype.element_ty), there)
+    tl.store(all_parts + part * COLUMNS, least.to(partials.dtype.element_ty), in_columns)
     # The barrier orders the stores of all threads before the arrival, which releases them to the device. The last
     # program to arrive acquires the stores of all others.
     tl.debug_barrier()
@@ -53,7 +53,7 @@ def join_parts(
         running = tl.full([CHUNK, COLUMNS], IDENTITY, least.dtype)
         for first in range(0, parts, CHUNK):
             peer = first + tl.arange(0, CHUNK)[:, None]
-            known = (peer < parts) & there[None, :]
+            known = (peer < parts) & in_columns[None, :]
             found = tl.load(all_parts[None, :] + peer * COLUMNS, known, other=IDENTITY, cache_modifier=".cg")
             running = min_or_nan(running, found.to(least.dtype))
         least = tl.reduce(running, 0, min_or_nan)
@@ -62,15 +62,15 @@ def join_parts(
 
 
 @triton.jit
-def column_minima(tile, WIDE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
+def column_minima(tile, ACC_DTYPE: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr):
     """Return elementwise minima over a tile's PILE blocks. All blocks have one layout, so threads exchange nothing."""
-    return tl.reduce(tl.reshape(tile.to(WIDE), [PILE, DEPTH, LANES]), 0, min_or_nan)
+    return tl.reduce(tl.reshape(tile.to(ACC_DTYPE), [PILE, DEPTH, LANES]), 0, min_or_nan)
 
 
 @triton.jit(do_not_specialize=["whole", "parts", "span"])
 def columns_kernel(
     x, out, partials, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, whole, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
+    MULTIPLE: tl.constexpr, whole, parts, span, ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr, VECTOR: tl.constexpr,
     ALL: tl.constexpr, PILE: tl.constexpr, DEPTH: tl.constexpr, LANES: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """Compute minima of ``span`` elements of up to LANES adjacent columns. PILE blocks of DEPTH lines load at once.
@@ -100,7 +100,7 @@ def columns_kernel(
     start = x_first + (begin + depth) * step
     there = first + lane < inner
     own = there[None, :]
-    edge = tl.full([LANES], IDENTITY, WIDE)
+    edge = tl.full([LANES], IDENTITY, ACC_DTYPE)
     if SHIFTED:
         shift = (start % VECTOR).to(tl.int32)
         start = start // VECTOR * VECTOR
@@ -108,7 +108,7 @@ def columns_kernel(
         there = lane < width
         own = lane[None, :] < ((shift + width + VECTOR - 1) // VECTOR * VECTOR)[:, None]
         end = x_first + (n - 1) * step + lane
-        edge = tl.load(x + end, there & (end >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(WIDE)
+        edge = tl.load(x + end, there & (end >= tl.cast(whole, tl.int64) * VECTOR), other=IDENTITY).to(ACC_DTYPE)
     here = start[:, None] + (lane * x_inner)[None, :]
     blocks = (rows - 1) // STEP  # and one more, which may be incomplete
     last_here = here + blocks * (step * STEP)
@@ -116,12 +116,12 @@ def columns_kernel(
     if SHIFTED:
         last_own = last_own & (last_here < tl.cast(whole, tl.int64) * VECTOR)
     block = tl.load(x + last_here, last_own, other=IDENTITY, eviction_policy="evict_first")
-    least = tl.full([DEPTH, LANES], IDENTITY, WIDE)
+    least = tl.full([DEPTH, LANES], IDENTITY, ACC_DTYPE)
     for i in tl.range(0, blocks):
         coming = tl.load(x + (here + i * (step * STEP)), own, other=IDENTITY, eviction_policy="evict_first")
-        least = min_or_nan(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+        least = min_or_nan(least, column_minima(block, ACC_DTYPE, PILE, DEPTH, LANES))
         block = coming
-    least = min_or_nan(least, column_minima(block, WIDE, PILE, DEPTH, LANES))
+    least = min_or_nan(least, column_minima(block, ACC_DTYPE, PILE, DEPTH, LANES))
     if SHIFTED:
         least = tl.reduce(tl.reshape(least, [DEPTH // VECTOR, VECTOR, LANES]), 0, min_or_nan)
         line = tl.arange(0, VECTOR)
@@ -148,7 +148,7 @@ class ColumnTile(NamedTuple):
 
 
 def column_tile(
-    numbers: Knobs, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
+    knobs: Knobs, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
 ) -> ColumnTile:
     """Return a tile for so many threads, ``line`` bytes wide, with ``pile`` loads at once per thread."""
     itemsize = columns.itemsize
@@ -156,7 +156,7 @@ def column_tile(
     # If lines are shorter than a vector, several of them may end in the memory's last, incomplete vector.
     if columns.x_inner != 1 or columns.x_phase or columns.x_n < vector:
         vector = 1
-    elif columns.multiple % vector and bytes <= numbers.element_bytes:
+    elif columns.multiple % vector and bytes <= knobs.element_bytes:
         vector, pile = 1, pile * vector
     shifted = columns.multiple % vector != 0
     lanes = min(line // itemsize, power_of_two(columns.inner + (vector if shifted else 0)))
@@ -167,23 +167,23 @@ def column_tile(
     return ColumnTile(vector, pile, depth, lanes, lanes - vector if shifted else lanes, threads)
 
 
-def whole_column_tile(columns: Columns, device: Device) -> ColumnTile:
+def choose_whole_column_tile(columns: Columns, device: Device) -> ColumnTile:
     """Return the tile of a program that takes complete columns."""
-    numbers = of(Knobs, device.index)
+    knobs = of(Knobs, device.index)
     # The widest tile that gives every multiprocessor a program.
     for line in (4 * LINE_BYTES, 2 * LINE_BYTES, LINE_BYTES):
-        tile = column_tile(numbers, columns, line=line)
+        tile = column_tile(knobs, columns, line=line)
         if columns.strips(tile.columns) >= device.multiprocessors:
             break
     shifted = tile.columns < tile.lanes
-    if columns.n <= numbers.short_across:
+    if columns.n <= knobs.short_across:
         # Each shifted line wastes one vector, which is a smaller part of a wider line.
-        return column_tile(numbers, columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
-    if columns.n < numbers.long_across or shifted:
+        return column_tile(knobs, columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
+    if columns.n < knobs.long_across or shifted:
         return tile
     # A thread loads half as much if two programs must share a multiprocessor's registers.
     alone = columns.strips(tile.columns) <= device.multiprocessors
-    return column_tile(numbers, columns, 512, line, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
+    return column_tile(knobs, columns, 512, line, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
 
 
 def make_column_launch(
@@ -216,4 +216,4 @@ def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
     columns = rows_of(x, out).columns
     if columns is None:
         raise UnsupportedProblemError(id, "it takes columns, and the rows of this problem don't lie across memory")
-    return make_column_launch(id, x, out, columns, whole_column_tile(columns, device_of(x)), 1)
+    return make_column_launch(id, x, out, columns, choose_whole_column_tile(columns, device_of(x)), 1)

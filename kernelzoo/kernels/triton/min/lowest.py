@@ -50,45 +50,45 @@ def choose_fold(rows: Rows, dtype: torch.dtype, block: int) -> int:
 
 @triton.jit
 def load_edges(
-    x, x_start, n, in_rows, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr
+    x, x_start, n, in_rows, ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr
 ):
     """Return (start of each row's complete vectors, number of elements in these, values of the edge elements)."""
     if EDGES:
         before, inside = whole_vectors(x_start, n, EDGES)
         edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
-        edges = tl.load(x + (x_start + edge), in_rows & known, other=IDENTITY).to(WIDE)
+        edges = tl.load(x + (x_start + edge), in_rows & known, other=IDENTITY).to(ACC_DTYPE)
         start = align(x_start, EDGES)
     else:
         inside = n
-        edges = tl.full([ROWS, 1], IDENTITY, WIDE)
+        edges = tl.full([ROWS, 1], IDENTITY, ACC_DTYPE)
         start = x_start
     return start, inside, edges
 
 
 @triton.jit
-def identity_tile(n, ROWS: tl.constexpr, COLS: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr):
+def identity_tile(n, ROWS: tl.constexpr, COLS: tl.constexpr, ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr):
     """Return a tile filled with the identity, from which a loop starts.
 
     In float64, infinity is selected by n >= 0, which is always true. From a constant infinity, Triton 3.9 would make a
     scalar instruction that its assembler for AMD rejects.
     """
-    if WIDE == tl.float64:  # noqa: SIM300
-        result = tl.full([ROWS, COLS], tl.where(n >= 0, IDENTITY, 0.0), WIDE)
+    if ACC_DTYPE == tl.float64:  # noqa: SIM300
+        result = tl.full([ROWS, COLS], tl.where(n >= 0, IDENTITY, 0.0), ACC_DTYPE)
     else:
-        result = tl.full([ROWS, COLS], IDENTITY, WIDE)
+        result = tl.full([ROWS, COLS], IDENTITY, ACC_DTYPE)
     return result
 
 
 @triton.jit
 def running_minima(
     x, start, x_n, n, cols, begin, end, columns, in_rows,
-    WIDE: tl.constexpr, IDENTITY: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Return a tile of elementwise minima over blocks from ``begin`` to ``end``, but not past ``columns``."""
-    least = identity_tile(n, ROWS, BLOCK, WIDE, IDENTITY)
+    least = identity_tile(n, ROWS, BLOCK, ACC_DTYPE, IDENTITY)
     for first in range(begin, end, BLOCK):
         here = first + cols[None, :]
         mask = in_rows & (here < columns)
         block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-        least = min_or_nan(least, block.to(WIDE))
+        least = min_or_nan(least, block.to(ACC_DTYPE))
     return least

@@ -10,11 +10,11 @@ from kernelzoo.kernels.triton.min.tiles import TILE_ELEMENTS, Knobs, Tile, block
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 
-@numbers
-class RowNumbers(Knobs):
+@form_knobs
+class RowKnobs(Knobs):
     # Eight 16-byte loads per lane. No warp waits for another.
     warp_bytes: int = knob(
         4096, among=(2048, 4096, 8192), unit="bytes", why="of a tile of short rows, all of which one warp reads"
@@ -30,7 +30,7 @@ class RowNumbers(Knobs):
 @triton.jit
 def rows_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
+    MULTIPLE: tl.constexpr, ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
@@ -39,25 +39,25 @@ def rows_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    start, columns, edges = load_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
-    least = tl.full([ROWS], IDENTITY, WIDE)
+    start, columns, edges = load_edges(x, x_start, n, in_rows, ACC_DTYPE, IDENTITY, EDGES, ROWS)
+    least = tl.full([ROWS], IDENTITY, ACC_DTYPE)
     for first in range(0, end_of_vectors(n, EDGES), BLOCK):
         here = first + cols[None, :]
         mask = in_rows & (here < columns)
         block = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first")
-        least = min_or_nan(least, row_minima(fold_columns(block.to(WIDE), ROWS, BLOCK, FOLD)))
+        least = min_or_nan(least, row_minima(fold_columns(block.to(ACC_DTYPE), ROWS, BLOCK, FOLD)))
     least = min_or_nan(least, row_minima(edges))  # last, so that all other loads are issued before a wait for the edges
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
 
 
-def row_tile(numbers: RowNumbers, rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
+def row_tile(knobs: RowKnobs, rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
     """Return the tile of ``rows``: several short rows, one row that is read at once, or a block of a long row."""
     columns = power_of_two(rows.n // edges * edges if edges else rows.n)
-    if rows.across or columns * dtype.itemsize > numbers.row_bytes:
-        return block_tile(numbers, rows, dtype)
+    if rows.across or columns * dtype.itemsize > knobs.row_bytes:
+        return block_tile(knobs, rows, dtype)
     # 64 bytes per thread, or more if the tile has a single warp.
     block = min(columns, TILE_ELEMENTS)
-    most = numbers.warp_bytes // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
+    most = knobs.warp_bytes // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
     # A thread for every 64 bytes of the row. Half precision counts the padded tile, for at most 32 elements per thread.
     threads = max(32, (block if dtype.itemsize == 2 else min(rows.n, block)) * dtype.itemsize // 64)
     return Tile(max(1, most // block), block, power_of_two(threads + 1) // 2)
@@ -69,7 +69,7 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
     edges = edges_of(rows)
-    tile = row_tile(of(RowNumbers, device.index), rows, x.dtype, edges)
+    tile = row_tile(of(RowKnobs, device.index), rows, x.dtype, edges)
     constants = (wide_type(x.dtype), identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)

@@ -8,7 +8,7 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, min_or_nan
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, safe_rows, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, overread_rows, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_start, whole_vectors
 from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
 from kernelzoo.kernels.triton.min.tiles import Knobs, block_tile, whole_row_tile
@@ -28,7 +28,7 @@ SHORT, SHORT_ACROSS, LEAST = 32, 48, 8
 @triton.jit
 def rows_deferred_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
+    MULTIPLE: tl.constexpr, ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr, FOLD: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
@@ -37,9 +37,9 @@ def rows_deferred_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    start, columns, edges = load_edges(x, x_start, n, in_rows, WIDE, IDENTITY, EDGES, ROWS)
+    start, columns, edges = load_edges(x, x_start, n, in_rows, ACC_DTYPE, IDENTITY, EDGES, ROWS)
     least = running_minima(
-        x, start, x_n, n, cols, 0, end_of_vectors(n, EDGES), columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK
+        x, start, x_n, n, cols, 0, end_of_vectors(n, EDGES), columns, in_rows, ACC_DTYPE, IDENTITY, ROWS, BLOCK
     )
     least = min_or_nan(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
@@ -48,7 +48,7 @@ def rows_deferred_kernel(
 @triton.jit
 def rows_ragged_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr, safe,
-    WIDE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr, EDGES: tl.constexpr,
     ROWS: tl.constexpr, PACKS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Compute minima of short unaligned rows, LANES threads per row. Threads read only complete aligned vectors.
@@ -69,7 +69,7 @@ def rows_ragged_kernel(
     cols = tl.arange(0, LANES * EDGES)[None, None, :]
     first = tl.arange(0, PACKS)[None, :, None] * (LANES * EDGES)
     mask = in_rows & (cols < inside - first)
-    tile = tl.load(x + body + cols + first, mask, other=IDENTITY, eviction_policy="evict_first").to(WIDE)
+    tile = tl.load(x + body + cols + first, mask, other=IDENTITY, eviction_policy="evict_first").to(ACC_DTYPE)
     side = tl.arange(0, 2)[None, :, None]
     lane = tl.arange(0, EDGES)[None, None, :]
     at = tl.where(side == 0, -EDGES, inside) + lane
@@ -79,7 +79,7 @@ def rows_ragged_kernel(
     edges = tl.load(x + body + at, whole, other=IDENTITY)
     if (tl.program_id(0).to(tl.int64) + 1) * ROWS > safe:
         edges = tl.where(whole, edges, tl.load(x + body + at, own & ~whole, other=IDENTITY))
-    edges = tl.where(own, edges.to(WIDE), IDENTITY)
+    edges = tl.where(own, edges.to(ACC_DTYPE), IDENTITY)
     least = tl.reduce(tl.reduce(tile, 1, min_or_nan), 1, min_or_nan)
     least = min_or_nan(least, tl.reduce(tl.reduce(edges, 1, min_or_nan), 1, min_or_nan))
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), least.to(out.dtype.element_ty), row < rows)
@@ -87,9 +87,8 @@ def rows_ragged_kernel(
 
 @triton.jit
 def rows_lanes_kernel(
-    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, IDENTITY: tl.constexpr, N: tl.constexpr,
-    ROWS: tl.constexpr, LANES: tl.constexpr,
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Compute minima of short rows. A lane has every LANES-th element of its row. N: n, as a constant."""
     await_last_launch()
@@ -103,7 +102,7 @@ def rows_lanes_kernel(
             element = tl.load(x + (start + first * x_n))
         else:
             element = tl.load(x + (start + first * x_n), lane < N - first, other=IDENTITY)
-        elements += [element.to(WIDE)]
+        elements += [element.to(ACC_DTYPE)]
     least = elements[0]
     for i in tl.static_range(1, (N + LANES - 1) // LANES):
         least = min_or_nan(least, elements[i])
@@ -138,7 +137,7 @@ def short_tile(rows: Rows, dtype: torch.dtype, device: Device) -> ShortTile | No
     return ShortTile(single // lanes, lanes, 0) if rows.n < SHORT else None
 
 
-def make_short_launch(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortTile) -> Launch:
+def make_short_row_launch(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortTile) -> Launch:
     id, programs, place = "triton/min/rows_deferred", cdiv(rows.total, tile.rows), row_arguments(rows)
     kinds = (wide_type(x.dtype), identity(x.dtype))
     if not tile.columns:
@@ -146,7 +145,7 @@ def make_short_launch(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: Shor
         return bind_grid(id, rows_lanes_kernel, programs, args, WARPS)
     vector = rows.whole_vector
     sizes = (tile.rows, tile.columns // (tile.threads * vector), tile.threads)
-    return bind_grid(id, rows_ragged_kernel, programs, (x, out, *place, safe_rows(rows), *kinds, vector, *sizes), 1)
+    return bind_grid(id, rows_ragged_kernel, programs, (x, out, *place, overread_rows(rows), *kinds, vector, *sizes), 1)
 
 
 @register("triton", "min", "rows_deferred")
@@ -156,13 +155,13 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, device = rows_of(x, out), device_of(x)
     short = short_tile(rows, x.dtype, device)
     if short is not None:
-        return make_short_launch(x, out, rows, short)
-    numbers = of(Knobs, device.index)
+        return make_short_row_launch(x, out, rows, short)
+    knobs = of(Knobs, device.index)
     edges = edges_of(rows)
-    tile = whole_row_tile(numbers, rows, x.dtype, device, edges)
+    tile = whole_row_tile(knobs, rows, x.dtype, device, edges)
     if tile is None:
-        tile = block_tile(numbers, rows, x.dtype)
-        if tile.block * x.element_size() == numbers.tile_bytes:
+        tile = block_tile(knobs, rows, x.dtype)
+        if tile.block * x.element_size() == knobs.tile_bytes:
             # More programs fit on an SM. In half precision, a thread still has a vector of each block.
             tile = tile._replace(block=tile.block // (4 if x.element_size() == 2 else 2))
     constants = (wide_type(x.dtype), identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))

@@ -13,13 +13,13 @@ from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, identity, plain, rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 WIDE_TILE_BYTES = 72 * MIB
 """Bytes of all columns from which tiles two memory lines wide are faster than tiles one line wide."""
 
 
-@numbers
+@form_knobs
 class Knobs(columns.Knobs, tiles.Knobs):
     across_crowd: int = knob(
         2, among=(1, 2, 4), unit="programs per SM", why="that split makes of columns, each with 32 kB under way"
@@ -36,7 +36,7 @@ class Knobs(columns.Knobs, tiles.Knobs):
 @triton.jit(do_not_specialize=["parts", "span"])
 def split_kernel(
     x, out, partials, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, span, WIDE: tl.constexpr, IDENTITY: tl.constexpr,
+    MULTIPLE: tl.constexpr, parts, span, ACC_DTYPE: tl.constexpr, IDENTITY: tl.constexpr,
     EDGES: tl.constexpr, FOLD: tl.constexpr, VECTOR: tl.constexpr, ONCE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
@@ -49,16 +49,16 @@ def split_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    start, columns, edges = load_edges(x, x_start, n, in_rows & (part == 0), WIDE, IDENTITY, EDGES, ROWS)
+    start, columns, edges = load_edges(x, x_start, n, in_rows & (part == 0), ACC_DTYPE, IDENTITY, EDGES, ROWS)
     begin = part * span * VECTOR
     columns = tl.minimum(columns, begin + tl.cast(span, tl.int64) * VECTOR)
     if ONCE:
         here = begin + cols[None, :]
         mask = in_rows & (here < columns)
-        least = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first").to(WIDE)
+        least = tl.load(x + (start + here * x_n), mask, other=IDENTITY, eviction_policy="evict_first").to(ACC_DTYPE)
     else:
         end = tl.minimum(begin + tl.cast(span, tl.int64) * VECTOR, end_of_vectors(n, EDGES))
-        least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, WIDE, IDENTITY, ROWS, BLOCK)
+        least = running_minima(x, start, x_n, n, cols, begin, end, columns, in_rows, ACC_DTYPE, IDENTITY, ROWS, BLOCK)
     least = min_or_nan(row_minima(fold_columns(least, ROWS, BLOCK, FOLD)), row_minima(edges))
     tl.store(partials + row * parts + part, least, row < rows)
     # The barrier orders the stores of all threads before the arrival, which releases them to the device. The last
@@ -74,12 +74,12 @@ def split_kernel(
         tl.store(arrivals + tile, 0)  # for the next launch
 
 
-def split_columns(numbers: Knobs, device: Device, x: torch.Tensor, out: torch.Tensor, across: Columns) -> Launch:
+def split_columns(knobs: Knobs, device: Device, x: torch.Tensor, out: torch.Tensor, across: Columns) -> Launch:
     """Return the launch of ``split`` over strips of columns."""
-    tile = columns.column_tile(numbers, across)
+    tile = columns.column_tile(knobs, across)
     if across.outer * across.n * across.inner * across.itemsize >= WIDE_TILE_BYTES:
-        tile = columns.column_tile(numbers, across, line=2 * LINE_BYTES)
-    wanted = numbers.across_crowd * device.multiprocessors // across.strips(tile.columns)
+        tile = columns.column_tile(knobs, across, line=2 * LINE_BYTES)
+    wanted = knobs.across_crowd * device.multiprocessors // across.strips(tile.columns)
     parts = max(1, min(wanted, MANY_PARTS, cdiv(across.n, tile.depth)))
     return columns.make_column_launch("triton/min/split", x, out, across, tile, parts)
 
@@ -92,20 +92,20 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     x, out = plain(x), plain(out)
     rows, device = rows_of(x, out), device_of(x)
-    numbers = of(Knobs, device.index)
+    knobs = of(Knobs, device.index)
     if rows.columns is not None:
-        return split_columns(numbers, device, x, out, rows.columns)
-    tile = block_tile(numbers, rows, x.dtype, 1)
+        return split_columns(knobs, device, x, out, rows.columns)
+    tile = block_tile(knobs, rows, x.dtype, 1)
     vector = rows.whole_vector
     groups = cdiv(rows.total, tile.rows)
     # Enough programs to fill the device, and enough columns for each.
-    wanted = numbers.crowd * device.multiprocessors // groups
-    most = min(MANY_PARTS, cdiv(rows.n, numbers.span_elements))
+    wanted = knobs.crowd * device.multiprocessors // groups
+    most = min(MANY_PARTS, cdiv(rows.n, knobs.span_elements))
     edges = edges_of(rows)
     inside = rows.n // edges * edges if edges else rows.n
     span = cdiv(inside, max(1, min(wanted, most)) * vector) * vector
     parts = cdiv(inside, span)
-    merge = numbers.few_parts if parts <= numbers.few_parts else MANY_PARTS
+    merge = knobs.few_parts if parts <= knobs.few_parts else MANY_PARTS
     if x.element_size() == 2 and tile.block < span <= 2 * tile.block:
         tile = tile._replace(block=2 * tile.block)  # one load has the whole span in flight
     partials = x.new_empty((rows.total, parts), dtype=wide_dtype(x.dtype))

@@ -8,7 +8,7 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.softmax.tiles import tile_columns
 from kernelzoo.layout import Rows, power_of_two
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 TILE_ELEMENTS = 8192
 """The most elements in a tile of rows. It matters for one-byte elements."""
@@ -23,7 +23,7 @@ MANY_PARTS = 1024
 """The most programs per row. The last to finish reads the results of all."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     # Three or four such programs per SM have 40 kB or more in flight, as an SM needs to use its part of the bandwidth.
     tile_bytes: int = knob(
@@ -45,7 +45,7 @@ class Tile(NamedTuple):
     threads: int
 
 
-def whole_row_tile(numbers: Knobs, rows: Rows, dtype: torch.dtype, device: Device, edges: int) -> Tile | None:
+def whole_row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, device: Device, edges: int) -> Tile | None:
     """Return a tile of one complete row, or None if rows are many, short or too long."""
     if rows.x_n != 1 or rows.across or not dtype.is_floating_point:
         return None
@@ -55,10 +55,10 @@ def whole_row_tile(numbers: Knobs, rows: Rows, dtype: torch.dtype, device: Devic
     # reads up to half a tile at once.
     resident = device.threads * device.multiprocessors // (2 if edges or dtype.itemsize != 4 else 1)
     few = rows.total * (bytes // 64) <= resident
-    return Tile(1, columns, bytes // 64) if few and numbers.tile_bytes // 2 < bytes <= ONCE_BYTES else None
+    return Tile(1, columns, bytes // 64) if few and knobs.tile_bytes // 2 < bytes <= ONCE_BYTES else None
 
 
-def block_tile(numbers: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int = TILE_ELEMENTS) -> Tile:
+def block_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int = TILE_ELEMENTS) -> Tile:
     """Return a tile for kernels that loop over blocks: of rows, or of one memory line of columns."""
     if rows.across:
         side = LINE_BYTES // dtype.itemsize
@@ -67,6 +67,6 @@ def block_tile(numbers: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int = 
         elements = min(ACROSS_BYTES // dtype.itemsize, (4 if vectors else 2) * TILE_ELEMENTS)
         block = min(elements // side, power_of_two(rows.n))
         return Tile(side, block, min(512, max(128, side * block // 16)))
-    elements = min(numbers.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
+    elements = min(knobs.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
     block = min(elements, power_of_two(rows.n))
     return Tile(min(elements // block, most_rows), block, 128 if dtype.itemsize == 1 else 256)

@@ -23,7 +23,7 @@ FEW_ROWS_PER_SM = 16
 def fused_kernel(
     x, y, grad, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
     y_outer, y_inner, grad_outer, grad_inner,
-    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of ROWS rows. COLS: a power of two that covers a row without edges."""
     await_last_launch()
@@ -40,8 +40,8 @@ def fused_kernel(
     in_rows = row < rows
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(WIDE)
-    slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(WIDE)
+    least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(ACC_DTYPE)
+    slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(ACC_DTYPE)
     if EDGES:
         before, inside = whole_vectors(x_start, n, EDGES)
         before, inside = before.to(tl.int32), inside.to(tl.int32)
@@ -49,9 +49,9 @@ def fused_kernel(
         lane = tl.arange(0, 2 * EDGES)
         edge, known = edge_columns(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
         known = known & in_rows
-        edges_equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
+        edges_equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(ACC_DTYPE) == least
         here = align(x_start, EDGES) + cols
-        equal = tl.load(x + here, mask, other=float("nan"), eviction_policy=READ).to(WIDE) == least
+        equal = tl.load(x + here, mask, other=float("nan"), eviction_policy=READ).to(ACC_DTYPE) == least
         count = tl.sum(equal.to(tl.int32), AXIS, keep_dims=True)
         count += tl.sum(edges_equal.to(tl.int32), AXIS, keep_dims=True)
         each, rest = split_gradient(slope, count, DTYPE)
@@ -62,7 +62,7 @@ def fused_kernel(
         mask = in_rows & (cols < n)
         here = cols.to(tl.int64)
         tile = tl.load(x + (x_start + here * x_n), mask, other=float("nan"), eviction_policy=READ)
-        equal = tile.to(WIDE) == least
+        equal = tile.to(ACC_DTYPE) == least
         each, rest = split_gradient(slope, tl.sum(equal.to(tl.int32), AXIS, keep_dims=True), DTYPE)
         tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)
 

@@ -22,17 +22,17 @@ NOTHING_TWICE = tl.constexpr(0x7FFF7FFF)
 
 @triton.jit
 def count_equal(
-    share, least, DTYPE: tl.constexpr, WIDE: tl.constexpr,
+    share, least, DTYPE: tl.constexpr, ACC_DTYPE: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return each thread's number of elements equal to ``least``. Words are unpacked two packs at a time, or one in
-    float16, to save registers."""
+    """Return each thread's number of elements equal to ``least``. To save registers, two 16-byte packs of words are
+    unpacked at a time, or one in float16."""
     if share.dtype != tl.int32:
-        result = tl.sum(tl.sum((share.to(WIDE) == least).to(tl.int32), 2), 1)
+        result = tl.sum(tl.sum((share.to(ACC_DTYPE) == least).to(tl.int32), 2), 1)
     elif (1 if tl.float16 == DTYPE else 2) < PACKS:
-        one, two = shares.split_packs(share, THREADS, PACKS, VECTOR // 2)
-        result = count_equal(one, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
-        result += count_equal(two, least, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
+        one, two = shares.halve_packs(share, THREADS, PACKS, VECTOR // 2)
+        result = count_equal(one, least, DTYPE, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
+        result += count_equal(two, least, DTYPE, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
         low, high = halves.unpack_halves(share, DTYPE)
         result = tl.sum(tl.sum((low == least).to(tl.int32) + (high == least).to(tl.int32), 2), 1)
@@ -42,16 +42,18 @@ def count_equal(
 @triton.jit
 def store_gradient(
     out, out_n, length, share, least, each, rest, FIRST: tl.constexpr,
-    WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Store the gradient of ``length`` elements, a few packs of words at a time. FIRST: the first pack's number."""
+    """Store the gradient of ``length`` elements, a few 16-byte packs at a time. FIRST: the first pack's number."""
     if share.dtype != tl.int32:
-        shares.store_numbers(out, out_n, length, tl.where(share.to(WIDE) == least, each, rest), THREADS, PACKS, VECTOR)
+        shares.store_numbers(
+            out, out_n, length, tl.where(share.to(ACC_DTYPE) == least, each, rest), THREADS, PACKS, VECTOR
+        )
     elif (1 if out.dtype.element_ty == tl.float16 else 2) < PACKS:
-        one, two = shares.split_packs(share, THREADS, PACKS, VECTOR // 2)
-        store_gradient(out, out_n, length, one, least, each, rest, FIRST, WIDE, THREADS, PACKS // 2, VECTOR)
+        one, two = shares.halve_packs(share, THREADS, PACKS, VECTOR // 2)
+        store_gradient(out, out_n, length, one, least, each, rest, FIRST, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
         first: tl.constexpr = FIRST + PACKS // 2
-        store_gradient(out, out_n, length, two, least, each, rest, first, WIDE, THREADS, PACKS // 2, VECTOR)
+        store_gradient(out, out_n, length, two, least, each, rest, first, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
         low, high = halves.unpack_halves(share, out.dtype.element_ty)
         low, high = tl.where(low == least, each, rest), tl.where(high == least, each, rest)
@@ -62,22 +64,22 @@ def store_gradient(
 def split_kernel(
     x, y, grad, out, counts, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, y_outer, y_inner, grad_outer, grad_inner, parts, span, blocks,
-    WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Compute one part of each row. HELD packs per thread stay in registers. Blocks of BLOCK packs are read twice."""
+    """Compute a part of each row. A thread holds HELD 16-byte packs of it. Blocks of BLOCK packs are read twice."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
     part, groups, begin, end, kept = shares.program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
     lanes = tl.arange(0, PARTS)  # one per thread, so that no thread waits for another's word
     there = lanes < parts
-    mine = exchange.own_words(arrivals, PHASE)
+    mine = exchange.pick_word_set(arrivals, PHASE)
     for i in range(tl.program_id(0) // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-        least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1)).to(WIDE)
+        least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1)).to(ACC_DTYPE)
         inside, edge, known = shares.part_edges(x_body, n, part, EDGES, THREADS)
         edges = tl.load(x + x_body + edge, known, other=float("nan")) if EDGES else edge
         out_edges = out + out_body + edge
@@ -93,25 +95,25 @@ def split_kernel(
                 left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
                 at = x_body + start * x_n
                 block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
-                thread_counts += count_equal(block, least, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
+                thread_counts += count_equal(block, least, DTYPE, ACC_DTYPE, THREADS, BLOCK, VECTOR)
         at = x_body + kept * x_n
         held = load_share(x, at, x_n, length, float("nan"), NOTHING_TWICE, THREADS, HELD, VECTOR, PACKED)
         if PHASE != WRITE:
-            thread_counts += count_equal(held, least, DTYPE, WIDE, THREADS, HELD, VECTOR)
+            thread_counts += count_equal(held, least, DTYPE, ACC_DTYPE, THREADS, HELD, VECTOR)
             if EDGES:
-                thread_counts += (edges.to(WIDE) == least).to(tl.int32)
+                thread_counts += (edges.to(ACC_DTYPE) == least).to(tl.int32)
             count = tl.sum(thread_counts.to(tl.int64), 0)
             exchange.publish_word(words, part, (1 - 2 * mine) * rows * parts, count, PHASE)
         if PHASE != LEAVE:
-            slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1)).to(WIDE)
+            slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1)).to(ACC_DTYPE)
             count = tl.sum(exchange.wait_for_word(words + lanes, there, PHASE), 0)
             each, rest = split_gradient(slope, count, DTYPE)
             if PACKED:
                 held = halves.delay_until(held, count, parts < 0)
             here = out + out_body + kept * out_n
-            store_gradient(here, out_n, length, held, least, each, rest, 0, WIDE, THREADS, HELD, VECTOR)
+            store_gradient(here, out_n, length, held, least, each, rest, 0, ACC_DTYPE, THREADS, HELD, VECTOR)
             if EDGES:
-                tl.store(out_edges, tl.where(edges.to(WIDE) == least, each, rest), known)
+                tl.store(out_edges, tl.where(edges.to(ACC_DTYPE) == least, each, rest), known)
             if BLOCK:
                 for k in range(blocks):
                     # Backwards: what was read last is likely still in L2.
@@ -120,7 +122,7 @@ def split_kernel(
                     at = x_body + start * x_n
                     block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
                     here = out + out_body + start * out_n
-                    store_gradient(here, out_n, left, block, least, each, rest, 0, WIDE, THREADS, BLOCK, VECTOR)
+                    store_gradient(here, out_n, left, block, least, each, rest, 0, ACC_DTYPE, THREADS, BLOCK, VECTOR)
     if PHASE == EXCHANGE:
         tl.atomic_add(arrivals, 1, sem="relaxed")
 

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import quotient
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 def finish_kernel(
     x, y, grad, count, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
     y_outer, y_inner, grad_outer, grad_inner, count_outer, count_inner, blocks,
-    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
@@ -26,19 +26,19 @@ def finish_kernel(
     in_rows = row < rows
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(WIDE)
-    slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(WIDE)
+    least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(ACC_DTYPE)
+    slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(ACC_DTYPE)
     number = tl.load(count + row_start(row, inner, count_outer, count_inner, 1), in_rows, other=1)
     each, rest = quotient(slope, number).to(DTYPE), quotient(slope * 0.0, number).to(DTYPE)
-    inside, _, edge, known = row_parts(x_start, n, in_rows, EDGES)
+    inside, _, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
     if EDGES:
         known = known & (first == 0)
-        equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(WIDE) == least
+        equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(ACC_DTYPE) == least
         tl.store(out + (out_start + edge), tl.where(equal, each, rest), known)
     x_start = align(x_start, EDGES)
     out_start = align(out_start, EDGES)
     mask = in_rows & (here < inside)
-    equal = tl.load(x + (x_start + here * x_n), mask, other=float("nan")).to(WIDE) == least
+    equal = tl.load(x + (x_start + here * x_n), mask, other=float("nan")).to(ACC_DTYPE) == least
     tl.store(out + (out_start + here * out_n), tl.where(equal, each, rest), mask)
 
 

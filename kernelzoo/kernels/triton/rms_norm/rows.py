@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 @triton.jit
 def rms_norm_kernel(
     x, weight, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
-    weight_n, EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    weight_n, EPS: tl.constexpr, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -21,19 +21,19 @@ def rms_norm_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-    squares = tl.zeros([ROWS, BLOCK], WIDE)
+    squares = tl.zeros([ROWS, BLOCK], ACC_DTYPE)
     tile, lost = squares, squares
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
-        tile = tl.load(x + (x_start + here * x_n), (row < rows) & (here < n), other=0).to(WIDE)
+        tile = tl.load(x + (x_start + here * x_n), (row < rows) & (here < n), other=0).to(ACC_DTYPE)
         squares, lost = accumulate(squares, lost, tile * tile, WHOLE)
     scale = 1 / tl.sqrt(tl.sum(add_up(squares, lost), 1, keep_dims=True) / n + EPS)
     for start in range(0, BLOCK if WHOLE else n, BLOCK):
         here = start + cols
         mask = (row < rows) & (here < n)
         if not WHOLE:
-            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
-        weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(ACC_DTYPE)
+        weights = tl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
         tl.store(out + (out_start + here * out_n), (tile * scale * weights).to(out.dtype.element_ty), mask)
 
 

@@ -15,27 +15,27 @@ from kernelzoo.registry import register
 def rows_kernel(
     x, weight, grad, dx, dweight, partials, rows, n, inner, x_outer, x_n, x_inner, dx_outer, dx_n, dx_inner,
     MULTIPLE: tl.constexpr, grad_outer, grad_n, grad_inner, weight_n,
-    EPS: tl.constexpr, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+    EPS: tl.constexpr, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
     """Write dx, and the program's sums for dweight. If WHOLE, a block covers a row, and the sums stay in registers."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     partials += tl.program_id(0).to(tl.int64) * n
-    sums, lost = zero_sums(partials, n, WIDE, BLOCK, WHOLE)
+    sums, lost = zero_sums(partials, n, ACC_DTYPE, BLOCK, WHOLE)
     for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
         row = (tl.cast(first, tl.int64) + tl.arange(0, ROWS))[:, None]
         x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         grad_start = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
         dx_start = row_start(row, inner, dx_outer, dx_inner, MULTIPLE)
-        squares = tl.zeros([ROWS, BLOCK], WIDE)
+        squares = tl.zeros([ROWS, BLOCK], ACC_DTYPE)
         products, squares_lost, products_lost = squares, squares, squares
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
-            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
-            pulled = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
-            pulled *= tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(ACC_DTYPE)
+            pulled = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(ACC_DTYPE)
+            pulled *= tl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
             squares, squares_lost = accumulate(squares, squares_lost, tile * tile, WHOLE)
             products, products_lost = accumulate(products, products_lost, tile * pulled, WHOLE)
         scale = 1 / tl.sqrt(tl.sum(add_up(squares, squares_lost), 1, keep_dims=True) / n + EPS)
@@ -43,9 +43,9 @@ def rows_kernel(
         for start in range(0, n, BLOCK):
             here = start + cols
             mask = (row < rows) & (here < n)
-            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
-            grads = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
-            weights = tl.load(weight + here * weight_n, here < n, other=0).to(WIDE)
+            tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(ACC_DTYPE)
+            grads = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(ACC_DTYPE)
+            weights = tl.load(weight + here * weight_n, here < n, other=0).to(ACC_DTYPE)
             result = scale * (grads * weights - tile * slope)
             tl.store(dx + (dx_start + here * dx_n), result.to(dx.dtype.element_ty), mask)
             terms = tl.sum(rounded_product(grads, tile * scale), 0, keep_dims=True)

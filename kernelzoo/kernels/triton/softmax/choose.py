@@ -63,21 +63,21 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 
 
 def _choose_multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
-    if (strips := _faster_strips(rows.columns, device)) and strips.elements >= rows.n:
+    if (strips := _choose_faster_strips(rows.columns, device)) and strips.elements >= rows.n:
         return "columns"
-    if multi_row_lanes.is_best_for(rows):
+    if multi_row_lanes.suits_lanes(rows):
         return "multi_row_lanes"
     return "multi_row_loop" if tiles.row_tile(knobs, device, rows, edges_of(rows)) is None else "multi_row_tile"
 
 
 def _choose_for_columns(knobs: Knobs, device: Device, rows: Rows, columns: Columns) -> str:
-    if strips := _faster_strips(columns, device):
+    if strips := _choose_faster_strips(columns, device):
         return "columns" if strips.elements >= rows.n else "split"
     side, *_ = online.column_tile(device, rows)
     many = rows.total >= knobs.online_percent / 100 * device.multiprocessors * side
     return "online" if many else "split"
 
 
-def _faster_strips(columns: Columns | None, device: Device) -> Strips | None:
+def _choose_faster_strips(columns: Columns | None, device: Device) -> Strips | None:
     """Return strips of the columns, or None if there are no columns or tiles are faster."""
     return plan_strips(columns, device) if columns is not None and columns.n > tiles.FEW_ROWS else None

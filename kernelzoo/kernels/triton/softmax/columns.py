@@ -10,7 +10,7 @@ from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.shared.jit import bind_grid, column_arguments, device_of, wide_dtype, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch
-from kernelzoo.kernels.triton.softmax.strips import Strips, plan_strips, strip_parts
+from kernelzoo.kernels.triton.softmax.strips import Strips, count_strip_parts, plan_strips
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
@@ -31,9 +31,8 @@ def deinterleave(columns, COLUMNS: tl.constexpr):
 @triton.jit(do_not_specialize=["parts", "span"])
 def columns_kernel(
     x, out, pairs, arrivals, outer, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, span,
-    WIDE: tl.constexpr, LOWEST: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr, PHASE: tl.constexpr,
-    FAR: tl.constexpr, EVEN: tl.constexpr, FOUR: tl.constexpr,
+    MULTIPLE: tl.constexpr, parts, span, ACC_DTYPE: tl.constexpr, LOWEST: tl.constexpr, PACKED: tl.constexpr,
+    PAIRS: tl.constexpr, PHASE: tl.constexpr, WIDE_OFFSETS: tl.constexpr, EVEN: tl.constexpr, FOUR: tl.constexpr,
     ELEMENTS: tl.constexpr, COLUMNS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """Compute softmax of columns in strips of COLUMNS. A program keeps ``span`` elements of each column in registers.
@@ -53,12 +52,12 @@ def columns_kernel(
     begin = part.to(tl.int64) * span
     length = tl.maximum(tl.minimum(n - begin, span), 0).to(tl.int32)
     peer = tl.arange(0, PARTS)[:, None]
-    mine = exchange.own_words(arrivals, PHASE)
+    mine = exchange.pick_word_set(arrivals, PHASE)
     for i in range((program // parts).to(tl.int64), tiles, groups):
         tile = tl.cast(i, tl.int64)
         # Always 0, but the compiler can't know. It would otherwise keep values that all tiles share in registers.
         nothing = tile >> 62
-        nothing = nothing if FAR else nothing.to(tl.int32)
+        nothing = nothing if WIDE_OFFSETS else nothing.to(tl.int32)
         first = tile % strips * COLUMNS
         there = first + lane < inner
         x_step = (x_n + nothing) * MULTIPLE
@@ -69,11 +68,11 @@ def columns_kernel(
             x_start = (x_start + first).to(tl.pointer_type(tl.int32), bitcast=True) + word
             here = x_start + depth * ((x_n + nothing) * (MULTIPLE // 2))
             known = in_rows & (first + 2 * word < inner)
-            held = tl.load(here) if EVEN else tl.load(here, known, halves.empty_words(DTYPE))
+            held = tl.load(here) if EVEN else tl.load(here, known, halves.padding_word(DTYPE))
         else:
             here = x_start + (first + lane) * x_inner + depth * x_step
             held = tl.load(here) if EVEN else tl.load(here, in_rows & there, float("-inf"))
-            held = held.to(WIDE)
+            held = held.to(ACC_DTYPE)
         if PHASE != WRITE or PARTS == 1:
             # Maxima are finite: see online_state.
             if PACKED:
@@ -147,7 +146,7 @@ def make_strip_launch(
 ) -> Launch:
     """Return the launch over strips. shared: (pairs, arrivals) if several programs share each strip."""
     device = device_of(x)
-    parts, groups = strip_parts(columns, strips, device), columns.strips(strips.columns)
+    parts, groups = count_strip_parts(columns, strips, device), columns.strips(strips.columns)
     if parts > 1:
         groups = min(groups, strips.programs * device.multiprocessors // parts)
     lanes = power_of_two(parts)

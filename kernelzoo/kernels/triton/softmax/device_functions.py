@@ -36,23 +36,23 @@ def softmax_with_edges(x, edges, AXIS: tl.constexpr):
 @triton.jit
 def online_state(
     x, x_start, x_n, cols, in_rows, inside, longest, edges,
-    LOWEST: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    LOWEST: tl.constexpr, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Return (maximum, sum, exponentials of the edges) of each row, in one pass over blocks.
 
     Every lane keeps its own state. Lanes merge after every TOGETHER blocks. A lane's maximum starts at the lowest
     finite number, so that no difference is -inf - -inf.
     """
-    row_top = tl.full([ROWS, 1], LOWEST, WIDE)
+    row_top = tl.full([ROWS, 1], LOWEST, ACC_DTYPE)
     if EDGES:
         row_top = tl.maximum(row_top, tl.max(edges, 1, keep_dims=True))
     row_total = tl.zeros_like(row_top)
     for first in range(0, longest, TOGETHER * BLOCK):
-        top = tl.full([ROWS, BLOCK], LOWEST, WIDE)
+        top = tl.full([ROWS, BLOCK], LOWEST, ACC_DTYPE)
         total = tl.zeros_like(top)
         for start in range(first, tl.minimum(longest, first + TOGETHER * BLOCK), BLOCK):
             here = start + cols
-            tile = tl.load(x + (x_start + here * x_n), in_rows & (here < inside), other=float("-inf")).to(WIDE)
+            tile = tl.load(x + (x_start + here * x_n), in_rows & (here < inside), other=float("-inf")).to(ACC_DTYPE)
             rise = tile - top
             # One of exp(top - new top) and exp(tile - new top) is 1. This is the other one.
             scale = exponential(-tl.abs(rise))
@@ -69,19 +69,19 @@ def online_state(
 
 
 @triton.jit
-def softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE: tl.constexpr, EDGES: tl.constexpr):
+def softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr):
     """Write softmax of one row, which stays on chip and may have edges."""
     if EDGES:
-        ragged_row(x, x_start, out, out_start, n, cols, WIDE, EDGES)
+        ragged_row(x, x_start, out, out_start, n, cols, ACC_DTYPE, EDGES)
     else:
         mask = cols < n
         here = cols.to(tl.int64)
         tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
-        tl.store(out + out_start + here * out_n, compute_softmax(tile.to(WIDE), 0).to(out.dtype.element_ty), mask)
+        tl.store(out + out_start + here * out_n, compute_softmax(tile.to(ACC_DTYPE), 0).to(out.dtype.element_ty), mask)
 
 
 @triton.jit
-def ragged_row(x, x_start, out, out_start, n, cols, WIDE: tl.constexpr, EDGES: tl.constexpr):
+def ragged_row(x, x_start, out, out_start, n, cols, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr):
     """Write softmax of one row with edges. cols: the columns of its complete vectors."""
     before, inside = whole_vectors(x_start, n, EDGES)
     before, inside = before.to(tl.int32), inside.to(tl.int32)
@@ -91,6 +91,6 @@ def ragged_row(x, x_start, out, out_start, n, cols, WIDE: tl.constexpr, EDGES: t
     edge, known = edge_columns(tl.arange(0, 2 * EDGES), before, inside, n, EDGES)
     edges = tl.load(x + x_start + edge, known, other=float("-inf"))
     tile = tl.load(x_body, mask, other=float("-inf"), eviction_policy=READ)
-    result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 0)
+    result, edges = softmax_with_edges(tile.to(ACC_DTYPE), edges.to(ACC_DTYPE), 0)
     tl.store(out_body, result.to(out.dtype.element_ty), mask)
     tl.store(out + out_start + edge, edges.to(out.dtype.element_ty), known)

@@ -18,7 +18,7 @@ from kernelzoo.tables import of
 @triton.jit
 def fused_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
+    MULTIPLE: tl.constexpr, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Compute softmax of one row. COLS: a power of two that covers the row. Columns past the row's end are -inf."""
     await_last_launch()
@@ -28,13 +28,13 @@ def fused_kernel(
     out_start = row_start(number, inner, out_outer, out_inner, MULTIPLE)
     cols = tl.arange(0, COLS)
     if EDGES:  # the row starts or ends inside a 16-byte vector
-        ragged_row(x, x_start, out, out_start, n, cols, WIDE, EDGES)
+        ragged_row(x, x_start, out, out_start, n, cols, ACC_DTYPE, EDGES)
     else:
         mask = cols < n
         here = cols.to(tl.int64)
         tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
         target = out + out_start + here * out_n
-        row = tile.to(WIDE)
+        row = tile.to(ACC_DTYPE)
         # tl.max drops a NaN, and the sum brings it back: exp(NaN - max) is NaN.
         numerator = exponential(row - zero_if_empty(tl.max(row, 0, keep_dims=True)))
         result = numerator * (1.0 / tl.sum(numerator, 0, keep_dims=True))

@@ -13,14 +13,14 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
-from kernelzoo.kernels.shared.halves import empty_words, pack_halves, unpack_halves
+from kernelzoo.kernels.shared.halves import pack_halves, padding_word, unpack_halves
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax.device_functions import READ, compute_softmax
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 WARPS = 4
 """Warps per program."""
@@ -32,7 +32,7 @@ MOST = 128
 """The most elements of a row, since all loads of a lane are unrolled."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     lane_words: int = knob(
         4, among=(2, 4, 8), unit="words", why="of two numbers of half precision that a lane has at the least"
@@ -44,9 +44,9 @@ class Knobs:
 
 @triton.jit
 def load_words(x, start, lane, WORDS: tl.constexpr, LANES: tl.constexpr):
-    """Load the words of each unit, as a list with one entry per round. Words past a unit's end are -inf."""
+    """Load the words of each unit of rows, LANES at a time, as a list. Words past a unit's end are -inf."""
     place = x.to(tl.pointer_type(tl.int32), bitcast=True) + (start + lane)
-    empty = empty_words(x.dtype.element_ty)
+    empty = padding_word(x.dtype.element_ty)
     words = []
     for first in tl.static_range(0, WORDS, LANES):
         if first + LANES <= WORDS:
@@ -57,16 +57,16 @@ def load_words(x, start, lane, WORDS: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
-def store_words(out, start, lane, there, words, WORDS: tl.constexpr, LANES: tl.constexpr):
-    """Store the words of each unit, in the order of ``load_words``."""
+def store_words(out, start, lane, mask, words, WORDS: tl.constexpr, LANES: tl.constexpr):
+    """Store the words of each unit of rows, in the order of ``load_words``."""
     place = out.to(tl.pointer_type(tl.int32), bitcast=True) + (start + lane)
     for first in tl.static_range(0, WORDS, LANES):
-        tl.store(place + first, words[first // LANES], there & (lane < WORDS - first))
+        tl.store(place + first, words[first // LANES], mask & (lane < WORDS - first))
 
 
 @triton.jit
 def select_row(first_row, second_row, lane, FIRST: tl.constexpr, LANES: tl.constexpr, LAST: tl.constexpr):
-    """Return ``first_row`` for a unit's words up to LAST, else ``second_row``. FIRST: the first word of the round."""
+    """Return ``first_row`` for a unit's words up to LAST, else ``second_row``. FIRST: the word of lane 0."""
     if FIRST + LANES - 1 <= LAST:
         result = first_row
     elif FIRST > LAST:
@@ -79,7 +79,7 @@ def select_row(first_row, second_row, lane, FIRST: tl.constexpr, LANES: tl.const
 @triton.jit
 def lanes_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+    MULTIPLE: tl.constexpr, ACC_DTYPE: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Compute softmax of short rows. A lane has every LANES-th element of its row. N: n, as a constant."""
     await_last_launch()
@@ -95,7 +95,7 @@ def lanes_kernel(
             element = tl.load(x + (x_start + first * x_n), eviction_policy=READ)
         else:
             element = tl.load(x + (x_start + first * x_n), lane < N - first, other=float("-inf"), eviction_policy=READ)
-        elements += [element.to(WIDE)]
+        elements += [element.to(ACC_DTYPE)]
     top = elements[0]
     for i in tl.static_range(1, (N + LANES - 1) // LANES):
         top = tl.maximum(top, elements[i])
@@ -187,19 +187,19 @@ def count_row_lanes(n: int, least: int) -> int:
     return max(1, power_of_two(cdiv(n, least) + 1) // 2)
 
 
-def plan_row_units(rows: Rows, numbers: Knobs, warp_size: int) -> RowUnits | None:
+def plan_row_units(rows: Rows, knobs: Knobs, warp_size: int) -> RowUnits | None:
     """Return units of rows, or None if rows aren't half precision in one contiguous, 16-byte-aligned piece."""
     each = 1 + rows.n % 2
     if rows.dtype not in ("float16", "bfloat16") or not (rows.one_piece and rows.aligned) or rows.total < each:
         return None
     words = rows.n * each // 2
-    lanes = count_row_lanes(words, numbers.lane_words)
-    lanes = min(warp_size, 2 * lanes if each == 1 and cdiv(words, lanes) > numbers.lane_most else lanes)
+    lanes = count_row_lanes(words, knobs.lane_words)
+    lanes = min(warp_size, 2 * lanes if each == 1 and cdiv(words, lanes) > knobs.lane_most else lanes)
     middle = rows.n // 2 if each == 2 else cdiv(words, lanes) * lanes
     return RowUnits(each, words, middle, lanes, WARPS * warp_size // lanes, rows.total // each)
 
 
-def is_best_for(rows: Rows) -> bool:
+def suits_lanes(rows: Rows) -> bool:
     """Whether rows are short, and their length isn't a multiple of a vector."""
     return not rows.across and rows.itemsize <= 4 and rows.n % rows.whole_vector > 0 and rows.n <= MOST
 

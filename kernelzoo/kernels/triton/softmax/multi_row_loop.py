@@ -10,10 +10,10 @@ from kernelzoo.kernels.triton.softmax.tiles import row_columns, row_warps
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 
-@numbers
+@form_knobs
 class Knobs:
     rows_per_program: int = knob(  # enough to spread the cost of starting a program, few enough for an even last wave
         4, among=(2, 4, 8), unit="rows", why="of multi_row's guarded loop over long rows"
@@ -23,7 +23,7 @@ class Knobs:
 @triton.jit
 def row_loop_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr,
+    MULTIPLE: tl.constexpr, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr,
     COLS: tl.constexpr, ROWS_PER_PROGRAM: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
@@ -35,7 +35,7 @@ def row_loop_kernel(
         if row < rows:
             x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
             out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-            softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE, EDGES)
+            softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, ACC_DTYPE, EDGES)
 
 
 @register("triton", "softmax", "multi_row_loop")

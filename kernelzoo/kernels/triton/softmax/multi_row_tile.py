@@ -16,7 +16,7 @@ from kernelzoo.tables import of
 @triton.jit
 def row_tile_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
+    MULTIPLE: tl.constexpr, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
     SINGLE: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
@@ -38,7 +38,7 @@ def row_tile_kernel(
         edges = tl.load(x + (x_start + edge), known, other=float("-inf"))
         here = align(x_start, EDGES) + cols
         tile = tl.load(x + here, mask, other=float("-inf"), eviction_policy=READ)
-        result, edges = softmax_with_edges(tile.to(WIDE), edges.to(WIDE), 1)
+        result, edges = softmax_with_edges(tile.to(ACC_DTYPE), edges.to(ACC_DTYPE), 1)
         here = align(out_start, EDGES) + cols
         tl.store(out + here, result.to(out.dtype.element_ty), mask)
         tl.store(out + (out_start + edge), edges.to(out.dtype.element_ty), known)
@@ -46,7 +46,7 @@ def row_tile_kernel(
         mask = in_rows & (cols < n)
         here = cols.to(tl.int64)
         tile = tl.load(x + x_start + here * x_n, mask, other=float("-inf"), eviction_policy=READ)
-        tl.store(out + out_start + here * out_n, compute_softmax(tile.to(WIDE), 1).to(out.dtype.element_ty), mask)
+        tl.store(out + out_start + here * out_n, compute_softmax(tile.to(ACC_DTYPE), 1).to(out.dtype.element_ty), mask)
 
 
 @register("triton", "softmax", "multi_row_tile")

@@ -6,16 +6,16 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import online_state
 from kernelzoo.launch import Launch
 from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 
-@numbers
+@form_knobs
 class Knobs:
     online_bytes: int = knob(  # 16 float32 elements to each of 256 threads, with a maximum and a sum for each
         16384, among=(8192, 16384, 32768), unit="bytes", why="of a block of the running state"
@@ -24,9 +24,8 @@ class Knobs:
 
 @triton.jit
 def online_kernel(
-    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -35,12 +34,12 @@ def online_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    inside, longest, edge, known = row_parts(x_start, n, in_rows, EDGES)
-    edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE) if EDGES else x_start
+    inside, longest, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
+    edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(ACC_DTYPE) if EDGES else x_start
     x_body = align(x_start, EDGES)
     out_body = align(out_start, EDGES)
     row_top, row_total, edges = online_state(
-        x, x_body, x_n, cols, in_rows, inside, longest, edges, LOWEST, WIDE, EDGES, ROWS, BLOCK
+        x, x_body, x_n, cols, in_rows, inside, longest, edges, LOWEST, ACC_DTYPE, EDGES, ROWS, BLOCK
     )
     inverse = 1.0 / row_total
     if EDGES:
@@ -50,7 +49,7 @@ def online_kernel(
         here = (blocks - 1 - i) * BLOCK + cols  # backwards: what was read last is likely still in a cache
         mask = in_rows & (here < inside)
         tile = tl.load(x + (x_body + here * x_n), mask, other=float("-inf"))
-        result = exponential(tile.to(WIDE) - row_top) * inverse
+        result = exponential(tile.to(ACC_DTYPE) - row_top) * inverse
         tl.store(out + (out_body + here * out_n), result.to(out.dtype.element_ty), mask)
 
 

@@ -12,10 +12,10 @@ from kernelzoo.kernels.shared.jit import bind_grid, device_of
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Rows, cdiv
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 
-@numbers
+@form_knobs
 class Knobs:
     wide_elements: int = knob(
         32768,
@@ -60,25 +60,25 @@ def split_tilings(rows: Rows, words: bool, device: Device) -> tuple[SplitTiling,
     return SplitTiling(128, 3, 168, held, block), SplitTiling(512, 1, 128, held // 2, block)
 
 
-def split_parts(
+def choose_parts_by_time(
     knobs: Knobs,
     rows: int,
     n: int,
     itemsize: int,
     tilings: tuple[SplitTiling, ...],
     multiprocessors: int,
-    moved: int = 2,
+    tensors_moved: int = 2,
 ) -> tuple[SplitTiling, int]:
     """Return the (tiling, programs per row) with the least estimated time, in microseconds.
 
     Programs take rows in rounds. A round costs the time to move its bytes. Speed is full if at most a fifth of the
     programs are idle. If a share doesn't fit in registers, part of it is read twice, after a short delay. A round also
     costs time for its end, and for programs that wait, unless other rows hide it. More warps per program are slightly
-    slower. moved: the number of tensors as large as the rows, each moved once.
+    slower. tensors_moved: the number of tensors as large as the rows, each moved once.
 
     Of equally good choices, the first is returned. Choices that can't be best are skipped, since there are hundreds.
     """
-    elements_per_us = knobs.bytes_per_us / (moved * itemsize)
+    elements_per_us = knobs.bytes_per_us / (tensors_moved * itemsize)
     end, reread = (4, 1.0) if itemsize == 8 else (1, 0.9)  # a round of float64 ends with its long exponentials
     once, exchange = rows * n / elements_per_us, knobs.exchange_us
     best, least = (tilings[0], 1), math.inf
@@ -133,7 +133,7 @@ class RowPlan(NamedTuple):
     sizes: tuple[int, int, int, int, int]
 
 
-def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 1, gradient: bool = False) -> RowPlan:
+def plan_rows(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 1, gradient: bool = False) -> RowPlan:
     """Return how programs share the rows of so many inputs. words: whether registers have words of two halves."""
     vector = rows.whole_vector
     inside = rows.n // edges * edges if edges else rows.n
@@ -141,7 +141,7 @@ def row_plan(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 
     if inputs > 1:  # half as much of each input, in as many registers as softmax's one input
         tilings = tuple(t._replace(held=t.held // 2, block=min(2, t.block // 2)) for t in tilings)
     problem = rows.planned, inside, rows.itemsize, tilings, device.multiprocessors
-    tiling, most = split_parts(of(Knobs, device.index), *problem, 1 + inputs)
+    tiling, most = choose_parts_by_time(of(Knobs, device.index), *problem, 1 + inputs)
     resident, held = tiling.programs * device.multiprocessors, tiling.held * tiling.threads * vector
     # In a gradient, up to a quarter more programs are worth it if their parts then fit in registers.
     if gradient and (least := cdiv(inside, held)) <= min(1.25 * most, tiling.threads, resident):

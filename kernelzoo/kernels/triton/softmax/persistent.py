@@ -10,13 +10,13 @@ from kernelzoo.kernels.triton.softmax.tiles import row_columns
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
-from kernelzoo.tables import knob, numbers, of
+from kernelzoo.tables import form_knobs, knob, of
 
 REDUCTION_BYTES = 4096
 """Bytes of shared memory for reductions, in addition to prefetched rows."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     stages: int = knob(
         0,
@@ -29,7 +29,7 @@ class Knobs:
 @triton.jit
 def persistent_kernel(
     x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
+    MULTIPLE: tl.constexpr, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, COLS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n *= MULTIPLE
@@ -38,7 +38,7 @@ def persistent_kernel(
         row = tl.cast(i, tl.int64)
         x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-        softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, WIDE, EDGES)
+        softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, ACC_DTYPE, EDGES)
 
 
 @register("triton", "softmax", "persistent")

@@ -15,7 +15,7 @@ from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
 from kernelzoo.kernels.shared.jit import can_pack, device_of, edges_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton import shares
 from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_start
-from kernelzoo.kernels.triton.softmax.parts import Knobs, RowPlan, launch_in_parts, row_plan
+from kernelzoo.kernels.triton.softmax.parts import Knobs, RowPlan, launch_in_parts, plan_rows
 from kernelzoo.kernels.triton.softmax.split_columns import split_columns
 from kernelzoo.launch import Launch
 from kernelzoo.layout import MANY, Rows, rows_of
@@ -28,7 +28,7 @@ def load_logits(
     x, start, x_n, length, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr
 ):
     """Load a share by ``load_share``, padded with -inf."""
-    empty = halves.empty_words(x.dtype.element_ty)
+    empty = halves.padding_word(x.dtype.element_ty)
     return shares.load_share(x, start, x_n, length, float("-inf"), empty, THREADS, PACKS, VECTOR, PACKED)
 
 
@@ -37,9 +37,9 @@ def sum_word_exponentials(
     words, top, DTYPE: tl.constexpr, EXACT: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr,
     VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return each thread's sum of exp(x - top) over words, unpacked two packs at a time to save registers."""
+    """Return each thread's sum of exp(x - top). To save registers, two 16-byte packs are unpacked at a time."""
     if PACKS > 2:
-        one, two = shares.split_packs(words, THREADS, PACKS, VECTOR)
+        one, two = shares.halve_packs(words, THREADS, PACKS, VECTOR)
         result = sum_word_exponentials(one, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
         result += sum_word_exponentials(two, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
     else:
@@ -60,9 +60,9 @@ def store_words(
     out, length, words, top, inverse, FIRST: tl.constexpr,
     DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Store exp(x - top) * inverse of words, from pack FIRST on. Words are unpacked two packs at a time."""
+    """Store exp(x - top) * inverse, from 16-byte pack FIRST on. Two packs of words are unpacked at a time."""
     if PACKS > 2:
-        one, two = shares.split_packs(words, THREADS, PACKS, VECTOR // 2)
+        one, two = shares.halve_packs(words, THREADS, PACKS, VECTOR // 2)
         store_words(out, length, one, top, inverse, FIRST, DTYPE, THREADS, PACKS // 2, VECTOR)
         store_words(out, length, two, top, inverse, FIRST + PACKS // 2, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
@@ -74,14 +74,16 @@ def store_words(
 
 @triton.jit
 def store_share(
-    out, out_n, length, share, top, inverse, DTYPE: tl.constexpr, WIDE: tl.constexpr,
+    out, out_n, length, share, top, inverse, DTYPE: tl.constexpr, ACC_DTYPE: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Store exp(x - top) * inverse of a share of words or of numbers."""
+    """Store exp(x - top) * inverse for a share: words of two half-precision numbers, or plain numbers."""
     if share.dtype == tl.int32:
         store_words(out, length // 8 * 8, share, top, inverse, 0, DTYPE, THREADS, PACKS, VECTOR)
     else:
-        shares.store_numbers(out, out_n, length, exponential(share.to(WIDE) - top) * inverse, THREADS, PACKS, VECTOR)
+        shares.store_numbers(
+            out, out_n, length, exponential(share.to(ACC_DTYPE) - top) * inverse, THREADS, PACKS, VECTOR
+        )
 
 
 @triton.jit
@@ -106,7 +108,7 @@ def reduce_word_maxima(top, share, never, DTYPE: tl.constexpr, PAIRS: tl.constex
 
 @triton.jit
 def online_update(
-    top, total, share, never, DTYPE: tl.constexpr, WIDE: tl.constexpr, PAIRS: tl.constexpr,
+    top, total, share, never, DTYPE: tl.constexpr, ACC_DTYPE: tl.constexpr, PAIRS: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     """Return each thread's maximum and sum after one more share, and the share to keep in registers. Words are kept
@@ -115,7 +117,7 @@ def online_update(
         new, share = reduce_word_maxima(top, share, never, DTYPE, PAIRS)
         terms = sum_word_exponentials(share, new, DTYPE, False, THREADS, PACKS, VECTOR // 2)
     else:
-        share = share.to(WIDE)
+        share = share.to(ACC_DTYPE)
         new = tl.maximum(top, tl.max(tl.max(share, 2), 1))
         share = exponential(share - new[:, None, None])
         terms = tl.sum(tl.sum(share, 2), 1)
@@ -125,7 +127,7 @@ def online_update(
 @triton.jit
 def part_state(
     x, x_body, x_n, inside, begin, kept, blocks, edges, never,
-    WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr,
     EXACT: tl.constexpr, VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Return (each thread's maximum, the share in registers, maximum and sum of the program's part of a row).
@@ -134,28 +136,28 @@ def part_state(
     sum don't depend on alignment.
     """
     DTYPE: tl.constexpr = x.dtype.element_ty
-    top = tl.full([THREADS], LOWEST, WIDE)  # finite: see online_state
+    top = tl.full([THREADS], LOWEST, ACC_DTYPE)  # finite: see online_state
     total = tl.zeros_like(top)
     if BLOCK:
         for k in range(blocks):
             start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
             left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
             block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
-            top, total, _ = online_update(top, total, block, never, DTYPE, WIDE, PAIRS, THREADS, BLOCK, VECTOR)
+            top, total, _ = online_update(top, total, block, never, DTYPE, ACC_DTYPE, PAIRS, THREADS, BLOCK, VECTOR)
     length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
     held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
     if EXACT:
-        top, held = reduce_word_maxima(tl.maximum(edges.to(WIDE), top), held, never, DTYPE, PAIRS)
+        top, held = reduce_word_maxima(tl.maximum(edges.to(ACC_DTYPE), top), held, never, DTYPE, PAIRS)
         part_top = tl.max(top, 0)
-        coarse, fine = split_exactly(exponential(edges.to(WIDE) - part_top))
+        coarse, fine = split_exactly(exponential(edges.to(ACC_DTYPE) - part_top))
         terms = sum_word_exponentials(held, part_top + tl.zeros_like(top), DTYPE, True, THREADS, HELD, VECTOR // 2)
-        part_total = tl.sum(terms + coarse.to(tl.float64) + fine.to(tl.float64), 0).to(WIDE)
+        part_total = tl.sum(terms + coarse.to(tl.float64) + fine.to(tl.float64), 0).to(ACC_DTYPE)
     else:
-        top, total, held = online_update(top, total, held, never, DTYPE, WIDE, PAIRS, THREADS, HELD, VECTOR)
+        top, total, held = online_update(top, total, held, never, DTYPE, ACC_DTYPE, PAIRS, THREADS, HELD, VECTOR)
         all_top, all_total = top, total
         if EDGES:
-            all_top = tl.maximum(top, edges.to(WIDE))
-            all_total = total * exponential(top - all_top) + exponential(edges.to(WIDE) - all_top)
+            all_top = tl.maximum(top, edges.to(ACC_DTYPE))
+            all_total = total * exponential(top - all_top) + exponential(edges.to(ACC_DTYPE) - all_top)
         part_top = tl.max(all_top, 0)
         part_total = tl.sum(all_total * exponential(all_top - part_top), 0)
     return top, held, part_top, part_total
@@ -164,7 +166,7 @@ def part_state(
 @triton.jit
 def write_part(
     x, x_body, x_n, out, out_body, out_n, inside, begin, kept, blocks, held, top, row_top, inverse, never,
-    EXPONENTIALS: tl.constexpr, WIDE: tl.constexpr, PACKED: tl.constexpr,
+    EXPONENTIALS: tl.constexpr, ACC_DTYPE: tl.constexpr, PACKED: tl.constexpr,
     VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Write a program's part of a row, except its edges. EXPONENTIALS: held is exp(x - the thread's top), not x."""
@@ -177,7 +179,7 @@ def write_part(
     else:
         if PACKED:
             held = halves.delay_until(held, inverse, never)
-        store_share(here, out_n, length, held, row_top, inverse, DTYPE, WIDE, THREADS, HELD, VECTOR)
+        store_share(here, out_n, length, held, row_top, inverse, DTYPE, ACC_DTYPE, THREADS, HELD, VECTOR)
     if BLOCK:
         for k in range(blocks):
             # Backwards: what was read last is likely still in L2.
@@ -185,24 +187,23 @@ def write_part(
             left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
             block = load_logits(x, x_body + start * x_n, x_n, left, THREADS, BLOCK, VECTOR, PACKED)
             out_block = out + out_body + start * out_n
-            store_share(out_block, out_n, left, block, row_top, inverse, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
+            store_share(out_block, out_n, left, block, row_top, inverse, DTYPE, ACC_DTYPE, THREADS, BLOCK, VECTOR)
 
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks"])
 def split_kernel(
-    x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, span, blocks,
-    WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr,
-    PACKED: tl.constexpr, PAIRS: tl.constexpr, EXACT: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
-    THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
+    x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    parts, span, blocks, ACC_DTYPE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr,
+    PAIRS: tl.constexpr, EXACT: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr, THREADS: tl.constexpr,
+    HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Compute one part of each row. HELD packs per thread stay in registers. Blocks of BLOCK packs are read twice.
+    """Compute a part of each row. A thread holds HELD 16-byte packs of it. Blocks of BLOCK packs are read twice.
 
     EXACT: parts begin at the same columns of every row, have their own edges, and fit in registers. PHASE: see
     ``shared.exchange``.
     """
     await_last_launch()
-    WORDS: tl.constexpr = 2 if tl.float64 == WIDE else 1  # of 64 bits per pair
+    WORDS: tl.constexpr = 2 if tl.float64 == ACC_DTYPE else 1  # of 64 bits per pair
     n = tl.cast(n, tl.int64) * MULTIPLE
     never = parts < 0
     part, groups, begin, end, kept = shares.program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
@@ -210,7 +211,7 @@ def split_kernel(
     kept -= cut
     lanes = tl.arange(0, PARTS)  # one per thread, so that no thread waits for another's word
     there = lanes < parts
-    mine = exchange.own_words(arrivals, PHASE)
+    mine = exchange.pick_word_set(arrivals, PHASE)
     for i in range(tl.program_id(0) // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE) + cut
@@ -231,7 +232,7 @@ def split_kernel(
         else:
             top, held, part_top, part_total = part_state(
                 x, x_body, x_n, inside, begin, kept, blocks, edges, never,
-                WIDE, LOWEST, EDGES, PACKED, PAIRS, EXACT, VECTOR, THREADS, HELD, BLOCK,
+                ACC_DTYPE, LOWEST, EDGES, PACKED, PAIRS, EXACT, VECTOR, THREADS, HELD, BLOCK,
             )  # fmt: skip
             if WORDS == 2:
                 exchange.publish_word(words, part, next, part_top.to(tl.int64, bitcast=True), PHASE)
@@ -251,10 +252,12 @@ def split_kernel(
             inverse = 1.0 / tl.sum(tl.where(there, totals * exponential(tops - row_top), 0.0), 0)
             write_part(
                 x, x_body, x_n, out, out_body, out_n, inside, begin, kept, blocks, held, top, row_top, inverse, never,
-                PHASE == EXCHANGE and not PACKED, WIDE, PACKED, VECTOR, THREADS, HELD, BLOCK,
+                PHASE == EXCHANGE and not PACKED, ACC_DTYPE, PACKED, VECTOR, THREADS, HELD, BLOCK,
             )  # fmt: skip
             if EDGES:
-                tl.store(out_edges, (exponential(edges.to(WIDE) - row_top) * inverse).to(out.dtype.element_ty), known)
+                tl.store(
+                    out_edges, (exponential(edges.to(ACC_DTYPE) - row_top) * inverse).to(out.dtype.element_ty), known
+                )
     if PHASE == EXCHANGE:
         tl.atomic_add(arrivals, 1, sem="relaxed")
 
@@ -274,7 +277,7 @@ def split_plan(
     # If there are few halves, they are kept as numbers, so that exponentials are computed once.
     most = of(Knobs, device.index).wide_elements * device.multiprocessors
     words = exact or (can_pack(rows) and rows.planned * inside > most)
-    plan = row_plan(rows, 0 if exact else edges, words, device)
+    plan = plan_rows(rows, 0 if exact else edges, words, device)
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     kinds = (wide_type(x.dtype), torch.finfo(wide).min, edges, words, words and device.capability >= 80)

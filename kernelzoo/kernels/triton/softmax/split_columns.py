@@ -11,7 +11,7 @@ from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.kernels.triton.device_functions import add_exactly, add_up, await_last_launch, rounded_product, row_start
 from kernelzoo.kernels.triton.softmax.columns import make_strip_launch
-from kernelzoo.kernels.triton.softmax.strips import Strips, plan_strips, strip_parts
+from kernelzoo.kernels.triton.softmax.strips import Strips, count_strip_parts, plan_strips
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_of
 
@@ -25,7 +25,7 @@ the fewest elements of a row per program."""
 @triton.jit(do_not_specialize=["parts", "span", "blocks"])
 def split_across_kernel(
     x, out, pairs, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, span, blocks, WIDE: tl.constexpr, LOWEST: tl.constexpr, PHASE: tl.constexpr,
+    MULTIPLE: tl.constexpr, parts, span, blocks, ACC_DTYPE: tl.constexpr, LOWEST: tl.constexpr, PHASE: tl.constexpr,
     VECTOR: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """Compute softmax of columns, ROWS per tile. If PHASE is LEAVE, store pairs, else merge the pairs and write."""
@@ -46,12 +46,12 @@ def split_across_kernel(
         tops = pairs + row * (2 * parts)
         totals = tops + parts
         if PHASE == LEAVE:
-            top = tl.full([ROWS, 1], LOWEST, WIDE)  # finite: see online_state
+            top = tl.full([ROWS, 1], LOWEST, ACC_DTYPE)  # finite: see online_state
             total = tl.zeros_like(top)
             lost = tl.zeros_like(top)
             for k in range(blocks):
                 here = begin + k * COLS + cols
-                tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=float("-inf")).to(WIDE)
+                tile = tl.load(x + (x_start + here * x_n), in_rows & (here < end), other=float("-inf")).to(ACC_DTYPE)
                 new_top = tl.maximum(top, tl.max(tile, 1, keep_dims=True))
                 terms = tl.sum(exponential(tile - new_top), 1, keep_dims=True)
                 scale = exponential(top - new_top)
@@ -68,7 +68,7 @@ def split_across_kernel(
             for k in range(blocks):
                 here = begin + (blocks - 1 - k) * COLS + cols  # backwards: what was read last is likely still in L2
                 mask = in_rows & (here < end)
-                tile = tl.load(x + (x_start + here * x_n), mask, other=float("-inf")).to(WIDE)
+                tile = tl.load(x + (x_start + here * x_n), mask, other=float("-inf")).to(ACC_DTYPE)
                 result = (exponential(tile - row_top) * inverse).to(out.dtype.element_ty)
                 tl.store(out + (out_start + here * out_n), result, mask)
 
@@ -77,19 +77,19 @@ def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launc
     """Return the launch, or two: over strips if their parts fit in registers, else over tiles."""
     strips = plan_strips(columns, device_of(x))
     if strips is not None and strips.elements < columns.n:
-        return strips_in_parts(x, out, columns, strips)
-    return tiles_in_parts(x, out, rows_of(x, out))
+        return launch_shared_strips(x, out, columns, strips)
+    return launch_shared_tiles(x, out, rows_of(x, out))
 
 
-def strips_in_parts(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips) -> Launch:
+def launch_shared_strips(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips) -> Launch:
     """Return the launch, or two, over strips that several programs share and keep in registers."""
     device = device_of(x)
-    place = (2, columns.strips(strips.columns), strip_parts(columns, strips, device), strips.columns)
+    place = (2, columns.strips(strips.columns), count_strip_parts(columns, strips, device), strips.columns)
     shared = x.new_full(place, -1, dtype=torch.int64), x.new_zeros(1, dtype=torch.int64)
     return sequence(*(make_strip_launch(ID, x, out, columns, strips, p, *shared) for p in launch_phases(device)))
 
 
-def tiles_in_parts(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:
+def launch_shared_tiles(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:
     """Return the two launches over tiles that programs share, with as many programs as can be resident at once."""
     device, wide, side = device_of(x), wide_dtype(x.dtype), LINE_BYTES // rows.itemsize
     tiles, columns = cdiv(rows.total, side), TILE_BYTES // wide.itemsize // side

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.exchange import EXCHANGE, awaited, own_words, pack_pair, publish_word, unpack_pair
+from kernelzoo.kernels.shared.exchange import EXCHANGE, await_words, pack_pair, pick_word_set, publish_word, unpack_pair
 from kernelzoo.kernels.shared.jit import bind_grid, device_of
 from kernelzoo.kernels.triton.device_functions import INTERPRETED, align, await_last_launch, row_start
 from kernelzoo.kernels.triton.shares import part_edges, program_part
@@ -25,9 +25,9 @@ ID = "triton/softmax/split_ranks"
 
 
 @triton.jit
-def await_rank_words(words, there, limit):
-    """Wait for 64-bit words that other devices write, and return them. A word is there once any of its bits is 0. After
-    ``limit`` nanoseconds it is returned as it is. Where ``there`` is false, the result is 0."""
+def await_rank_words(words, mask, limit):
+    """Wait for 64-bit words that other devices write, and return them. A word has been written once any of its
+    bits is 0. After ``limit`` nanoseconds it is returned as it is. Where ``mask`` is false, the result is 0."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -49,7 +49,7 @@ def await_rank_words(words, there, limit):
         }
         """,
         "=&l,l,r,l",
-        [words, there.to(tl.int32), limit],
+        [words, mask.to(tl.int32), limit],
         tl.int64,
         is_pure=False,
         pack=1,
@@ -66,10 +66,9 @@ def fence_rank_writes():
 
 @triton.jit(do_not_specialize=["parts", "span", "blocks", "limit", "rank"])
 def ranks_kernel(
-    x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, span, blocks,
-    WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr,
-    words, peers, epoch, failed, late, limit, rank, RANKS: tl.constexpr, LANES: tl.constexpr,
+    x, out, pairs, arrivals, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    parts, span, blocks, ACC_DTYPE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr,
+    PAIRS: tl.constexpr, words, peers, epoch, failed, late, limit, rank, RANKS: tl.constexpr, LANES: tl.constexpr,
     VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     """Compute softmax of a shard's rows. Programs exchange states with each other and with other ranks. words: (2,
@@ -84,7 +83,7 @@ def ranks_kernel(
     there = lanes < parts
     rank_lanes = tl.arange(0, LANES)
     in_ranks = rank_lanes < RANKS
-    mine = own_words(arrivals, EXCHANGE)
+    mine = pick_word_set(arrivals, EXCHANGE)
     now = tl.load(epoch) % 2  # launches alternate between two sets of words
     theirs = tl.load(peers + rank_lanes, in_ranks, other=0).to(tl.pointer_type(tl.int64))
     if part == 0:
@@ -106,12 +105,12 @@ def ranks_kernel(
         inside = tl.minimum(inside, end)
         top, held, part_top, part_total = part_state(
             x, x_body, x_n, inside, begin, kept, blocks, edges, never,
-            WIDE, LOWEST, EDGES, PACKED, PAIRS, False, VECTOR, THREADS, HELD, BLOCK,
+            ACC_DTYPE, LOWEST, EDGES, PACKED, PAIRS, False, VECTOR, THREADS, HELD, BLOCK,
         )  # fmt: skip
         patience = tl.where(tl.load(failed) == 0, limit, 0) + tl.zeros([LANES], tl.int64)
         own = pairs + (mine * rows + row) * parts
         publish_word(own, part, (1 - 2 * mine) * rows * parts, pack_pair(part_top, part_total), EXCHANGE)
-        tops, totals = unpack_pair(awaited(own + lanes, there))
+        tops, totals = unpack_pair(await_words(own + lanes, there))
         tops = tl.where(there, tops, LOWEST)
         shard_top = tl.max(tops, 0)
         shard_total = tl.sum(tl.where(there, totals * exponential(tops - shard_top), 0.0), 0)
@@ -131,10 +130,10 @@ def ranks_kernel(
         inverse = 1.0 / tl.sum(tl.where(in_ranks, totals * exponential(tops - row_top), 0.0), 0)
         write_part(
             x, x_body, x_n, out, out_body, out_n, inside, begin, kept, blocks, held, top, row_top, inverse, never,
-            not PACKED, WIDE, PACKED, VECTOR, THREADS, HELD, BLOCK,
+            not PACKED, ACC_DTYPE, PACKED, VECTOR, THREADS, HELD, BLOCK,
         )  # fmt: skip
         if EDGES:
-            tl.store(out_edges, (exponential(edges.to(WIDE) - row_top) * inverse).to(out.dtype.element_ty), known)
+            tl.store(out_edges, (exponential(edges.to(ACC_DTYPE) - row_top) * inverse).to(out.dtype.element_ty), known)
     programs = tl.num_programs(0)
     if tl.atomic_add(arrivals, 1, sem="acq_rel") % programs == programs - 1:
         tl.atomic_add(epoch, 1, sem="relaxed")

@@ -66,10 +66,10 @@ def plan_strips(columns: Columns, device: Device) -> Strips | None:
     if whole == 128 and threads == 128 and not packed and registers == 128:
         threads, registers = 256, 64  # half as many per thread
     strips = Strips(width, elements, threads, programs, registers, packed)
-    return strips if strip_parts(columns, strips, device) <= programs * device.multiprocessors else None
+    return strips if count_strip_parts(columns, strips, device) <= programs * device.multiprocessors else None
 
 
-def strip_parts(columns: Columns, strips: Strips, device: Device) -> int:
+def count_strip_parts(columns: Columns, strips: Strips, device: Device) -> int:
     """Return the number of programs per strip: one if complete columns fit, else enough, or more to fill the device."""
     least = cdiv(columns.n, strips.elements)
     if least == 1:

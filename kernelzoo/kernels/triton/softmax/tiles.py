@@ -5,7 +5,7 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, SECTOR_BYTES
 from kernelzoo.layout import Rows, cdiv, power_of_two
-from kernelzoo.tables import knob, numbers
+from kernelzoo.tables import form_knobs, knob
 
 FEW_ROWS = 64
 """The column length up to which tiles are as fast as strips."""
@@ -14,7 +14,7 @@ SINGLE_LEAST, SINGLE_LONGEST = {2: 2, 4: 5, 8: 5}, 64
 """Lengths of columns that threads read element by element: the shortest, by bytes per element, and the longest."""
 
 
-@numbers
+@form_knobs
 class Knobs:
     thread_bytes: int = knob(
         64,

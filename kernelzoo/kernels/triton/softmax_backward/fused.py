@@ -23,7 +23,7 @@ FULL_ROW_BYTES = 32768
 def fused_kernel(
     grad, y, out, rows, n, inner, grad_outer, grad_n, grad_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, y_outer, y_n, y_inner,
-    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
     """Compute the gradient of ROWS rows. COLS: a power of two that covers a row without edges. Masked elements are 0 in
     both inputs, so that they add nothing."""
@@ -50,12 +50,12 @@ def fused_kernel(
         lane = tl.arange(0, 2 * EDGES)
         edge, known = edge_columns(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
         known = known & in_rows
-        grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(WIDE)
-        y_edges = tl.load(y + (y_start + edge), known, other=0).to(WIDE)
+        grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(ACC_DTYPE)
+        y_edges = tl.load(y + (y_start + edge), known, other=0).to(ACC_DTYPE)
         here = align(grad_start, EDGES) + cols
-        grad_tile = tl.load(grad + here, mask, other=0, eviction_policy=READ).to(WIDE)
+        grad_tile = tl.load(grad + here, mask, other=0, eviction_policy=READ).to(ACC_DTYPE)
         here = align(y_start, EDGES) + cols
-        y_tile = tl.load(y + here, mask, other=0, eviction_policy=READ).to(WIDE)
+        y_tile = tl.load(y + here, mask, other=0, eviction_policy=READ).to(ACC_DTYPE)
         total = tl.sum(grad_tile * y_tile, AXIS, keep_dims=True) + tl.sum(grad_edges * y_edges, AXIS, keep_dims=True)
         here = align(out_start, EDGES) + cols
         tl.store(out + here, (y_tile * (grad_tile - total)).to(DTYPE), mask)
@@ -63,8 +63,8 @@ def fused_kernel(
     else:
         mask = in_rows & (cols < n)
         here = cols.to(tl.int64)
-        grad_tile = tl.load(grad + (grad_start + here * grad_n), mask, other=0, eviction_policy=READ).to(WIDE)
-        y_tile = tl.load(y + (y_start + here * y_n), mask, other=0, eviction_policy=READ).to(WIDE)
+        grad_tile = tl.load(grad + (grad_start + here * grad_n), mask, other=0, eviction_policy=READ).to(ACC_DTYPE)
+        y_tile = tl.load(y + (y_start + here * y_n), mask, other=0, eviction_policy=READ).to(ACC_DTYPE)
         result = y_tile * (grad_tile - tl.sum(grad_tile * y_tile, AXIS, keep_dims=True))
         tl.store(out + (out_start + here * out_n), result.to(DTYPE), mask)
 

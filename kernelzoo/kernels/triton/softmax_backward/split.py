@@ -18,16 +18,17 @@ from kernelzoo.registry import register
 
 @triton.jit
 def product_sums(
-    grad, y, DTYPE: tl.constexpr, WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
-):
-    """Return each thread's sum of grad * y. Words are unpacked two packs at a time, to save registers."""
+    grad, y, DTYPE: tl.constexpr, ACC_DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr,
+    VECTOR: tl.constexpr,
+):  # fmt: skip
+    """Return each thread's sum of grad * y. To save registers, two 16-byte packs of words are unpacked at a time."""
     if grad.dtype != tl.int32:
-        result = tl.sum(tl.sum(grad.to(WIDE) * y.to(WIDE), 2), 1)
+        result = tl.sum(tl.sum(grad.to(ACC_DTYPE) * y.to(ACC_DTYPE), 2), 1)
     elif PACKS > 2:
-        grad_one, grad_two = shares.split_packs(grad, THREADS, PACKS, VECTOR // 2)
-        y_one, y_two = shares.split_packs(y, THREADS, PACKS, VECTOR // 2)
-        result = product_sums(grad_one, y_one, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
-        result += product_sums(grad_two, y_two, DTYPE, WIDE, THREADS, PACKS // 2, VECTOR)
+        grad_one, grad_two = shares.halve_packs(grad, THREADS, PACKS, VECTOR // 2)
+        y_one, y_two = shares.halve_packs(y, THREADS, PACKS, VECTOR // 2)
+        result = product_sums(grad_one, y_one, DTYPE, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
+        result += product_sums(grad_two, y_two, DTYPE, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
         grad_low, grad_high = halves.unpack_halves(grad, DTYPE)
         y_low, y_high = halves.unpack_halves(y, DTYPE)
@@ -38,17 +39,17 @@ def product_sums(
 @triton.jit
 def store_gradient(
     out, out_n, length, grad, y, total, FIRST: tl.constexpr,
-    WIDE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Store the gradient of ``length`` elements, two packs of words at a time. FIRST: the first pack's number."""
+    """Store the gradient of ``length`` elements, two 16-byte packs at a time. FIRST: the first pack's number."""
     if grad.dtype != tl.int32:
-        shares.store_numbers(out, out_n, length, y.to(WIDE) * (grad.to(WIDE) - total), THREADS, PACKS, VECTOR)
+        shares.store_numbers(out, out_n, length, y.to(ACC_DTYPE) * (grad.to(ACC_DTYPE) - total), THREADS, PACKS, VECTOR)
     elif PACKS > 2:
-        grad_one, grad_two = shares.split_packs(grad, THREADS, PACKS, VECTOR // 2)
-        y_one, y_two = shares.split_packs(y, THREADS, PACKS, VECTOR // 2)
-        store_gradient(out, out_n, length, grad_one, y_one, total, FIRST, WIDE, THREADS, PACKS // 2, VECTOR)
+        grad_one, grad_two = shares.halve_packs(grad, THREADS, PACKS, VECTOR // 2)
+        y_one, y_two = shares.halve_packs(y, THREADS, PACKS, VECTOR // 2)
+        store_gradient(out, out_n, length, grad_one, y_one, total, FIRST, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
         rest: tl.constexpr = FIRST + PACKS // 2
-        store_gradient(out, out_n, length, grad_two, y_two, total, rest, WIDE, THREADS, PACKS // 2, VECTOR)
+        store_gradient(out, out_n, length, grad_two, y_two, total, rest, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
         grad_low, grad_high = halves.unpack_halves(grad, out.dtype.element_ty)
         y_low, y_high = halves.unpack_halves(y, out.dtype.element_ty)
@@ -60,17 +61,17 @@ def store_gradient(
 def split_kernel(
     grad, y, out, sums, arrivals, rows, n, inner, grad_outer, grad_n, grad_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, y_outer, y_n, y_inner, parts, span, blocks,
-    WIDE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Compute one part of each row. HELD packs per thread stay in registers. Blocks of BLOCK packs are read twice."""
+    """Compute a part of each row. A thread holds HELD 16-byte packs of it. Blocks of BLOCK packs are read twice."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
     part, groups, begin, end, kept = shares.program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
     lanes = tl.arange(0, PARTS)  # one per thread, so that no thread waits for another's word
     there = lanes < parts
-    mine = exchange.own_words(arrivals, PHASE)
+    mine = exchange.pick_word_set(arrivals, PHASE)
     for i in range(tl.program_id(0) // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         grad_body = row_start(row, inner, grad_outer, grad_inner, MULTIPLE)
@@ -87,34 +88,34 @@ def split_kernel(
         inside = tl.minimum(inside, end)
         length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
         words = sums + (mine * rows + row) * parts
-        thread_sums = tl.zeros([THREADS], WIDE)
+        thread_sums = tl.zeros([THREADS], ACC_DTYPE)
         if PHASE != WRITE and BLOCK > 0:
             for k in range(blocks):
                 start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
                 left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
                 one = load_share(grad, grad_body + start * grad_n, grad_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
                 two = load_share(y, y_body + start * y_n, y_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
-                thread_sums += product_sums(one, two, DTYPE, WIDE, THREADS, BLOCK, VECTOR)
+                thread_sums += product_sums(one, two, DTYPE, ACC_DTYPE, THREADS, BLOCK, VECTOR)
         held = load_share(grad, grad_body + kept * grad_n, grad_n, length, 0, 0, THREADS, HELD, VECTOR, PACKED)
         weights = load_share(y, y_body + kept * y_n, y_n, length, 0, 0, THREADS, HELD, VECTOR, PACKED)
         if PHASE != WRITE:
-            thread_sums += product_sums(held, weights, DTYPE, WIDE, THREADS, HELD, VECTOR)
+            thread_sums += product_sums(held, weights, DTYPE, ACC_DTYPE, THREADS, HELD, VECTOR)
             if EDGES:
-                thread_sums += grad_edges.to(WIDE) * y_edges.to(WIDE)
+                thread_sums += grad_edges.to(ACC_DTYPE) * y_edges.to(ACC_DTYPE)
             word = exchange.pack_number(tl.sum(thread_sums, 0))
             exchange.publish_word(words, part, (1 - 2 * mine) * rows * parts, word, PHASE)
         if PHASE != LEAVE:
             found = exchange.wait_for_word(words + lanes, there, PHASE)
             # Every program adds up all sums of its rows in the same order, so all get the same bits.
-            total = tl.sum(tl.where(there, exchange.unpack_number(found, WIDE), 0.0), 0)
+            total = tl.sum(tl.where(there, exchange.unpack_number(found, ACC_DTYPE), 0.0), 0)
             if PACKED:
                 held = halves.delay_until(held, total, parts < 0)
                 weights = halves.delay_until(weights, total, parts < 0)
             store_gradient(
-                out + out_body + kept * out_n, out_n, length, held, weights, total, 0, WIDE, THREADS, HELD, VECTOR
+                out + out_body + kept * out_n, out_n, length, held, weights, total, 0, ACC_DTYPE, THREADS, HELD, VECTOR
             )
             if EDGES:
-                tl.store(out_edges, (y_edges.to(WIDE) * (grad_edges.to(WIDE) - total)).to(DTYPE), known)
+                tl.store(out_edges, (y_edges.to(ACC_DTYPE) * (grad_edges.to(ACC_DTYPE) - total)).to(DTYPE), known)
             if BLOCK:
                 for k in range(blocks):
                     # Backwards: what was read last is likely still in L2.
@@ -124,7 +125,7 @@ def split_kernel(
                     one = load_share(grad, at, grad_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
                     two = load_share(y, y_body + start * y_n, y_n, left, 0, 0, THREADS, BLOCK, VECTOR, PACKED)
                     here = out + out_body + start * out_n
-                    store_gradient(here, out_n, left, one, two, total, 0, WIDE, THREADS, BLOCK, VECTOR)
+                    store_gradient(here, out_n, left, one, two, total, 0, ACC_DTYPE, THREADS, BLOCK, VECTOR)
     if PHASE == EXCHANGE:
         tl.atomic_add(arrivals, 1, sem="relaxed")
 

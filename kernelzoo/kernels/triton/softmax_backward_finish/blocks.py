@@ -2,7 +2,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 def finish_kernel(
     grad, y, total, out, rows, n, inner, grad_outer, grad_n, grad_inner, out_outer, out_n, out_inner,
     MULTIPLE: tl.constexpr, y_outer, y_n, y_inner, total_outer, total_inner, blocks,
-    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
@@ -27,18 +27,18 @@ def finish_kernel(
     y_start = row_start(row, inner, y_outer, y_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     sums = tl.load(total + row_start(row, inner, total_outer, total_inner, 1), in_rows, other=0.0)
-    inside, _, edge, known = row_parts(grad_start, n, in_rows, EDGES)
+    inside, _, edge, known = locate_vectors(grad_start, n, in_rows, EDGES)
     if EDGES:
         known = known & (first == 0)
-        grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(WIDE)
-        y_edges = tl.load(y + (y_start + edge), known, other=0).to(WIDE)
+        grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(ACC_DTYPE)
+        y_edges = tl.load(y + (y_start + edge), known, other=0).to(ACC_DTYPE)
         tl.store(out + (out_start + edge), (y_edges * (grad_edges - sums)).to(DTYPE), known)
     grad_start = align(grad_start, EDGES)
     y_start = align(y_start, EDGES)
     out_start = align(out_start, EDGES)
     mask = in_rows & (here < inside)
-    grad_tile = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(WIDE)
-    y_tile = tl.load(y + (y_start + here * y_n), mask, other=0).to(WIDE)
+    grad_tile = tl.load(grad + (grad_start + here * grad_n), mask, other=0).to(ACC_DTYPE)
+    y_tile = tl.load(y + (y_start + here * y_n), mask, other=0).to(ACC_DTYPE)
     tl.store(out + (out_start + here * out_n), (y_tile * (grad_tile - sums)).to(DTYPE), mask)
 
 

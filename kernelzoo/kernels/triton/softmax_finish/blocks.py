@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential, quotient
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -20,7 +20,7 @@ def softmax_element(element, top, total):
 def finish_kernel(
     x, maximum, total, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
     m_outer, m_inner, t_outer, t_inner, blocks,
-    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
@@ -35,15 +35,15 @@ def finish_kernel(
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     top = tl.load(maximum + row_start(row, inner, m_outer, m_inner, 1), in_rows, other=0.0)
     sums = tl.load(total + row_start(row, inner, t_outer, t_inner, 1), in_rows, other=1.0)
-    inside, _, edge, known = row_parts(x_start, n, in_rows, EDGES)
+    inside, _, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
     if EDGES:
         known = known & (first == 0)
-        edges = tl.load(x + (x_start + edge), known, other=0.0).to(WIDE)
+        edges = tl.load(x + (x_start + edge), known, other=0.0).to(ACC_DTYPE)
         tl.store(out + (out_start + edge), softmax_element(edges, top, sums).to(DTYPE), known)
     x_start = align(x_start, EDGES)
     out_start = align(out_start, EDGES)
     mask = in_rows & (here < inside)
-    tile = tl.load(x + (x_start + here * x_n), mask, other=0.0).to(WIDE)
+    tile = tl.load(x + (x_start + here * x_n), mask, other=0.0).to(ACC_DTYPE)
     tl.store(out + (out_start + here * out_n), softmax_element(tile, top, sums).to(DTYPE), mask)
 
 

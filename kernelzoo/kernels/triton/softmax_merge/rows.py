@@ -16,7 +16,7 @@ TILE, PARTS = 1024, 64
 @triton.jit
 def merge_kernel(
     maximum, total, largest, sum, rows, n, inner, m_outer, m_n, m_inner, t_outer, t_n, t_inner,
-    l_outer, l_inner, s_outer, s_inner, WIDE: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
+    l_outer, l_inner, s_outer, s_inner, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
@@ -24,7 +24,7 @@ def merge_kernel(
     in_rows = row < rows
     maximum += row_start(row, inner, m_outer, m_inner, 1)
     total += row_start(row, inner, t_outer, t_inner, 1)
-    top = tl.full([ROWS, 1], float("-inf"), WIDE)
+    top = tl.full([ROWS, 1], float("-inf"), ACC_DTYPE)
     for start in range(0, n, PARTS):
         part = start + parts
         one = tl.load(maximum + part * m_n, in_rows & (part < n), other=float("-inf"))

@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import wide_dtype
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.kernels.triton.softmax.device_functions import online_state
 from kernelzoo.launch import Launch
@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 def pairs_kernel(
     x, maximum, total, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
     m_outer, m_inner,
-    WIDE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
@@ -22,11 +22,11 @@ def pairs_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     in_rows = row < rows
-    inside, longest, edge, known = row_parts(x_start, n, in_rows, EDGES)
-    edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(WIDE) if EDGES else x_start
+    inside, longest, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
+    edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(ACC_DTYPE) if EDGES else x_start
     x_start = align(x_start, EDGES)
     top, sums, _ = online_state(
-        x, x_start, x_n, cols, in_rows, inside, longest, edges, LOWEST, WIDE, EDGES, ROWS, BLOCK
+        x, x_start, x_n, cols, in_rows, inside, longest, edges, LOWEST, ACC_DTYPE, EDGES, ROWS, BLOCK
     )
     # The sum of a row of only -inf is 0. The maximum drops a NaN, but the sum is NaN.
     top = tl.where(sums == 0, float("-inf"), tl.where(sums == sums, top, float("nan")))

@@ -13,15 +13,14 @@ from kernelzoo.registry import register
 
 @triton.jit
 def sum_kernel(
-    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, WIDE: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+    x, out, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    result = row_sum(x, x_start, x_n, 0, n, row < rows, WIDE, ROWS, BLOCK, LANES, VECTOR)
+    result = row_sum(x, x_start, x_n, 0, n, row < rows, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result.to(out.dtype.element_ty), row < rows)
 
 

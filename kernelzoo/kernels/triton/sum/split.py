@@ -14,14 +14,13 @@ from kernelzoo.registry import register
 
 @triton.jit
 def parts_kernel(
-    x, out, sums, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner,
-    MULTIPLE: tl.constexpr, parts, span, WIDE: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
+    x, out, sums, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr, parts,
+    span, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
     row, begin, end, place = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    result = row_sum(x, x_start, x_n, begin, end, row < rows, WIDE, ROWS, BLOCK, LANES, VECTOR)
+    result = row_sum(x, x_start, x_n, begin, end, row < rows, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR)
     tl.store(sums + place, result, row < rows)
 
 

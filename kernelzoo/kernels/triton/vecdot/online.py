@@ -3,7 +3,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import TOGETHER
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_parts, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
 from kernelzoo.kernels.triton.passes import blocks_launch
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -13,7 +13,7 @@ from kernelzoo.registry import register
 def dot_kernel(
     x, y, total, rows, n, inner, x_outer, x_n, x_inner, out_outer, out_n, out_inner, MULTIPLE: tl.constexpr,
     y_outer, y_n, y_inner,
-    WIDE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Sum x * y over each row. Each lane keeps a sum. Lanes are added up after every TOGETHER blocks."""
     await_last_launch()
@@ -23,22 +23,22 @@ def dot_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     y_start = row_start(row, inner, y_outer, y_inner, MULTIPLE)
     in_rows = row < rows
-    inside, longest, edge, known = row_parts(x_start, n, in_rows, EDGES)
+    inside, longest, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
     if EDGES:
-        edges = tl.load(x + (x_start + edge), known, other=0).to(WIDE)
-        edges *= tl.load(y + (y_start + edge), known, other=0).to(WIDE)
+        edges = tl.load(x + (x_start + edge), known, other=0).to(ACC_DTYPE)
+        edges *= tl.load(y + (y_start + edge), known, other=0).to(ACC_DTYPE)
     x_start = align(x_start, EDGES)
     y_start = align(y_start, EDGES)
-    result = tl.zeros([ROWS, 1], WIDE)
-    sums = tl.zeros([ROWS, BLOCK], WIDE)
+    result = tl.zeros([ROWS, 1], ACC_DTYPE)
+    sums = tl.zeros([ROWS, BLOCK], ACC_DTYPE)
     for start in range(0, longest, BLOCK):
         here = start + cols
         mask = in_rows & (here < inside)
-        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(WIDE)
-        sums += tile * tl.load(y + (y_start + here * y_n), mask, other=0).to(WIDE)
+        tile = tl.load(x + (x_start + here * x_n), mask, other=0).to(ACC_DTYPE)
+        sums += tile * tl.load(y + (y_start + here * y_n), mask, other=0).to(ACC_DTYPE)
         if (tl.cast(start, tl.int64) % (TOGETHER * BLOCK) == (TOGETHER - 1) * BLOCK) | (start + BLOCK >= longest):
             result += tl.sum(sums, 1, keep_dims=True)
-            sums = tl.zeros([ROWS, BLOCK], WIDE)
+            sums = tl.zeros([ROWS, BLOCK], ACC_DTYPE)
     if EDGES:
         result += tl.sum(edges, 1, keep_dims=True)
     tl.store(total + row_start(row, inner, out_outer, out_inner, 1), result, in_rows)
