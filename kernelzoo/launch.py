@@ -181,7 +181,7 @@ _undelivered: ContextVar[deque[Callable[[], object]] | None] = ContextVar("undel
 
 @contextmanager
 def postpone_deliveries(most: int) -> Iterator[deque[Callable[[], object]]]:
-    """A context that postpones the deliveries of ReturningLaunches. It yields the last ``most``, to call in order."""
+    """A context in which ReturningLaunches copy no results. It yields the last ``most`` copies, to call later."""
     waiting = deque[Callable[[], object]](maxlen=most)
     token = _undelivered.set(waiting)
     try:

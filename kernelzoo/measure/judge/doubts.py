@@ -134,7 +134,7 @@ class TimeChecks:
     def find_hidden_work(self, entrant: Entrant, median: float) -> str:
         """Return why an implementation seems to work after its clock stops, apart from copying results; "" if not.
 
-        To find out, a turn is timed together with these copies. It may be longer only by about their time.
+        To find out, a turn is timed together with the copying of its results. Only this may make it longer.
         """
         if not entrant.returns or self.timed == "call":
             return ""

@@ -40,13 +40,14 @@ def row_argmin(
         least = dev.min_or_nan(least, new)
         block += 1
     row_least, first = find_first_minimum(least, blocks, 0x7FFFFFFF)
-    here = begin + first.to(gl.int64)[:, None, None] * BLOCK + cols
+    first = begin + first.to(gl.int64) * BLOCK
+    here = first[:, None, None] + cols
     known = in_rows & (here < end)
     tile = gl.load(x_rows + here * x_n, known, other=IDENTITY).to(ACC_DTYPE)
     row_least = row_least[:, :, None]
     has = known & ((tile == row_least) | ((tile != tile) & (row_least != row_least)))
-    place = gl.min(gl.min(gl.where(has, here, 0x7FFFFFFFFFFFFFFF), 2), 1)
-    return gl.max(gl.max(row_least, 2), 1), place
+    place = gl.min(gl.min(gl.where(has, cols.to(gl.int32), BLOCK), 2), 1)
+    return gl.max(gl.max(row_least, 2), 1), first + place
 
 
 @gluon.jit
