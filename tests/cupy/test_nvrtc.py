@@ -100,8 +100,8 @@ def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
     for form in variants:
         if not is_chooser(op, form):
             plan = getattr(importlib.import_module(f"{backend.__name__}.{op}.{form}"), form).__wrapped__
-            wanted = {*inspect.signature(plan).parameters} & {"device", "numbers"}
-            forms[form] = partial(plan, **{name: {"device": device, "numbers": table}[name] for name in wanted})
+            wanted = {*inspect.signature(plan).parameters} & {"device", "knobs"}
+            forms[form] = partial(plan, **{name: {"device": device, "knobs": table}[name] for name in wanted})
     with bind_for_device(device):
         for x, *between, out in problems(op, dtype):
             (rows, others), taken = rows_with(x, out, *between), set()

@@ -25,7 +25,7 @@ class Machine:
         return "the emulator of tests/emulation"
 
     def launch(self, program: Any, programs: int, views: Sequence[Any], integers: Sequence[int]) -> Callable[[], None]:
-        code = cubin.ptx(compiler.cached_cubin(program, self.device.capability))
+        code = cubin.ptx(compiler.load_or_build(program, self.device.capability))
         assert code is not None
         kernel = _kernels(code)[program.name]
         passed = launch.pack_args((), views, integers)

@@ -67,7 +67,7 @@ def install() -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
     devices.of = lambda x: DEVICE
     launch.LoadedKernel, launch.load_or_build = Emulated, _compiled
-    load = {"load": lambda text, name, index: _kernels(text.decode())[name]}
+    load = {"load_function": lambda text, name, index: _kernels(text.decode())[name]}
     launch.driver = SimpleNamespace(**vars(driver) | load)
     backend.probe, backend.emulator = (lambda: ("cpu",)), (lambda: "the emulator of tests/emulation")
     backend.compiled_elements = 2**15

@@ -242,11 +242,11 @@ class Ahead:
         monkeypatch.setenv("HOME", str(tmp_path))
         (program,) = self.programs(SOFTMAX, "fused", (64, 64), 1, torch.float32, "sm_90")
         program = program.step.build.args[0]
-        made = self.compiler.compiled(program, 90)
+        made = self.compiler.load_or_build(program, 90)
         assert len(list((tmp_path / "kernelzoo" / self.backend).iterdir())) == 1
         folders = [path.name for path in tmp_path.rglob("*") if path.is_dir()]
         assert folders == ["kernelzoo", self.backend]  # nor a cache of its own
         monkeypatch.setattr(self.compiler, self.makes, None)
-        assert self.compiler.compiled(program, 90) == made
+        assert self.compiler.load_or_build(program, 90) == made
         with pytest.raises(TypeError):
-            self.compiler.compiled(program, 80)
+            self.compiler.load_or_build(program, 80)

@@ -52,13 +52,13 @@ def bound(
     op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str, backend: str = "triton"
 ) -> list[Program]:
     """The programs of what a form, a name or a bind of its own, launches for x, in order."""
-    device, made, real = ARCHITECTURES[arch], list[Any](), launch.compile_kernel
+    device, made, real = ARCHITECTURES[arch], list[Any](), launch.compile_program
 
     def noted(*args: Any) -> Any:
         made.append(real(*args))
         return made[-1]
 
-    with described.target(device), mock.patch.object(launch, "compile_kernel", noted):
+    with described.target(device), mock.patch.object(launch, "compile_program", noted):
         found = Binds(backend).bound(op, form, x, axis, arch)
     programs = []
     for own, (found_of, step) in zip(made[-len(found) :], found, strict=True):

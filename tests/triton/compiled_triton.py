@@ -83,14 +83,14 @@ def launch_of(kernel: Any, program: Program, programs: int, args: tuple[Any, ...
     return launch_of_helion(program, programs, args[:tensors], args)
 
 
-_compile: Callable[..., Any] = jit.compile_kernel
+_compile: Callable[..., Any] = jit.compile_program
 
 
 def install() -> None:
     """Run the kernels here from now on, in this process. Harmless if done twice."""
     described.triton.runtime.driver.set_active(described.SimulatedDriver(DEVICE))
     devices.of = lambda x: DEVICE
-    jit.compile_kernel, jit.launch_of = _compiled, launch_of
+    jit.compile_program, jit.launch_of = _compiled, launch_of
     if "helion" in LANGUAGES:
         importlib.import_module("kernelzoo.kernels.helion.launch").make_launch = launch_of_helion
     for name in LANGUAGES:

@@ -91,7 +91,7 @@ def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(code_cache, "_warned", set())
     x = torch.zeros(1)
     with pytest.warns(RuntimeWarning, match=f"{damaged}.*{type(error).__name__}.*set TRITON_CACHE_DIR"):
-        launch.compile_kernel(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
+        launch.compile_program(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
     assert used[0] == damaged and len(used) == 2 and used[1] == os.environ["TRITON_CACHE_DIR"] != damaged
 
 
@@ -110,7 +110,7 @@ def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPat
 
     x = torch.zeros(1)
     with pytest.raises(CompilationError):
-        launch.compile_kernel(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
+        launch.compile_program(x, SimpleNamespace(warmup=warmup), (x,), {"num_warps": 4})
     assert len(calls) == 1
 
 

@@ -82,7 +82,7 @@ def test_a_kernel_is_compiled_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
             seen.append(getattr(cache.triton_key, "__wrapped__", None) is triton_key.cached_key)
 
     own = cache.triton_key
-    jit.compile_kernel(torch.empty(1), Kernel(), (), {})
+    jit.compile_program(torch.empty(1), Kernel(), (), {})
     assert seen == [True] and cache.triton_key is own
 
 

@@ -101,7 +101,7 @@ ELEMENTS = {
 """The integer dtype as which a kernel receives elements. It widens narrow floats to float32 from their bits."""
 
 
-def bind_kernel(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: Any) -> Launch:
+def bind_launch(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: Any) -> Launch:
     """Bind a kernel with arguments (tensors' memory, n, lanes, strides, ``constants``, ``units``, number of tasks)."""
     x = tensors[0]
     strides = (stride for tensor in tensors for stride in tensor.stride())

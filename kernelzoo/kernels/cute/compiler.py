@@ -21,7 +21,7 @@ from cutlass.cute.runtime import make_ptr
 from kernelzoo.kernels.cute.arguments import KernelArguments, Rows, Strides
 from kernelzoo.kernels.cute.tiles import Tile
 from kernelzoo.kernels.shared import code_cache, programs
-from kernelzoo.kernels.shared.shown import describe_kernel
+from kernelzoo.kernels.shared.shown import describe_code
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import why_version_unfit
 
@@ -163,4 +163,4 @@ def _compiler() -> str:
 def describe(program: Program, capability: int) -> Compiled:
     """Return a program's code with a description of the kernel for users."""
     made = load_or_build(program, capability)
-    return describe_kernel("CuTe", program, made.symbol, made.binary, capability, program.named, made.ptx)
+    return describe_code("CuTe", program, made.symbol, made.binary, capability, program.named, made.ptx)

@@ -22,7 +22,7 @@ from cuda.tile.compilation import ArrayConstraint, CallingConvention, KernelSign
 
 from kernelzoo.kernels.shared import code_cache, cubin, programs
 from kernelzoo.kernels.shared.absent import with_stubs
-from kernelzoo.kernels.shared.shown import describe_kernel
+from kernelzoo.kernels.shared.shown import describe_code
 from kernelzoo.launch import Compiled
 from kernelzoo.packages import why_version_unfit
 
@@ -139,7 +139,7 @@ def to_cubin(program: Program, capability: int) -> bytes:
     return made.getvalue()
 
 
-def cached_cubin(program: Program, capability: int) -> bytes:
+def load_or_build(program: Program, capability: int) -> bytes:
     """Return machine code for a compute capability, cached on disk. Its entry point is ``program.name``."""
     what = _compiler_identity(), capability, program.identity
     return programs.load_or_build("cutile", what, lambda: to_cubin(program, capability))
@@ -147,7 +147,7 @@ def cached_cubin(program: Program, capability: int) -> bytes:
 
 def code_and_name(program: Program, capability: int) -> tuple[bytes, str]:
     """Return (machine code for a compute capability, the name of its entry point)."""
-    return cached_cubin(program, capability), program.name
+    return load_or_build(program, capability), program.name
 
 
 @cache
@@ -166,5 +166,5 @@ def threads_per_block(program: Program, capability: int) -> int:
 @cache
 def describe_program(program: Program, capability: int) -> Compiled:
     """Return the compiled program's description for a recording."""
-    code = cached_cubin(program, capability)
-    return describe_kernel("cuTile", program, program.name, code, capability, program.named_constants, cubin.ptx(code))
+    code = load_or_build(program, capability)
+    return describe_code("cuTile", program, program.name, code, capability, program.named_constants, cubin.ptx(code))

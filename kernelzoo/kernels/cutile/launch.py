@@ -73,7 +73,7 @@ class View:
         )
 
 
-def bind_kernel(
+def bind_launch(
     id: str,
     kernel: Any,
     tensors: Sequence[torch.Tensor],

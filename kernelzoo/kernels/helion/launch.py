@@ -23,7 +23,7 @@ from kernelzoo.layout import Rows
 from kernelzoo.torch_private import current_stream
 
 
-def bind_program(
+def bind_launch(
     id: str,
     program: Program,
     tensors: Sequence[torch.Tensor],
@@ -54,7 +54,7 @@ def bind_program(
         return recorder.launch(step)
     if jit.INTERPRETED:
         return jit.interpreted_launch(kernel, programs, args)
-    return make_launch(jit.compile_kernel(tensors[0], kernel, args, opts, loads=True), programs, tensors, args)
+    return make_launch(jit.compile_program(tensors[0], kernel, args, opts, loads=True), programs, tensors, args)
 
 
 def bind_tiled(
@@ -70,7 +70,7 @@ def bind_tiled(
     arguments = arguments or views
     examples, far = tiles.as_examples(*arguments, one="n"), tiles.needs_int64(*arguments)
     program = Program(kernel, examples, len(integers), constants, blocks, order, tile.warps, far)
-    return bind_program(id, program, views, arguments, integers)
+    return bind_launch(id, program, views, arguments, integers)
 
 
 def bind_flat(
@@ -81,7 +81,7 @@ def bind_flat(
     flat = tiles.flat_views(x, out)
     examples = Example(x.dtype, "all"), Example(out.dtype, "all" if out.ndim == 3 else "outer")
     program = Program(kernel, examples, len(integers), constants, blocks, (), warps, tiles.needs_int64(*flat))
-    return bind_program(id, program, flat, flat, integers)
+    return bind_launch(id, program, flat, flat, integers)
 
 
 def bind_kernels(
@@ -102,7 +102,7 @@ def bind_kernels(
     ) -> Launch:  # fmt: skip
         order = tuple(reversed(range(len(blocks))))
         program = Program(kernel, tuple(shapes), len(numbers), constants, blocks, order, tile.warps, far)
-        return bind_program(id, program, tensors, arguments, numbers)
+        return bind_launch(id, program, tensors, arguments, numbers)
 
     kinds, arguments = (*examples[:-1], *of_parts, examples[-1]), (*tensors[:-1], *parts, tensors[-1])
     return sequence(
@@ -143,7 +143,7 @@ def _describe_kernel(
     program: Program, code: TritonCode, kernel: Any, args: tuple[Any, ...], opts: dict[str, Any], device: Device
 ) -> Compiled:
     """Return the compiled kernel's description for a recording. The generated source follows the Helion source."""
-    found = jit.describe_kernel(kernel, jit.compile_kernel(args[0], kernel, args, opts), args, opts, device)
+    found = jit.describe_code(kernel, jit.compile_program(args[0], kernel, args, opts), args, opts, device)
     kernel_source = describe_source(program.kernel.fn)
     kernel_source["source"] += f"\n# What Helion makes of it:\n\n{code.source}"
     names = {f"block_{i}": size for i, size in enumerate(program.blocks)}

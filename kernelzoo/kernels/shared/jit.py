@@ -156,7 +156,7 @@ def overread_rows(rows: Rows) -> int:
 # --- Compiling -------------------------------------------------------------------------------------------------------
 
 
-def compile_kernel(
+def compile_program(
     x: torch.Tensor, kernel: Any, args: tuple[Any, ...], options: dict[str, Any], *, loads: bool = False
 ) -> Any:
     """Compile a kernel for its arguments and constants. If ``loads``, also load it.
@@ -202,7 +202,7 @@ def _msgpack_int(binary: bytes, key: bytes) -> int:
     return int.from_bytes(binary[at + 1 : at + 1 + width], "big") if width else binary[at]
 
 
-def describe_kernel(
+def describe_code(
     kernel: Any, program: Any, args: tuple[Any, ...], options: dict[str, Any], device: Device
 ) -> Compiled:
     """Return a compiled kernel as ``Compiled``, for a recording."""
@@ -247,7 +247,7 @@ def bind_grid(
     told = compiler_options(device, warps, stages, options)
     if rec is not None:
         return record_launch(implementation, rec, kernel, programs, args, told, device)
-    program = compile_kernel(args[0], kernel, args, told, loads=True)
+    program = compile_program(args[0], kernel, args, told, loads=True)
     if callable(programs):
         programs = programs(resident(device, program.n_regs, warps, program.metadata.shared))
     check_grid(implementation, programs)
@@ -267,7 +267,7 @@ def record_launch(
     if callable(programs):
         at_once = 1
         if rec.compiles:
-            found = resources(compile_kernel(args[0], kernel, args, chosen), device)
+            found = resources(compile_program(args[0], kernel, args, chosen), device)
             at_once = resident(device, found.registers, chosen["num_warps"], found.shared_bytes)
         programs = programs(at_once)
     check_grid(implementation, programs)
@@ -286,7 +286,7 @@ def record_launch(
             cooperative=bool(options.get("launch_cooperative_grid")),
             constants=tuple(constants),
             arguments=tuple(arguments),
-            build=(lambda: describe_kernel(kernel, compile_kernel(args[0], kernel, args, chosen), args, chosen, device))
+            build=(lambda: describe_code(kernel, compile_program(args[0], kernel, args, chosen), args, chosen, device))
             if rec.compiles
             else None,
         )

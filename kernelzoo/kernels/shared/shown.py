@@ -15,7 +15,7 @@ def describe_source(function: Callable[..., Any]) -> dict[str, Any]:
     return {"source": textwrap.dedent("".join(lines)), "file": inspect.getfile(function), "line": first}
 
 
-def describe_kernel(
+def describe_code(
     language: str, program: Any, symbol: str, binary: bytes, capability: int, constants: dict[str, Any], ptx: str | None
 ) -> Compiled:
     """Return a kernel for NVIDIA as ``Compiled``. ``program`` has a ``name`` and a Python ``function``."""

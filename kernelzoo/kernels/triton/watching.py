@@ -12,7 +12,7 @@ from triton.runtime.jit import JITFunction
 from kernelzoo.device import Device
 from kernelzoo.errors import InspectionError
 from kernelzoo.kernels.shared.absent import with_stubs
-from kernelzoo.kernels.shared.jit import describe_kernel
+from kernelzoo.kernels.shared.jit import describe_code
 from kernelzoo.kernels.triton.inspection import target
 from kernelzoo.launch import Step, recording
 
@@ -43,7 +43,7 @@ def watched(device: Device) -> Iterator[None]:
                 threads=warps * device.warp_size,
                 cluster=ctas,
                 cooperative=program.metadata.launch_cooperative_grid,
-                build=lambda: describe_kernel(self, program, values, options, device),
+                build=lambda: describe_code(self, program, values, options, device),
                 constants=(program.hash,),
             )
         )

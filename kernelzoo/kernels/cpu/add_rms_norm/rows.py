@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from kernelzoo.kernels.cpu.device_functions import offset, round_like, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.rms_norm.rows import row_scale
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -29,4 +29,4 @@ def rows(
 ) -> Launch:
     """The sum of two rows is written, and read twice from cache: for its squares, then for the result."""
     x, residual, out, total = move_lanes_last(x, residual, out, total)
-    return bind_kernel(_rows, (x, residual, weight, out, total), x.size(0) * x.size(2), float(eps))
+    return bind_launch(_rows, (x, residual, weight, out, total), x.size(0) * x.size(2), float(eps))

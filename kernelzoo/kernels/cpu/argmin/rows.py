@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from kernelzoo.kernels.cpu.device_functions import offset, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -24,4 +24,4 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, ol, is_half, first, last):
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over a row keeps the smallest element so far and its index. Rows run in parallel."""
     is_half = True if x.is_floating_point() and x.itemsize == 2 else None  # its elements come as integers
-    return bind_kernel(_rows, move_lanes_last(x, out), x.size(0) * x.size(2), is_half)
+    return bind_launch(_rows, move_lanes_last(x, out), x.size(0) * x.size(2), is_half)

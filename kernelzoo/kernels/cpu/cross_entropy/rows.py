@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.logsumexp.rows import row_maximum, sum_exponentials
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
@@ -36,4 +36,4 @@ def _rows(x, labels, loss, n, lanes, xg, xn, xl, lg, ll, og, ol, ignore_index, f
 @register("cpu", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """A row's maximum is found first, then its exponentials are summed in blocks. Rows run in parallel."""
-    return bind_kernel(_rows, move_lanes_last(x, labels, loss), x.size(0) * x.size(2), ignore_index)
+    return bind_launch(_rows, move_lanes_last(x, labels, loss), x.size(0) * x.size(2), ignore_index)

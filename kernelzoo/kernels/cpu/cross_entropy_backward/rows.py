@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cpu.cross_entropy.rows import row_state
 from kernelzoo.kernels.cpu.device_functions import exponential, offset, round_like, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -29,4 +29,4 @@ def _rows(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol
 @register("cpu", "cross_entropy_backward", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
     """A row's (max, sum) is found first, then grad * (softmax(x) - onehot(label)) is written. Rows run in parallel."""
-    return bind_kernel(_rows, move_lanes_last(x, labels, grad, out), x.size(0) * x.size(2), ignore_index)
+    return bind_launch(_rows, move_lanes_last(x, labels, grad, out), x.size(0) * x.size(2), ignore_index)

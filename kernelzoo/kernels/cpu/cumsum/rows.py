@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from kernelzoo.kernels.cpu.device_functions import offset, round_like, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -27,4 +27,4 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
 @register("cpu", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Elements are added in order in float64, integers in int64. Rows run in parallel."""
-    return bind_kernel(_rows, move_lanes_last(x, out), x.size(0) * x.size(2), True if x.is_floating_point() else None)
+    return bind_launch(_rows, move_lanes_last(x, out), x.size(0) * x.size(2), True if x.is_floating_point() else None)

@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.sum.rows import block_length, block_sum
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -63,4 +63,4 @@ def _rows(x, weight, bias, out, n, lanes, xg, xn, xl, wn, bn, og, on, ol, eps, f
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """Three passes over a row, the last two from cache: mean, variance, result. Rows run in parallel."""
     x, out = move_lanes_last(x, out)
-    return bind_kernel(_rows, (x, weight, bias, out), x.size(0) * x.size(2), float(eps))
+    return bind_launch(_rows, (x, weight, bias, out), x.size(0) * x.size(2), float(eps))

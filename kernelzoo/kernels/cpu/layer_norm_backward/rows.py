@@ -3,7 +3,7 @@ from numba import njit, prange
 from torch import Tensor
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, empty, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bind_kernel, cached_njit, move_lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, bind_launch, cached_njit, move_lanes_last
 from kernelzoo.kernels.cpu.layer_norm.rows import mean_and_scale, subtract_mean
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
@@ -72,4 +72,4 @@ def _rows(
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
     """A row is read four times. Each thread sums its part of dweight and dbias; these sums are added at the end."""
     x, grad, dx = move_lanes_last(x, grad, dx)
-    return bind_kernel(_rows, (x, weight, grad, dx, dweight, dbias), x.size(0) * x.size(2), float(eps))
+    return bind_launch(_rows, (x, weight, grad, dx, dweight, dbias), x.size(0) * x.size(2), float(eps))

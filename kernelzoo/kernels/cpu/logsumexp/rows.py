@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, exponential, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -46,4 +46,4 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
 @register("cpu", "logsumexp", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A row is read twice, the second time from cache: for its maximum, and for the sum of exponentials."""
-    return bind_kernel(_rows, move_lanes_last(x, out), x.size(0) * x.size(2))
+    return bind_launch(_rows, move_lanes_last(x, out), x.size(0) * x.size(2))

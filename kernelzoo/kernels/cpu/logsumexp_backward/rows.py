@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from kernelzoo.kernels.cpu.device_functions import exponential, offset, round_like, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -22,4 +22,4 @@ def _rows(x, y, grad, out, n, lanes, xg, xn, xl, yg, yl, gg, gl, og, on, ol, fir
 @register("cpu", "logsumexp_backward", "rows")
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each element becomes grad * exp(x - y), with its row's y and grad. Rows run in parallel."""
-    return bind_kernel(_rows, move_lanes_last(x, y, grad, out), x.size(0) * x.size(2))
+    return bind_launch(_rows, move_lanes_last(x, y, grad, out), x.size(0) * x.size(2))

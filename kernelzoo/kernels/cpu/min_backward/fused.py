@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import empty, round_like, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel, vectorises_across
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.cpu.tiles import choose_tile_lanes
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -113,6 +113,6 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     tensors = move_lanes_last(x, y, grad, out)
     groups, _, lanes = tensors[0].shape
     if not vectorises_across(tensors[0]):
-        return bind_kernel(_rows, tensors, groups * lanes)
+        return bind_launch(_rows, tensors, groups * lanes)
     width = choose_tile_lanes(groups, lanes)
-    return bind_kernel(_columns, tensors, groups * -(-lanes // width), width)
+    return bind_launch(_columns, tensors, groups * -(-lanes // width), width)

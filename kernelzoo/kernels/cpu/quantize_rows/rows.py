@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import as_bits, as_float, offset, round_like, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -37,4 +37,4 @@ def _rows(x, values, scale, n, lanes, xg, xn, xl, vg, vn, vl, sg, sl, first, las
 @register("cpu", "quantize_rows", "rows")
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     """A row's absolute maximum gives its scale. A second read from cache divides by it. Rows run in parallel."""
-    return bind_kernel(_rows, move_lanes_last(x, values, scale), x.size(0) * x.size(2))
+    return bind_launch(_rows, move_lanes_last(x, values, scale), x.size(0) * x.size(2))

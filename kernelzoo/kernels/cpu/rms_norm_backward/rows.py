@@ -3,7 +3,7 @@ import torch
 from numba import njit, prange
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, empty, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import FIRST, bind_kernel, cached_njit, move_lanes_last
+from kernelzoo.kernels.cpu.launch import FIRST, bind_launch, cached_njit, move_lanes_last
 from kernelzoo.kernels.cpu.rms_norm.rows import row_scale
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
@@ -61,4 +61,4 @@ def rows(
 ) -> Launch:
     """A row is read three times. Each thread sums its part of dweight; these sums are added at the end."""
     x, grad, dx = move_lanes_last(x, grad, dx)
-    return bind_kernel(_rows, (x, weight, grad, dx, dweight), x.size(0) * x.size(2), float(eps))
+    return bind_launch(_rows, (x, weight, grad, dx, dweight), x.size(0) * x.size(2), float(eps))

@@ -16,7 +16,7 @@ from kernelzoo.kernels.cpu.device_functions import (
     two_sum,
     widen,
 )
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel, vectorises_across
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lane_sums, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, row_maximum
 from kernelzoo.launch import Launch
@@ -157,7 +157,7 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     if n > CACHED:
         raise UnsupportedProblemError("cpu/softmax/fused", f"rows of up to {CACHED} elements stay in cache, got {n}")
     if not vectorises_across(x):
-        return bind_kernel(_fused_rows, (x, out), groups * lanes)
+        return bind_launch(_fused_rows, (x, out), groups * lanes)
     fewest, most = TILE_LANES
     width = min(lanes, most, max(fewest, TILE_BYTES // (n * max(4, x.element_size()))))
-    return bind_kernel(_fused_columns, (x, out), groups * -(-lanes // width), width)
+    return bind_launch(_fused_columns, (x, out), groups * -(-lanes // width), width)

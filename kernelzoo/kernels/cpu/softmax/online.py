@@ -8,7 +8,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import as_float, empty, exponential, order_bits, round_like, two_sum, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel, vectorises_across
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lane_sums, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, row_maximum
 from kernelzoo.launch import Launch
@@ -104,6 +104,6 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x, out = move_lanes_last(x, out)
     groups, _, lanes = x.shape
     if not vectorises_across(x):
-        return bind_kernel(_online_rows, (x, out), groups * lanes)
+        return bind_launch(_online_rows, (x, out), groups * lanes)
     width = min(lanes, ONLINE_LANES)
-    return bind_kernel(_online_columns, (x, out), groups * -(-lanes // width), width)
+    return bind_launch(_online_columns, (x, out), groups * -(-lanes // width), width)

@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, empty, round_like, two_sum, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel, vectorises_across
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lane_sums
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.kernels.cpu.tiles import choose_tile_lanes
@@ -116,6 +116,6 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     tensors = move_lanes_last(grad, y, out)
     groups, _, lanes = tensors[0].shape
     if not vectorises_across(tensors[0]):
-        return bind_kernel(_rows, tensors, groups * lanes)
+        return bind_launch(_rows, tensors, groups * lanes)
     width = choose_tile_lanes(groups, lanes)
-    return bind_kernel(_columns, tensors, groups * -(-lanes // width), width)
+    return bind_launch(_columns, tensors, groups * -(-lanes // width), width)

@@ -3,7 +3,7 @@ import torch
 from numba import njit
 
 from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
-from kernelzoo.kernels.cpu.launch import bind_kernel, move_lanes_last, parallel_kernel
+from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -61,4 +61,4 @@ def _integers(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Blocks of a row are summed, then the blocks' sums with their rounding errors. Rows run in parallel."""
     kernel = _floats if x.is_floating_point() else _integers
-    return bind_kernel(kernel, move_lanes_last(x, out), x.size(0) * x.size(2))
+    return bind_launch(kernel, move_lanes_last(x, out), x.size(0) * x.size(2))

@@ -3,7 +3,7 @@ from torch import Tensor
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -59,4 +59,4 @@ def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor
     views = source, beside, tiles.weight_view(tile, weight), target, sums
     constants = tiles.float64_bits(eps), held, late, tile.per_lane(rows), tile.axis, tile.shape
     tensors, count = (x, residual, weight, out, total), tile.count_tiles(rows)
-    return bind_kernel(id, add_rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)
+    return bind_launch(id, add_rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded
 from kernelzoo.launch import Launch
 from kernelzoo.layout import identity, rows_of
@@ -66,4 +66,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, floats = tiles.make_views(rows, tile, (x, out)), x.dtype.is_floating_point
     constants = (identity(x.dtype), floats, tile.per_lane(rows), tile.axis, tile.shape)
-    return bind_kernel(id, argmin_kernel, (x, out), views, (), constants, tile.count_tiles(rows), tile.warps)
+    return bind_launch(id, argmin_kernel, (x, out), views, (), constants, tile.count_tiles(rows), tile.warps)

@@ -4,7 +4,7 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.argmin.rows import PAST, find_least, select_lesser
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import identity, rows_of
@@ -46,6 +46,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     left = [tiles.part_workspace(rows, tile, plan, x, dtype) for dtype in (x.dtype, torch.int64)]
     same, programs = (identity(x.dtype), x.dtype.is_floating_point), tile.count_tiles(rows) * plan.parts
     kinds = (*same, tile.per_lane(rows), tile.axis, tile.shape)
-    leave = bind_kernel(id, parts_kernel, (x, out), (source, *left), plan, kinds, programs, tile.warps)
+    leave = bind_launch(id, parts_kernel, (x, out), (source, *left), plan, kinds, programs, tile.warps)
     last, programs = (*same, merged.axis, merged.shape), merged.count_tiles(rows)
-    return sequence(leave, bind_kernel(id, merge_kernel, (x, out), (*left, target), (), last, programs, merged.warps))
+    return sequence(leave, bind_launch(id, merge_kernel, (x, out), (*left, target), (), last, programs, merged.warps))

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.states import row_state
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -40,4 +40,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     views = tiles.make_views(rows, tile, tensors, others)
     constants, count = (ignore_index, tile.per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows)
     fit = tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
-    return bind_kernel(id, cross_entropy_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)
+    return bind_launch(id, cross_entropy_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -4,7 +4,7 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.cross_entropy.rows import compute_loss
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.states import load_merged_state, states_kernel
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -31,6 +31,6 @@ def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_inde
     source, beside, target = tiles.make_views(rows, tile, tensors, others)
     states = [tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
     kinds, programs = (tile.per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
-    leave = bind_kernel(id, states_kernel, tensors, (source, *states), plan, kinds, programs, tile.warps)
+    leave = bind_launch(id, states_kernel, tensors, (source, *states), plan, kinds, programs, tile.warps)
     views, kinds = (source, beside, *states, target), (ignore_index, last.axis, last.shape)
-    return sequence(leave, bind_kernel(id, merge_kernel, tensors, views, (), kinds, last.count_tiles(rows), last.warps))
+    return sequence(leave, bind_launch(id, merge_kernel, tensors, views, (), kinds, last.count_tiles(rows), last.warps))

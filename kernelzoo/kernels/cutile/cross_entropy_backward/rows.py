@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.softmax.device_functions import exponential
 from kernelzoo.kernels.cutile.states import row_state
 from kernelzoo.launch import Launch
@@ -39,4 +39,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     tile = tiles.streaming_tile(rows, device_of(x), 2)
     views = tiles.make_views(rows, tile, tensors, others)
     constants = (ignore_index, tile.per_lane(rows), tile.axis, tile.shape)
-    return bind_kernel(id, backward_kernel, tensors, views, (), constants, tile.count_tiles(rows), tile.warps)
+    return bind_launch(id, backward_kernel, tensors, views, (), constants, tile.count_tiles(rows), tile.warps)

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -55,4 +55,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     views, kinds = tiles.make_views(rows, tile, (x, out)), (tile.per_lane(rows), tile.axis, tile.shape)
     many = tiles.FIT * (1 + x.is_floating_point())  # programs of 128 threads; sums of integers have 64 bits
     fit = tile.occupancy(rows, many, ragged=True)
-    return bind_kernel(id, cumsum_kernel, (x, out), views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)
+    return bind_launch(id, cumsum_kernel, (x, out), views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

@@ -4,7 +4,7 @@ import torch
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.cumsum.rows import write_sums
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.sum.split import parts_kernel
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import plain, rows_of
@@ -35,6 +35,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     sums = tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
     kinds = tile.per_lane(rows), tile.axis, tile.shape
     programs, warps = tile.count_tiles(rows) * plan.parts, tile.warps
-    leave = bind_kernel(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, warps)
+    leave = bind_launch(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, warps)
     views, last, fit = (source, sums, target), (plan.merged, *kinds), tile.occupancy(rows, tiles.FIT, True)
-    return sequence(leave, bind_kernel(id, scan_kernel, (x, out), views, plan, last, programs, warps, occupancy=fit))
+    return sequence(leave, bind_launch(id, scan_kernel, (x, out), views, plan, last, programs, warps, occupancy=fit))

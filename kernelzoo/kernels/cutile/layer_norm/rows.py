@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.sum.rows import sum_rows
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -60,4 +60,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     views = source, *(tiles.weight_view(tile, one) for one in (weight, bias)), target
     constants = tiles.float64_bits(eps), held, late, tile.per_lane(rows), tile.axis, tile.shape
     tensors, count = (x, weight, bias, out), tile.count_tiles(rows)
-    return bind_kernel(id, layer_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)
+    return bind_launch(id, layer_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

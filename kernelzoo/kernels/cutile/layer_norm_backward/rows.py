@@ -3,7 +3,7 @@ from torch import Tensor
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import View, bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import View, bind_launch, device_of
 from kernelzoo.kernels.cutile.sum.rows import sum_rows
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv, rows_with
@@ -69,10 +69,10 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     of_rows = [tiles.row_workspace(rows, tile, x) for _ in range(2)]
     views = (source, pulled, *of_rows, *(View(out, (rows.n,), out.stride()) for out in (dweight, dbias)))
     programs, constants = cdiv(rows.n, summed.block), (summed.axis, summed.shape)
-    second = bind_kernel(id, sums_kernel, tensors, views, (), constants, programs, summed.warps)
+    second = bind_launch(id, sums_kernel, tensors, views, (), constants, programs, summed.warps)
     if rows.total == 0:
         return second
     held = (source, tiles.weight_view(tile, weight), pulled, target, *of_rows)
     kinds = (tiles.float64_bits(eps), tile.per_lane(rows), tile.axis, tile.shape)
-    first = bind_kernel(id, rows_kernel, tensors, held, (), kinds, tile.count_tiles(rows), tile.warps)
+    first = bind_launch(id, rows_kernel, tensors, held, (), kinds, tile.count_tiles(rows), tile.warps)
     return sequence(first, second)

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.states import row_state
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -26,4 +26,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, constants = tiles.make_views(rows, tile, (x, out)), (tile.per_lane(rows), tile.axis, tile.shape)
     count, fit = tile.count_tiles(rows), tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
-    return bind_kernel(id, logsumexp_kernel, (x, out), views, (), constants, count, tile.warps, occupancy=fit)
+    return bind_launch(id, logsumexp_kernel, (x, out), views, (), constants, count, tile.warps, occupancy=fit)

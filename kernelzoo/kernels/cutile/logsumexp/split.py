@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.states import load_merged_state, states_kernel
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_of
@@ -27,6 +27,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     source, target = tiles.make_views(rows, tile, (x, out))
     states = [tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
     kinds, programs = (tile.per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
-    leave = bind_kernel(id, states_kernel, (x, out), (source, *states), plan, kinds, programs, tile.warps)
+    leave = bind_launch(id, states_kernel, (x, out), (source, *states), plan, kinds, programs, tile.warps)
     last, programs = (merged.axis, merged.shape), merged.count_tiles(rows)
-    return sequence(leave, bind_kernel(id, merge_kernel, (x, out), (*states, target), (), last, programs, merged.warps))
+    return sequence(leave, bind_launch(id, merge_kernel, (x, out), (*states, target), (), last, programs, merged.warps))

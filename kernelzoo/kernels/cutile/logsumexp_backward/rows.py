@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.softmax.device_functions import exponential
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -29,4 +29,4 @@ def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.streaming_tile(rows, device_of(x))
     views, constants = tiles.make_views(rows, tile, tensors, others), (tile.axis, tile.shape)
-    return bind_kernel(id, backward_kernel, tensors, views, (), constants, tile.count_tiles(rows), tile.warps)
+    return bind_launch(id, backward_kernel, tensors, views, (), constants, tile.count_tiles(rows), tile.warps)

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded, nan_minimum, reduce_row_ends, row_min
 from kernelzoo.kernels.cutile.min.tiles import kernel_constants, running_min_tile
 from kernelzoo.launch import Launch
@@ -35,4 +35,4 @@ def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     pack, tile = tiles.ragged_row_tile(rows, running_min_tile(device_of(x), rows), x)
     views, kinds = tiles.make_views(rows, tile, (x, out), pack=pack), kernel_constants(rows, x.dtype, tile, pack)
-    return bind_kernel(id, rows_deferred_kernel, (x, out), views, (rows.n,), kinds, tile.count_tiles(rows), tile.warps)
+    return bind_launch(id, rows_deferred_kernel, (x, out), views, (rows.n,), kinds, tile.count_tiles(rows), tile.warps)

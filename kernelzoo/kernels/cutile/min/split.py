@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import View, bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import View, bind_launch, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded, nan_minimum, reduce_row_ends, row_min
 from kernelzoo.kernels.cutile.min.tiles import kernel_constants, running_min_tile
 from kernelzoo.launch import Launch
@@ -56,4 +56,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     views = (*tiles.make_views(rows, tile, (x, out), pack=pack), partials, View(arrivals, (count,), (1,)))
     masked = not x.dtype.is_floating_point and plan.parts != plan.merged
     constants = (plan.merged, masked, *kernel_constants(rows, x.dtype, tile, pack))
-    return bind_kernel(id, split_kernel, (x, out), views, (rows.n, *plan), constants, count * plan.parts, tile.warps)
+    return bind_launch(id, split_kernel, (x, out), views, (rows.n, *plan), constants, count * plan.parts, tile.warps)

@@ -5,7 +5,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -35,4 +35,4 @@ def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tenso
     rows, others = rows_with(x, out, y, grad)
     tile = tiles.whole_row_tile(id, device_of(x), rows, 1)
     views = tiles.make_views(rows, tile, tensors, others)
-    return bind_kernel(id, tile_kernel, tensors, views, (), (tile.axis, tile.shape), tile.count_tiles(rows), tile.warps)
+    return bind_launch(id, tile_kernel, tensors, views, (), (tile.axis, tile.shape), tile.count_tiles(rows), tile.warps)

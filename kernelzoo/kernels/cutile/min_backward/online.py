@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel
+from kernelzoo.kernels.cutile.launch import bind_launch
 from kernelzoo.kernels.cutile.min_backward.fused import split_gradient
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -54,4 +54,4 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     views, id = tiles.make_views(rows, tile, tensors, others), "cutile/min_backward/online"
     kinds = (tile.per_lane(rows), tile.axis, tile.shape)
     fit = tile.occupancy(rows, tiles.FIT)
-    return bind_kernel(id, online_kernel, tensors, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)
+    return bind_launch(id, online_kernel, tensors, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

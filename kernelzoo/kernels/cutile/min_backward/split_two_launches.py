@@ -5,7 +5,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.min_backward.fused import split_gradient
 from kernelzoo.kernels.cutile.min_backward.online import count_equal, write_blocks
 from kernelzoo.launch import Launch, sequence
@@ -50,6 +50,6 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     views = tiles.make_views(rows, tile, tensors, others)
     counts = tiles.part_workspace(rows, tile, plan, x, torch.int64)
     constants, programs = (tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
-    of_all = partial(bind_kernel, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT))
+    of_all = partial(bind_launch, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, tiles.FIT))
     leave = of_all(partials_kernel, tensors, (*views[:2], counts), plan, (tile.per_lane(rows), *constants))
     return sequence(leave, of_all(write_kernel, tensors, (*views, counts), plan, (plan.merged, *constants)))

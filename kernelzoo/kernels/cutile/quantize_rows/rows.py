@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
@@ -74,4 +74,4 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     held, tile, fit = tiles.whole_row_or_block_tile(id, device, rows, 2)
     source, scales, target = tiles.make_views(rows, tile, (x, scale, values), others)
     views, kinds = (source, target, scales), (device.capability >= 90, held, tile.axis, tile.shape)
-    return bind_kernel(id, quantize_kernel, arrays, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)
+    return bind_launch(id, quantize_kernel, arrays, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

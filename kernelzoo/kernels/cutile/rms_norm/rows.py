@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -52,4 +52,4 @@ def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -
     views = source, tiles.weight_view(tile, weight), target
     constants = tiles.float64_bits(eps), held, late, tile.per_lane(rows), tile.axis, tile.shape
     tensors, count = (x, weight, out), tile.count_tiles(rows)
-    return bind_kernel(id, rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)
+    return bind_launch(id, rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -3,7 +3,7 @@ from torch import Tensor
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import View, bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import View, bind_launch, device_of
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import cdiv, rows_with
 from kernelzoo.registry import register
@@ -58,10 +58,10 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, e
     scales = tiles.row_workspace(rows, tile, x)
     views = (source, pulled, scales, View(dweight, (rows.n,), dweight.stride()))
     programs, constants = cdiv(rows.n, summed.block), (summed.axis, summed.shape)
-    second = bind_kernel(id, weight_kernel, tensors, views, (), constants, programs, summed.warps)
+    second = bind_launch(id, weight_kernel, tensors, views, (), constants, programs, summed.warps)
     if rows.total == 0:
         return second
     held = (source, tiles.weight_view(tile, weight), pulled, target, scales)
     kinds = (tiles.float64_bits(eps), tile.axis, tile.shape)
-    first = bind_kernel(id, rows_kernel, tensors, held, (), kinds, tile.count_tiles(rows), tile.warps)
+    first = bind_launch(id, rows_kernel, tensors, held, (), kinds, tile.count_tiles(rows), tile.warps)
     return sequence(first, second)

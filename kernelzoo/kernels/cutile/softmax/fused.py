@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.softmax.device_functions import add_exact_sum, exponential, fast_inverse, zero_if_empty
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -51,4 +51,4 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     pack, tile = tiles.ragged_row_tile(rows, tile, x) if one_row else (0, tile)
     views = tiles.make_views(rows, tile, (x, out), pack=pack)
     constants = exact, pack, tile.per_lane(rows), tile.axis, tile.shape
-    return bind_kernel(id, tile_kernel, (x, out), views, (rows.n,), constants, tile.count_tiles(rows), tile.warps)
+    return bind_launch(id, tile_kernel, (x, out), views, (rows.n,), constants, tile.count_tiles(rows), tile.warps)

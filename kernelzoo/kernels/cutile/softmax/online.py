@@ -5,7 +5,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel
+from kernelzoo.kernels.cutile.launch import bind_launch
 from kernelzoo.kernels.cutile.softmax.device_functions import exponential, fast_inverse, lowest_finite, online_update
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
@@ -70,4 +70,4 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     views = tiles.make_views(rows, tile, (x, out), pack=pack)
     constants = pack, tile.per_lane(rows), tile.axis, tile.shape
     occupancy, count = tile.occupancy(rows, tiles.FIT, pack > 0), tile.count_tiles(rows)
-    return bind_kernel(id, online_kernel, (x, out), views, (rows.n,), constants, count, tile.warps, occupancy=occupancy)
+    return bind_launch(id, online_kernel, (x, out), views, (rows.n,), constants, count, tile.warps, occupancy=occupancy)

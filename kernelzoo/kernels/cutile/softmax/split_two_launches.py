@@ -5,7 +5,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.softmax.device_functions import add_exact_sum, exponential, fast_inverse, lowest_finite
 from kernelzoo.kernels.cutile.softmax.online import lane_states, write_blocks
 from kernelzoo.launch import Launch, sequence
@@ -112,7 +112,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     source, target = tiles.make_views(rows, tile, (x, out), pack=pack)
     pairs = [tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
     numbers, constants, count = (rows.n, *plan), (tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
-    of_all = partial(bind_kernel, id, warps=tile.warps, grid=count, occupancy=tile.occupancy(rows, tiles.FIT, pack > 0))
+    of_all = partial(bind_launch, id, warps=tile.warps, grid=count, occupancy=tile.occupancy(rows, tiles.FIT, pack > 0))
     leave = of_all(partials_kernel, (x, out), (source, *pairs), numbers, (exact, pack, tile.per_lane(rows), *constants))
     write = of_all(write_kernel, (x, out), (source, target, *pairs), numbers, (exact, plan.merged, pack, *constants))
     return sequence(leave, write)

@@ -5,7 +5,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -46,4 +46,4 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tiles.whole_row_tile(id, device, rows, 2, one_row)
     pack, tile = tiles.ragged_row_tile(rows, tile, grad, y) if one_row else (0, tile)
     views, constants = tiles.make_views(rows, tile, tensors, others, pack), (pack, tile.axis, tile.shape)
-    return bind_kernel(id, tile_kernel, tensors, views, (rows.n,), constants, tile.count_tiles(rows), tile.warps)
+    return bind_launch(id, tile_kernel, tensors, views, (rows.n,), constants, tile.count_tiles(rows), tile.warps)

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel
+from kernelzoo.kernels.cutile.launch import bind_launch
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_with
 from kernelzoo.registry import register
@@ -58,4 +58,4 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     views, id = tiles.make_views(rows, tile, tensors, others), "cutile/softmax_backward/online"
     kinds = (tile.per_lane(rows), tile.axis, tile.shape)
     fit = tile.occupancy(rows, FIT)
-    return bind_kernel(id, online_kernel, tensors, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)
+    return bind_launch(id, online_kernel, tensors, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

@@ -5,7 +5,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.softmax_backward.online import FIT, product_sums, write_blocks
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import rows_with
@@ -45,6 +45,6 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     views = tiles.make_views(rows, tile, tensors, others)
     sums = tiles.part_workspace(rows, tile, plan, grad, tiles.acc_dtype(grad.dtype))
     constants, programs = (tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
-    of_all = partial(bind_kernel, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, FIT))
+    of_all = partial(bind_launch, id, warps=tile.warps, grid=programs, occupancy=tile.occupancy(rows, FIT))
     leave = of_all(partials_kernel, tensors, (*views[:2], sums), plan, (tile.per_lane(rows), *constants))
     return sequence(leave, of_all(write_kernel, tensors, (*views, sums), plan, (plan.merged, *constants)))

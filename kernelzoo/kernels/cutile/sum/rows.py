@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.launch import Launch
 from kernelzoo.layout import plain, rows_of
 from kernelzoo.registry import register
@@ -36,4 +36,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views, constants = tiles.make_views(rows, tile, (x, out)), (tile.per_lane(rows), tile.axis, tile.shape)
-    return bind_kernel(id, sum_kernel, (x, out), views, (), constants, tile.count_tiles(rows), tile.warps)
+    return bind_launch(id, sum_kernel, (x, out), views, (), constants, tile.count_tiles(rows), tile.warps)

@@ -3,7 +3,7 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.launch import bind_kernel, device_of
+from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.sum.rows import sum_rows
 from kernelzoo.launch import Launch, sequence
 from kernelzoo.layout import plain, rows_of
@@ -36,6 +36,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     source, target = tiles.make_views(rows, tile, (x, out))
     sums = tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
     kinds, programs = (tile.per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
-    leave = bind_kernel(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
+    leave = bind_launch(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, tile.warps)
     last, programs = (merged.axis, merged.shape), merged.count_tiles(rows)
-    return sequence(leave, bind_kernel(id, merge_kernel, (x, out), (sums, target), (), last, programs, merged.warps))
+    return sequence(leave, bind_launch(id, merge_kernel, (x, out), (sums, target), (), last, programs, merged.warps))

@@ -7,7 +7,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.compiler import Example, Program
 from kernelzoo.kernels.helion.device_functions import load_masked, row_end_indices, vector_bounds
-from kernelzoo.kernels.helion.launch import bind_program
+from kernelzoo.kernels.helion.launch import bind_launch
 from kernelzoo.kernels.helion.min.rows import rows_kernel
 from kernelzoo.kernels.helion.min.tiles import kernel_constants, running_min_tile
 from kernelzoo.kernels.shared.jit import device_of
@@ -67,5 +67,5 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     examples = *tiles.as_examples(views[0]), Example(partials.dtype, "outer parts inner")
     order = tuple(reversed(range(len(blocks))))
     leave = Program(kernel, examples, len(numbers), kernel_constants(rows, x), blocks, order, tile.warps, far)
-    first = bind_program(id, leave, views, (views[0], partials), numbers)
-    return sequence(first, bind_program(id, reduce, views, (partials, views[1])))
+    first = bind_launch(id, leave, views, (views[0], partials), numbers)
+    return sequence(first, bind_launch(id, reduce, views, (partials, views[1])))
