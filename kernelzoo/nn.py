@@ -13,6 +13,7 @@ import torch
 
 from kernelzoo.calls import backend as backends
 from kernelzoo.calls import torch_library as torch_library  # it defines torch.ops.kernelzoo
+from kernelzoo.calls.methods import unscripted
 from kernelzoo.errors import UnknownNameError
 
 __all__ = ["CrossEntropyLoss", "LayerNorm", "RMSNorm", "Softmax", "torch_library"]
@@ -27,13 +28,15 @@ class _Module(torch.nn.Module):
         super().__init__()
         self.dim, self.backend, self.variant, self.batch_invariant = dim, backend, variant, batch_invariant
 
-    def _run(self, op: str, *inputs: torch.Tensor, dim: int, **scalars: Any) -> Any:
-        chosen = backends.best(op, inputs[0]) if self.backend is None else backends.get(self.backend)
-        run = getattr(chosen, op)
-        return run(*inputs, dim, variant=self.variant, batch_invariant=self.batch_invariant, **scalars)
-
     def extra_repr(self) -> str:
         return f"dim={self.dim}, backend={self.backend!r}" + f", variant={self.variant!r}" * (self.variant != "auto")
+
+
+@unscripted
+def _call_operation(module: _Module, op: str, *inputs: torch.Tensor, dim: int, **scalars: Any) -> Any:
+    chosen = backends.best(op, inputs[0]) if module.backend is None else backends.get(module.backend)
+    call = getattr(chosen, op)
+    return call(*inputs, dim, variant=module.variant, batch_invariant=module.batch_invariant, **scalars)
 
 
 class Softmax(_Module):
@@ -47,7 +50,7 @@ class Softmax(_Module):
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self._run("softmax", x, dim=self.dim)
+        result: torch.Tensor = _call_operation(self, "softmax", x, dim=self.dim)
         return result
 
 
@@ -90,8 +93,8 @@ class RMSNorm(_Norm):
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> Any:
         if residual is None:
-            return self._run("rms_norm", x, self.weight, dim=self.dim, eps=self.eps)
-        return self._run("add_rms_norm", x, residual, self.weight, dim=self.dim, eps=self.eps)
+            return _call_operation(self, "rms_norm", x, self.weight, dim=self.dim, eps=self.eps)
+        return _call_operation(self, "add_rms_norm", x, residual, self.weight, dim=self.dim, eps=self.eps)
 
 
 class LayerNorm(_Norm):
@@ -129,7 +132,9 @@ class LayerNorm(_Norm):
         torch.nn.init.zeros_(self.bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = self._run("layer_norm", x, self.weight, self.bias, dim=self.dim, eps=self.eps)
+        result: torch.Tensor = _call_operation(
+            self, "layer_norm", x, self.weight, self.bias, dim=self.dim, eps=self.eps
+        )
         return result
 
 
@@ -154,7 +159,9 @@ class CrossEntropyLoss(_Module):
 
     def forward(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         dim = self.dim if x.dim() > 1 else 0
-        losses: torch.Tensor = self._run("cross_entropy", x, labels, dim=dim, ignore_index=self.ignore_index)
+        losses: torch.Tensor = _call_operation(
+            self, "cross_entropy", x, labels, dim=dim, ignore_index=self.ignore_index
+        )
         if self.reduction == "none":
             return losses
         wide = losses.sum(dtype=torch.promote_types(losses.dtype, torch.float32))

@@ -158,30 +158,35 @@ def errors_hook(
         yield _single_or_tuple(tuple(result.abs().double().mul_(shares + more).add_(tiny) for result, more in zipped))
         moved, own = ([torch.zeros_like(result, dtype=torch.float64) for result in several] for _ in range(2))
         generator = torch.Generator(several[0].device).manual_seed(0)
-        for tried in range(1, _TRIES + 1):
+
+        def learn() -> None:
+            """Run the reference on perturbed inputs, and raise ``moved`` and ``own`` to the errors seen."""
             near = {name: _perturb_input(x, dtypes.get(name, ""), generator) for name, x in given.items()}
             exact = run.run_in_float64([_to_float64(near[name]) for name in order])
             found = run.run_on_copies([near[name] for name in order])
             for place, (result, other, said) in enumerate(zip(several, exact, found, strict=True)):
                 if result.is_floating_point():
-                    moved[place] = torch.maximum(moved[place], _zero_nonfinite((other - result).abs()))
-                    off = (said.double() - other).abs() - other.abs() * _rounding_error(outs[place])
-                    own[place] = torch.maximum(own[place], _zero_nonfinite(off))
+                    _raise_to(moved[place], (other - result).abs_())
+                    off = said.to(torch.float64, copy=True).sub_(other).abs_()
+                    if rounding := _rounding_error(outs[place]):
+                        off.sub_(other.abs(), alpha=rounding)
+                    _raise_to(own[place], off)
+
+        def bound(worst: bool = False) -> Any:
+            return _single_or_tuple(
+                tuple(
+                    _pool_errors(mine, result, worst)
+                    .mul_(_OWN)
+                    .add_(change, alpha=shares / step)
+                    .add_(result.abs(), alpha=shares + more)
+                    .add_(tiny)
+                    for result, change, mine, more in zip(several, moved, own, steps, strict=True)
+                )
+            )
+
+        for tried in range(1, _TRIES + 1):
+            learn()
             if tried in _LEARNT:
-
-                def bound(worst: bool = False) -> Any:
-                    pooled = [_pool_errors(mine, result, worst) for result, mine in zip(several, own, strict=True)]
-                    known = zip(several, moved, pooled, steps, strict=True)
-                    return _single_or_tuple(
-                        tuple(
-                            change.mul(shares / step)
-                            .add_(result.abs(), alpha=shares + more)
-                            .add_(mine, alpha=_OWN)
-                            .add_(tiny)
-                            for result, change, mine, more in known
-                        )
-                    )
-
                 yield bound()
         yield RareErrors(bound(worst=True), _SHARE)
 
@@ -212,13 +217,14 @@ def _pool_errors(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.
     """Raise each error to the mean error of elements of similar magnitude; if ``worst``, to their maximum and the
     row's. Few runs may show no error in an element, as near the kink of a ReLU."""
     if own.numel() < _WINDOW:
-        return own
+        return own.clone()
+    found = torch.empty(own.shape, dtype=own.dtype, device=own.device)
     pieces = -(-own.numel() // _PIECE)  # of large tensors, to save memory
-    pairs = zip(own.flatten().chunk(pieces), result.flatten().chunk(pieces), strict=True)
-    found = torch.cat([_smooth_errors(some, beside.abs().argsort(), worst) for some, beside in pairs]).view(own.shape)
+    for into, some, beside in zip(*(x.flatten().chunk(pieces) for x in (found, own, result)), strict=True):
+        into.copy_(_smooth_errors(some, beside.abs().argsort(), worst))
     if worst and own.size(-1) >= _WINDOW:
-        found = torch.maximum(found, own.amax(-1, keepdim=True))
-    return torch.maximum(own, found)
+        torch.maximum(found, own.amax(-1, keepdim=True), out=found)
+    return torch.maximum(own, found, out=found)
 
 
 def _perturb_input(x: Any, dtype: str, generator: torch.Generator) -> Any:
@@ -267,8 +273,9 @@ def _is_changed_input(x: Any, result: Any) -> bool:
     return both and x.untyped_storage().data_ptr() == result.untyped_storage().data_ptr()
 
 
-def _zero_nonfinite(x: torch.Tensor) -> torch.Tensor:
-    return x.nan_to_num_(0.0, 0.0, 0.0).clamp_(min=0.0)
+def _raise_to(most: torch.Tensor, errors: torch.Tensor) -> None:
+    """Raise ``most`` to the finite errors, in place."""
+    torch.maximum(most, errors.nan_to_num_(0.0, 0.0, 0.0), out=most)
 
 
 def _rounding_error(dtype: str) -> float:

@@ -94,25 +94,32 @@ class Operation(Bindable):
         results = self._call_for_outputs("reference", known, [torch.empty(shape, device="meta") for shape, _ in kinds])
         errors = self.call("errors", {**known, "ref": _unpack_single(results)})
 
-        first = self._next_bounds(errors, results, kinds, args)
+        first = self._next_bounds(errors, results, kinds, args, [])
         assert first is not None
         return first
 
     def _next_bounds(
-        self, errors: Iterator[Any], results: Sequence[Any], kinds: Sequence[Any], args: Arguments
+        self,
+        errors: Iterator[Any],
+        results: Sequence[Any],
+        kinds: Sequence[Any],
+        args: Arguments,
+        narrower: list[list[torch.Tensor]],
     ) -> Expected | None:
         """Return the bounds from the next of ``errors``; None after the last.
 
-        The bounds are part of no reference cycle, so that large tensors are freed without Python's garbage collector.
+        To save memory, they replace the ``narrower`` ones, unless only a share of the elements may need them. They are
+        part of no reference cycle, so that large tensors are freed without Python's garbage collector.
         """
         if (found := self.call_guarded("errors", next, errors, None)) is None:
             return None
         found, share = (found.errors, found.share) if isinstance(found, RareErrors) else (found, 1.0)
-        pairs = []
-        for exact, error, (shape, dtype) in zip(results, _as_tuple(found), kinds, strict=True):
+        pairs = narrower if share == 1.0 else []
+        for shape, dtype in kinds if not pairs else ():
             pairs.append([torch.empty(shape, dtype=bounds_dtype(dtype), device=args.x.device) for _ in range(2)])
-            self._write_bounds(pairs[-1], exact, error, exact, dtype)
-        wider = cache(partial(self._next_bounds, errors, results, kinds, args))
+        for pair, exact, error, (_, dtype) in zip(pairs, results, _as_tuple(found), kinds, strict=True):
+            self._write_bounds(pair, exact, error, exact, dtype)
+        wider = cache(partial(self._next_bounds, errors, results, kinds, args, pairs))
         return replace(self._expected(args, pairs), wider=wider, share=share)
 
     def _write_bounds(

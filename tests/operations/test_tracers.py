@@ -278,8 +278,8 @@ def _got(x: Tensor) -> Tensor:
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.parametrize(
     "function",
-    [_softmax, _got, kernelzoo.min, BACKEND.min, kernelzoo.nn.Softmax(0)],
-    ids=("calls", "gets", "function", "method", "module"),
+    [_softmax, _got, kernelzoo.min, BACKEND.min, kernelzoo.nn.Softmax(0), kernelzoo.nn.RMSNorm(5)],
+    ids=("calls", "gets", "function", "method", "module", "norm"),
 )
 def test_a_script_is_refused_with_what_to_call(function: Any) -> None:
     with pytest.raises(RuntimeError, match=r"torch\.ops\.kernelzoo"):
