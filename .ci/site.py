@@ -51,7 +51,7 @@ def operations() -> None:
     table = PAGES / "records" / "side-by-side.md"
     text = table.read_text(encoding="utf-8")
     for op in CALLED:
-        write(f"side-by-side/{op}.md", side_by_side.page(op))
+        write(f"side-by-side/{op}.md", side_by_side.format_comparison_page(op))
         text = text.replace(f"| `{op}` |", f"| [`{op}`](../side-by-side/{op}.md) |")
     table.write_text(text, encoding="utf-8")
 

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from kernelzoo import measure, registry, terminal
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.statistics import FEWEST, noisy, ratio_interval, regression, verdict
@@ -162,7 +162,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _write(path: Path, document: dict[str, Any]) -> None:
     text = json.dumps(document, indent=1).encode()
-    write_whole(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    write_atomically(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:

@@ -145,7 +145,7 @@ def _is_yardstick(info: Json) -> bool:
 
 def _problem(info: Json) -> Any:
     """What a result or a failure is of, the implementation aside."""
-    return record.record_key({**info, "id": ""})
+    return record.result_key({**info, "id": ""})
 
 
 def _check_whole(problems: Any, found: Sequence[Json], backends: Sequence[str]) -> None:

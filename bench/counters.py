@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from kernelzoo import measure, packages, registry
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.measure import Problem
 from kernelzoo.report import reading, results
 
@@ -156,7 +156,7 @@ def main() -> int:
             "seconds": round(time.monotonic() - began, 1),
             "rows": rows,
         }
-        write_whole(options.output, (json.dumps(document, indent=1) + "\n").encode())
+        write_atomically(options.output, (json.dumps(document, indent=1) + "\n").encode())
     return 0
 
 

@@ -226,7 +226,7 @@ def experiment(
     began = time.monotonic()
     found = right(problem, mesh, inputs[0], here)
     tell(here, f"  {len(found)} ways are right, compiled and checked in {time.monotonic() - began:.0f} s")
-    own = 0.0 if limits is None else limits.limit(problem.op, passes * shards[here.rank])
+    own = 0.0 if limits is None else limits.shortest_seconds(problem.op, passes * shards[here.rank])
     each, made = [round(one * 1e6, 2) for one in ranked.each(own)], []
     alone = [complete(problem, one, here) for one in inputs[: max(2, len(inputs) // here.ranks)]]
     backend = kernelzoo.get("triton" if here.cuda else "torch")

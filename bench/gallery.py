@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from urllib.parse import urlencode
 
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import findings, load, writing
 from kernelzoo.report.page import write_page
@@ -55,9 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{folder / name}.html: {(folder / f'{name}.html').stat().st_size / 1e6:.2f} MB")
     for name, records in pages.ON_SITE.items():
         document = (pages.ROOT / "docs" / "records" / name).read_text(encoding="utf-8")
-        blocks = findings.blocks([pages.RESULTS / f"{record}.json" for record in records])
-        write_whole(folder / "records" / name, writing.insert(document, blocks, name)[0].encode())
-    write_whole(folder / "README.md", "\n".join(lines).encode())
+        blocks = findings.markdown_by_kind([pages.RESULTS / f"{record}.json" for record in records])
+        write_atomically(folder / "records" / name, writing.insert(document, blocks, name)[0].encode())
+    write_atomically(folder / "README.md", "\n".join(lines).encode())
     return 0
 
 

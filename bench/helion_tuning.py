@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 from kernelzoo import measure, packages, registry
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.measure.calls import choose_clock
 
 SHAPES = ((4096, 4096), (2048, 32000))
@@ -77,7 +77,7 @@ def main() -> int:
         with lock:
             document["rows"].append(found)
             print(line(found), flush=True)
-            write_whole(given.to, f"{json.dumps(document, indent=1)}\n".encode())
+            write_atomically(given.to, f"{json.dumps(document, indent=1)}\n".encode())
 
     with ThreadPoolExecutor(gpus.qsize()) as threads:
         list(threads.map(lambda one: measured(*one), (one for one in asked if one not in known)))
@@ -106,7 +106,7 @@ def row(id: str, shape: tuple[int, ...]) -> dict[str, Any]:
     device, implementation = torch.device("cuda", 0), registry.implementation(id)
     problem = measure.Problem("softmax", shape, DTYPE)
     count = max(2, min(512, 2**28 // problem.bytes))
-    sets, generator = measure.Sets(problem, count, device), torch.Generator(device)
+    sets, generator = measure.TensorSets(problem, count, device), torch.Generator(device)
     for number in range(count):
         for x, drawn in zip(sets[number][0], problem.inputs(generator), strict=True):
             x.copy_(drawn)

@@ -27,7 +27,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo import measure, registry
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.launch import Launch
 from kernelzoo.measure.clocks import DeviceClock
 from kernelzoo.measure.statistics import ratio_interval
@@ -156,7 +156,7 @@ def experiment(dtype: str, megabytes: int, rounds: int) -> dict[str, dict[str, l
             sets.append((x, torch.empty_like(x)))
         for hint in HINTS:
             check(sets[0][0], hint)
-        lanes = {hint: clock.arrange([pipeline(kind, hint, x, out, hot) for x, out in sets]) for hint in HINTS}
+        lanes = {hint: clock.prepare_turn([pipeline(kind, hint, x, out, hot) for x, out in sets]) for hint in HINTS}
         found[kind] = race(lanes, count, rounds)
     return found
 
@@ -205,7 +205,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     for row in document["rows"]:
         print(*row.values(), sep=" | ")
-    write_whole(options.output, (json.dumps(document, indent=1) + "\n").encode())
+    write_atomically(options.output, (json.dumps(document, indent=1) + "\n").encode())
     return 0
 
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 
 JUDGE, RUNNER = "kernelzoo.measure.judge.process", "kernelzoo.measure.worker"
 KINDS = {JUDGE: "judge", RUNNER: "runner"}
@@ -107,7 +107,7 @@ def main() -> int:
             total["lost"] += asked - found["rows"]
             print(f"{dict(kills)}: {asked} rows asked, {dict(found)}, {time.monotonic() - started:.0f} s", flush=True)
             document = {"bench": options.bench, "seed": options.seed, "asked": asked, "kills": kills, **total}
-            write_whole(options.output, json.dumps(document, indent=1).encode())
+            write_atomically(options.output, json.dumps(document, indent=1).encode())
     return 1 if total["lost"] or total["doubled"] else 0
 
 

@@ -83,7 +83,7 @@ class Page:
     def make(self, check: bool) -> bool:
         """Write it, or only look whether it would change. True if it would, or if it can't be made."""
         from kernelzoo import cli
-        from kernelzoo.files import write_whole
+        from kernelzoo.files import write_atomically
 
         path = ROOT / self.path
         files = [str(_file(name)) for name in self.results]
@@ -94,7 +94,7 @@ class Page:
             text = program.made([Path(file) for file in files])
             if check:
                 return not path.exists() or path.read_text(encoding="utf-8") != text
-            write_whole(path, text.encode())
+            write_atomically(path, text.encode())
             return False
         if not self.title:
             return cli.main(["report", *files, "--insert", str(path), *["--check"] * check]) != 0

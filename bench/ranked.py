@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 
 from kernelzoo import measure
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 
 TIMEOUT = 60.0
 """Seconds that an exchange waits for a rank."""
@@ -194,4 +194,4 @@ def now() -> str:
 def write(path: Path, found: dict[str, Any]) -> None:
     """Write a document, compressed if the name says so."""
     content = (json.dumps(found, indent=1) + "\n").encode()
-    write_whole(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    write_atomically(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kernelzoo.files import read_json, write_whole
+from kernelzoo.files import read_json, write_atomically
 
 TITLES = {"group": "exchange by NCCL", "symmetric": "by symmetric memory, one launch"}
 
@@ -24,7 +24,7 @@ def page(path: Path, files: Sequence[str], check: bool) -> bool:
     if check:
         return not path.exists()
     documents = sorted((read_json(Path(file)) for file in files), key=lambda document: document["ranks"])
-    write_whole(path, drawn(documents))
+    write_atomically(path, drawn(documents))
     return False
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.report import score, writing
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Results
@@ -104,7 +104,7 @@ def draw_all() -> None:
             drawn = io.BytesIO()
             options: dict[str, Any] = {"metadata": {"Date": None}, "bbox_inches": "tight", "transparent": True}
             draw(results, name == "dark").savefig(drawn, format="svg", **options)
-        write_whole(PICTURE / f"sweep-{name}.svg", drawn.getvalue())
+        write_atomically(PICTURE / f"sweep-{name}.svg", drawn.getvalue())
 
 
 if __name__ == "__main__":

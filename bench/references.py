@@ -31,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 from other_sets import LOADS, files, reason
 
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.report import writing
 
 Row = dict[str, Any]
@@ -77,7 +77,7 @@ def main() -> int:
                 judged.append((one, made := task.result()))
                 rows[:] = [row for row in rows if (row["set"], row["file"]) != (made["set"], made["file"])] + [made]
                 print(f"[{number}/{len(left)}] {told(made)}", flush=True)
-                write_whole(given.to, f"{json.dumps(document, indent=1)}\n".encode())
+                write_atomically(given.to, f"{json.dumps(document, indent=1)}\n".encode())
         left = [one for one, row in judged if row["verdict"] not in DECIDED]
     for folder in dict.fromkeys(row["set"] for row in rows):
         print(f"{folder}:", counted([row for row in rows if row["set"] == folder]))

@@ -29,8 +29,8 @@ import torch
 
 from kernelzoo import measure, packages, registry
 from kernelzoo.errors import KernelZooError
-from kernelzoo.files import write_whole
-from kernelzoo.launch import Launch, postpone_deliveries
+from kernelzoo.files import write_atomically
+from kernelzoo.launch import Launch, postpone_result_copies
 from kernelzoo.measure import profiler
 from kernelzoo.measure.calls import choose_clock
 
@@ -189,12 +189,12 @@ def repeated(peer: Peer, device: torch.device) -> dict[str, Any]:
     implementation = registry.implementation(peer.id)
     try:
         count = max(2, min(512, 2**28 // problem.bytes)) if peer.own else 2
-        sets, generator = measure.Sets(problem, count, device), torch.Generator(device)
+        sets, generator = measure.TensorSets(problem, count, device), torch.Generator(device)
         for number in range(count):
             for x, drawn in zip(sets[number][0], problem.inputs(generator), strict=True):
                 x.copy_(drawn)
         launches = [problem.launch(implementation, *sets[number]) for number in range(count)]
-        with postpone_deliveries(count):  # no clock times the copies of what launches return
+        with postpone_result_copies(count):  # no clock times the copies of what launches return
             seconds = ours(launches, device)
             theirs = peer.own(launches[0]) if peer.own else problem.bytes / (peer.published_gb_per_s or 0.0) / 1e9
             found = judged(seconds, theirs)
@@ -320,7 +320,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     def add(row: dict[str, Any]) -> None:
         print(line(row), flush=True)
         document["rows"].append(row)
-        write_whole(options.output, (json.dumps(document, indent=1) + "\n").encode())
+        write_atomically(options.output, (json.dumps(document, indent=1) + "\n").encode())
 
     for peer in PEERS:
         if not only or peer.id.split("/")[0] in only:

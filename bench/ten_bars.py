@@ -10,7 +10,7 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.packages import LANGUAGES
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Problem, geometric_mean
@@ -29,7 +29,7 @@ def page(path: Path, files: Sequence[str], check: bool) -> bool:
     """Draw it; or only look whether it is there, since figures are not compared. True if it is not."""
     if check:
         return not path.exists()
-    write_whole(path, drawn(taken(files)))
+    write_atomically(path, drawn(taken(files)))
     return False
 
 

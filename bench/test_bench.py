@@ -11,9 +11,9 @@ import torch
 
 from kernelzoo import measure, registry
 from kernelzoo.measure import Measurement, Problem, record
-from kernelzoo.measure.plugin import ReplayTimer
+from kernelzoo.measure.plugin import SampleReplayTimer
 
-REPLAY = ReplayTimer()
+REPLAY = SampleReplayTimer()
 
 
 @pytest.mark.benchmark(timer=REPLAY)

@@ -29,7 +29,7 @@ import kernelzoo
 from kernelzoo import measure, registry
 from kernelzoo.measure import record
 from kernelzoo.measure.measurement import Measurement
-from kernelzoo.measure.plugin import ReplayTimer
+from kernelzoo.measure.plugin import SampleReplayTimer
 from kernelzoo.operations import MAPPED, OPERATIONS
 
 CALLS = 200  # in one sample: fewer than the 1024 that a stream queues
@@ -250,7 +250,7 @@ def measured(op: str) -> tuple[dict[str, list[float]], dict[str, str]]:
     return samples, refused
 
 
-REPLAY = ReplayTimer()
+REPLAY = SampleReplayTimer()
 TORCHS_WAYS = [registry.baseline("{}"), "torch/{}/gradient", "torch/{}/step"]
 OUR_WAYS = ("call", "bound", "language", "gradient", "step", "array")
 WAYS = [*TORCHS_WAYS, *(f"{name}/{{}}/{way}" for name in OWN for way in OUR_WAYS)]

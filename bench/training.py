@@ -25,7 +25,7 @@ import torch
 import kernelzoo
 from kernelzoo import measure
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.measure.statistics import ratio_interval
 
 FORMAT = "kernelzoo-training/1"
@@ -135,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     }
     for row in rows:
         print(*row.values(), sep=" | ")
-    write_whole(options.output, (json.dumps(document, indent=1) + "\n").encode())
+    write_atomically(options.output, (json.dumps(document, indent=1) + "\n").encode())
     return 0
 
 

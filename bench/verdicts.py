@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kernelzoo.files import write_whole
-from kernelzoo.measure.statistics import LONGEST, Verdict, ratio_interval, settled, verdict
+from kernelzoo.files import write_atomically
+from kernelzoo.measure.statistics import LONGEST, Verdict, can_stop_race, ratio_interval, verdict
 from kernelzoo.report import writing
 from kernelzoo.report.table import Cell, Table
 
@@ -54,7 +54,7 @@ def simulated(noise: NDArray[np.float64], percent: float, *, ratio: float = 1.0)
     held, said, taken = 0, Counter[Verdict](), 0
     for row in ratio * np.exp(percent / 100 * noise):
         count = ROUNDS
-        while count < LONGEST * ROUNDS and not settled([np.ones(count), row[:count]]):
+        while count < LONGEST * ROUNDS and not can_stop_race([np.ones(count), row[:count]]):
             count *= 2
         found = ratio_interval(row[:count], np.ones(count), paired=True)
         held += found.low <= ratio <= found.high
@@ -86,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(made)
     else:
         text, _ = writing.insert(options.insert.read_text("utf-8"), {"verdicts": made}, str(options.insert))
-        write_whole(options.insert, text.encode())
+        write_atomically(options.insert, text.encode())
     return 0
 
 

@@ -108,7 +108,7 @@ def _attribute(name: str) -> Any:
     if name not in __all__:
         if name.startswith("_") or name not in importlib.import_module("kernelzoo.operations").OPERATIONS:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = globals()[name] = importlib.import_module("kernelzoo.calls.backend").function(name)
+        value = globals()[name] = importlib.import_module("kernelzoo.calls.backend").public_function(name)
         return value
     home = next((module for module, names in _HOMES.items() if name in names), "errors")
     value = globals()[name] = getattr(importlib.import_module(f"kernelzoo.{home}"), name)

@@ -26,7 +26,7 @@ def child_env(*, package_first: bool = False) -> dict[str, str]:
 
 
 def make_scratch_folder() -> Path:
-    """Make a folder that is removed when this process ends. If kernelzoo started it, a kill removes the folder too."""
+    """Make a folder that this process removes at its end. If killed, the kernelzoo process that started it does so."""
     _scratch_folders.append(tempfile.TemporaryDirectory(prefix="kernelzoo-", dir=os.environ.get(SCRATCH)))
     return Path(_scratch_folders[-1].name)
 

@@ -1,7 +1,7 @@
 """The device that a kernel is bound for: physical or simulated.
 
-``current()`` and ``of(x)`` return the physical device. Within ``bind_for_device(device)`` they return that simulated
-device. Launches are then planned as on it, and kernels are compiled for it without a GPU.
+``current()`` and ``of(x)`` return the physical device. Within ``plan_launches_for_device(device)`` they return that
+simulated device. Launches are then planned as on it, and kernels are compiled for it without a GPU.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 KIB, MIB = 1024, 1024**2
 
 
-def no_room_error(what: str, bytes_needed: int) -> NoRoomError:
+def make_host_memory_error(requester: str, bytes_needed: int) -> NoRoomError:
     """Return the error for a request of more bytes than are free on the host."""
-    asked_for = f"{what} asks for {bytes_needed / 1e9:.1f} GB of memory"
+    asked_for = f"{requester} asks for {bytes_needed / 1e9:.1f} GB of memory"
     return NoRoomError(f"{asked_for}, and {free_host_bytes() / 1e9:.1f} GB are free on the host")
 
 
@@ -91,7 +91,7 @@ class Device:
         return int(self.arch.removeprefix("sm_")) if self.is_nvidia else 0
 
     @property
-    def dependent_launches(self) -> bool:
+    def allows_dependent_launches(self) -> bool:
         """Whether a launch may begin before the previous one ends, so that kernels must wait for that end."""
         return self.capability >= 90
 
@@ -188,8 +188,8 @@ _assumed: ContextVar[Device | None] = ContextVar("assumed", default=None)
 
 
 @contextmanager
-def bind_for_device(device: Device) -> Iterator[None]:
-    """A context in which this thread's binds plan launches for the given device, physical or simulated."""
+def plan_launches_for_device(device: Device) -> Iterator[None]:
+    """A context in which this thread plans launches of kernels for the given device, physical or simulated."""
     token = _assumed.set(device)
     try:
         yield
@@ -198,12 +198,12 @@ def bind_for_device(device: Device) -> Iterator[None]:
 
 
 def of(x: torch.Tensor) -> Device:
-    """Return the device for a kernel on x: that of ``bind_for_device`` if its context is active, else x's GPU."""
+    """Return the device for a kernel on x: that of ``plan_launches_for_device`` if active, else x's GPU."""
     return _assumed.get() or describe_gpu(x.get_device())
 
 
 def current() -> Device:
-    """Return the device of ``bind_for_device`` if its context is active, else this thread's current GPU."""
+    """Return the device of ``plan_launches_for_device`` if its context is active, else this thread's current GPU."""
     import torch
 
     return _assumed.get() or describe_gpu(torch.cuda.current_device())
@@ -211,7 +211,7 @@ def current() -> Device:
 
 @cache
 def describe_gpu(index: int) -> Device:
-    """Return the GPU of that index. What torch does not report is taken from a listed GPU of the same architecture."""
+    """Return the GPU of that index. What torch does not report comes from ``ARCHITECTURES``, by architecture."""
     import torch
 
     p: Any = torch.cuda.get_device_properties(index)
@@ -242,13 +242,13 @@ _cuda_user = 0
 """The id of the process that had started CUDA at the last fork; 0 if none."""
 
 
-def _before_fork() -> None:
+def _remember_cuda_process() -> None:
     global _cuda_user
     torch: Any = sys.modules.get("torch")
     _cuda_user = os.getpid() if torch is not None and torch.cuda.is_initialized() else 0
 
 
-os.register_at_fork(before=_before_fork)
+os.register_at_fork(before=_remember_cuda_process)
 
 
 def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
@@ -306,7 +306,7 @@ def wrap_with_device(launch: Callable[[], None], x: torch.Tensor) -> Callable[[]
     return launch_on_device
 
 
-def check_device(device: torch.device, id: str, reason: str) -> None:
+def raise_if_device_lost(device: torch.device, implementation_id: str, error_text: str) -> None:
     """Raise DeviceLostError if, after an unexpected error, the device no longer responds to this process."""
     if device.type != "cuda":
         return
@@ -316,7 +316,7 @@ def check_device(device: torch.device, id: str, reason: str) -> None:
         torch.cuda.synchronize(device)
         torch.zeros(1, device=device).add_(1).item()
     except RuntimeError as error:
-        raise DeviceLostError(id, f"{reason}; then {error}") from error
+        raise DeviceLostError(implementation_id, f"{error_text}; then {error}") from error
 
 
 # --- Batch invariance -----------------------------------------------------------------------------------------------
@@ -325,11 +325,9 @@ _invariant: ContextVar[count[int] | None] = ContextVar("invariant", default=None
 
 
 @contextmanager
-def batch_invariant(id: str) -> Iterator[None]:
-    """A context for binds, in which a row's bits must not depend on the number of rows.
-
-    Raises UnsupportedProblemError at its end if no bind called ``is_batch_invariant``, as ``rows_of`` does.
-    """
+def require_batch_invariance(implementation_id: str) -> Iterator[None]:
+    """A context to prepare launches whose result for a row has the same bits for any number of rows.
+    Raises UnsupportedProblemError at its end if nothing within it called ``is_batch_invariant``."""
     asked = count()
     token = _invariant.set(asked)
     try:
@@ -338,9 +336,9 @@ def batch_invariant(id: str) -> Iterator[None]:
         _invariant.reset(token)
     if next(asked) == 0:
         reason = "it doesn't promise that a row's bits are the same among any number of rows"
-        raise UnsupportedProblemError(id, reason, "call it without batch_invariant, or another backend")
+        raise UnsupportedProblemError(implementation_id, reason, "call it without batch_invariant, or another backend")
 
 
 def is_batch_invariant() -> bool:
-    """Whether :func:`batch_invariant` is active. A variant that calls this function promises such bits."""
+    """Whether :func:`require_batch_invariance` is active. A variant that calls this promises what that demands."""
     return (asked := _invariant.get()) is not None and next(asked) >= 0

@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 
-class Pickled:
+class PicklableErrorMixin:
     """Base of exceptions that keep their message and fields when pickled or copied. It must precede the builtin class.
-
-    Python by default unpickles them from the message only. That fails, and a process pool waits forever.
-    """
+    Python by default unpickles them from the message only. That fails, and a process pool waits forever."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         return _restore_error, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]  # an exception's
@@ -23,11 +21,11 @@ class Pickled:
 
 def _restore_error(cls: type[Any], *args: Any) -> Any:
     error = BaseException.__new__(cls, *args)
-    super(Pickled, error).__init__(*args)
+    super(PicklableErrorMixin, error).__init__(*args)
     return error
 
 
-class KernelZooError(Pickled, Exception):
+class KernelZooError(PicklableErrorMixin, Exception):
     """Base of every error raised on purpose by kernelzoo."""
 
 
@@ -74,19 +72,19 @@ class RegistrationError(KernelZooError, ValueError):
 
 
 class OperationError(KernelZooError, RuntimeError):
-    """A function of an operation's class failed, or returned what it must not. No kernel is at fault."""
+    """The Python class that declares an operation has a fault: a function of it failed or returned a wrong value."""
 
 
 class UndecidableError(KernelZooError, RuntimeError):
-    """An operation's bounds can't judge a call: its own reference, rounded as kernels round, exceeds them."""
+    """A kernel's result can't be judged, because the operation's reference code itself fails or is wrong."""
 
 
 class BusyError(KernelZooError, RuntimeError):
-    """A kernel's time contradicts the judge's own clock, perhaps due to other work on the machine. Measure again."""
+    """A measured time contradicts a second clock, and other work ran on the machine. Measure again."""
 
 
 class LaunchError(KernelZooError, TypeError):
-    """An implementation returned something other than a launch, a function that runs the kernel."""
+    """An implementation did not return a launch, which is a function that runs the kernel."""
 
     def __init__(self, id: str, returned: object) -> None:
         name = f"{type(returned).__module__}.{type(returned).__qualname__}".removeprefix("builtins.")
@@ -134,7 +132,7 @@ class GradientError(KernelZooError, RuntimeError):
 
 
 class UnsupportedProblemError(KernelZooError, ValueError):
-    """One variant can't take this shape, dtype or layout. ``auto`` of the backend can, unless batch-invariant."""
+    """One variant can't take this shape, dtype or layout. The variant ``auto`` can, unless batch-invariant."""
 
     def __init__(
         self, implementation: str, reason: str, remedy: str = "variant='auto' takes every legal input"
@@ -171,7 +169,7 @@ class DeviceLostError(KernelZooError, RuntimeError):
 
 
 class PeerError(KernelZooError, RuntimeError):
-    """An exchange between ranks failed: a rank of the group raised, ended, or was later than the group's timeout."""
+    """An exchange between ranks (processes) failed: another rank raised, ended, or was later than the timeout."""
 
 
 KINDS = (
@@ -193,8 +191,8 @@ KINDS = (
 """The kinds of findings, worst first: harm to other memory or processes, wrong results, then visible errors."""
 
 
-class ContractError(Pickled, AssertionError):
-    """A check's finding about a kernel. It is no KernelZooError, since the caller did nothing wrong."""
+class ContractError(PicklableErrorMixin, AssertionError):
+    """A check found that a kernel breaks a promise. It is no KernelZooError, since the caller did nothing wrong."""
 
     def __init__(
         self,
@@ -226,5 +224,5 @@ class ContractError(Pickled, AssertionError):
 
 
 def replace_message(error: AssertionError, words: str) -> AssertionError:
-    """Return an assertion error with another message. A ContractError keeps its kind and its place."""
+    """Return an assertion error with another message. A ContractError keeps all its other fields."""
     return error.with_message(words) if isinstance(error, ContractError) else AssertionError(words)

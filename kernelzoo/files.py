@@ -70,23 +70,23 @@ def _why_invalid_document(document: Any) -> str:
         value, place = left.pop()
         if isinstance(value, float):
             if not math.isfinite(value):
-                return f"{format_place(place)} must be a finite number, got {value}"
+                return f"{format_document_path(place)} must be a finite number, got {value}"
         elif isinstance(value, dict | list):
             if len(place) >= DEEPEST:
-                return f"{format_place(place[:3])} ... is nested deeper than {DEEPEST}, which no results are"
+                return f"{format_document_path(place[:3])} ... is nested deeper than {DEEPEST}, which no results are"
             inner = value.items() if isinstance(value, dict) else enumerate(value)
             left += [(part, (*place, key)) for key, part in inner if isinstance(part, float | dict | list)]
     return ""
 
 
-def format_place(place: tuple[str | int, ...]) -> str:
-    """Return a place in a document as text, such as ``benchmarks[3] stats 'median'``."""
+def format_document_path(keys: tuple[str | int, ...]) -> str:
+    """Return the path of keys to a value in a JSON document as text, such as ``benchmarks[3] stats 'median'``."""
     words = ""
-    for index, key in enumerate(place):
+    for index, key in enumerate(keys):
         if isinstance(key, int):
             words += f"[{key}]"
         else:
-            last = index == len(place) - 1 and index > 0
+            last = index == len(keys) - 1 and index > 0
             words += f" {key[:80]!r}" if last else f" {key[:80]}"
     return words.strip() or "the document"
 
@@ -111,10 +111,10 @@ def check_parent_folder(path: Path) -> None:
         raise FileError(f"no folder {str(folder)!r} for {path.name!r}; make it, or name another one with -o")
 
 
-def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
+def write_atomically(path: Path, content: bytes, *, permissions: int | None = None) -> None:
     """Replace a file atomically: write, sync, rename. Readers see the old or the new content, even after a crash.
 
-    Without ``mode``, a replaced file's mode is kept, and a new file gets the usual one. A link is followed. Raises
+    Without ``permissions``, a replaced file's are kept, and a new file gets the usual ones. A link is followed. Raises
     OSError that names the file. The file is then unchanged.
     """
     given, path = path, resolve_symlinks(path)
@@ -122,13 +122,13 @@ def write_whole(path: Path, content: bytes, *, mode: int | None = None) -> None:
         if path.exists() and not path.is_file():
             raise OSError(None, "it is no regular file, which is all that is ever replaced")
         path.parent.mkdir(parents=True, exist_ok=True)
-        if mode is None and path.exists():
-            mode = stat.S_IMODE(path.stat().st_mode)
+        if permissions is None and path.exists():
+            permissions = stat.S_IMODE(path.stat().st_mode)
         partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}{_PARTIAL}")
         try:
             with open(partial, "xb") as file:
-                if mode is not None:
-                    os.fchmod(file.fileno(), mode)
+                if permissions is not None:
+                    os.fchmod(file.fileno(), permissions)
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

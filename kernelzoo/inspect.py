@@ -1,10 +1,10 @@
 """The kernels of an implementation, compiled for any listed architecture, with or without a GPU.
 
-A separate process that sees no GPU works on a *simulated* device (:func:`kernelzoo.device.bind_for_device`). Bind
-functions plan for that device, and *record* the launch's steps (:class:`kernelzoo.launch.Recording`), each of which can
-be compiled. A language's module ``inspection`` says what it can't compile (``refusal``), and sets up the compiler
-(``target``). A user's kernel can't record its steps. Its launch is *followed*: it runs on tensors without memory, while
-each language's launch function is replaced (``watched`` in a module ``watching``).
+Another process, which sees no GPU, works on a *simulated* device (:func:`kernelzoo.device.plan_launches_for_device`).
+Bind functions plan for that device, and *record* the launch's steps (:class:`kernelzoo.launch.Recording`), each of
+which can be compiled. A language's module ``inspection`` says what it can't compile (``refusal``), and sets up the
+compiler (``target``). A user's kernel can't record its steps. Its launch is *followed*: it runs on tensors without
+memory, while each language's launch function is replaced (``record_user_launches`` in a module ``watching``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo import children, errors, operations, registry, tables
-from kernelzoo.device import ARCHITECTURES, Device, Occupancy, bind_for_device, occupancy
+from kernelzoo.device import ARCHITECTURES, Device, Occupancy, occupancy, plan_launches_for_device
 from kernelzoo.errors import (
     BackendUnavailableError,
     GridTooLargeError,
@@ -33,10 +33,10 @@ from kernelzoo.errors import (
     UnknownNameError,
 )
 from kernelzoo.kernels.shared import cubin
-from kernelzoo.launch import Compiled, Launch, Step, recorded
+from kernelzoo.launch import Compiled, Launch, LaunchStep, record_binds
 from kernelzoo.operations.canonical import split_in_two
 from kernelzoo.operations.known import register_signature
-from kernelzoo.packages import BUILT_IN, files, how_to_install, packages
+from kernelzoo.packages import BUILT_IN, backend_packages, files, how_to_install
 
 if TYPE_CHECKING:
     import torch
@@ -113,8 +113,8 @@ class Request:
     def arguments(self, device: str) -> operations.Arguments:
         """Return the arguments to bind, on a device; on ``meta`` they have no memory."""
         op = operations.OPERATIONS[self.op]
-        found = op.meta(self.shape, self.dtype, self.dim, dict(self.sizes))
-        return op.arguments(op.unset(found, device), self.dim)
+        found = op.meta_arguments(self.shape, self.dtype, self.dim, dict(self.sizes))
+        return op.arguments(op.allocate_arbitrary_inputs(found, device), self.dim)
 
 
 def inspect(
@@ -147,7 +147,7 @@ def inspect(
         raise UnknownNameError("architecture", arch, ARCHITECTURES)
     backend, op, variant = (*id.split("/"), "", "")[:3]
     axes = tuple((sizes or {}).items())
-    request = Request(backend, op, variant, tuple(shape), operations.full_dtype(dtype), dim, arch, axes)
+    request = Request(backend, op, variant, tuple(shape), operations.expand_dtype_name(dtype), dim, arch, axes)
     if not modules:  # modules may register other ids
         check_request(request)
         if not files(id.removesuffix(registry.BATCH_INVARIANT)):
@@ -166,7 +166,7 @@ def find_registered_ids(modules: Sequence[str | Path]) -> dict[str, str]:
 
     Another process runs the files. Raises InspectionError if one fails there.
     """
-    told = _submit("the module", modules, [])
+    told = _ask_inspecting_process("the module", modules, [])
     for one in told["operations"]:
         register_signature(one)
     found: dict[str, str] = told["files"]
@@ -180,12 +180,14 @@ def ask_child(requests: list[Request], modules: Sequence[str | Path] = ()) -> li
     if a file of ``modules`` fails or the process dies.
     """
     ((backend, _),) = {(request.backend, request.arch) for request in requests}  # a process caches compiled kernels
-    told = _submit(requests[0].id, modules, requests, backend)
+    told = _ask_inspecting_process(requests[0].id, modules, requests, backend)
     return [_as_error(one) if "error" in one else tuple(map(_as_kernel, one["kernels"])) for one in told["answers"]]
 
 
-def _submit(what: str, modules: Sequence[str | Path], requests: Sequence[Request], backend: str = "") -> dict[str, Any]:
-    known = [importlib.import_module(packages()[name]) for name in {*BUILT_IN, backend} & {*packages()}]
+def _ask_inspecting_process(
+    subject: str, modules: Sequence[str | Path], requests: Sequence[Request], backend: str = ""
+) -> dict[str, Any]:
+    known = [importlib.import_module(backend_packages()[name]) for name in {*BUILT_IN, backend} & {*backend_packages()}]
     environment = {
         **children.child_env(package_first=True),
         **{key: value for package in known for key, value in getattr(package, "COMPILES_WITH", {}).items()},
@@ -204,7 +206,7 @@ def _submit(what: str, modules: Sequence[str | Path], requests: Sequence[Request
     )
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2] or f"exit status {done.returncode}"
-        error: KernelZooError = InspectionError(f"{what} can't be inspected here: {last}")
+        error: KernelZooError = InspectionError(f"{subject} can't be inspected here: {last}")
         if last.startswith(("ImportError:", "ModuleNotFoundError:")):
             error = BackendUnavailableError(backend, last, how_to_install(backend))
         error.add_note(done.stderr)
@@ -238,10 +240,10 @@ def simulate_device(backend: str, device: Device) -> Iterator[None]:
 
     The backend's kernels are imported, but it is not probed. Raises BackendUnavailableError without the language.
     """
-    package = packages()[backend]
+    package = backend_packages()[backend]
     inspection = importlib.import_module(f"{package}.inspection")
     registry.import_kernels(backend, package)
-    with inspection.target(device), bind_for_device(device):
+    with inspection.target(device), plan_launches_for_device(device):
         yield
 
 
@@ -251,49 +253,50 @@ def check_request(request: Request) -> None:
     if request.dtype not in operation.dtypes:
         raise InputTypeError(f"{request.op} takes {', '.join(operation.dtypes)}; got {request.dtype!r}")
     given, axes = dict(request.sizes), operation.axes[0]
-    if {*given} != {*operation.sizes} or not (operation.by_rows or len(axes) == len(request.shape)):
-        wanted = f"a shape ({', '.join(axes)})" + "".join(f" and a size of {axis}" for axis in operation.sizes)
+    if {*given} != {*operation.extra_axes} or not (operation.by_rows or len(axes) == len(request.shape)):
+        wanted = f"a shape ({', '.join(axes)})" + "".join(f" and a size of {axis}" for axis in operation.extra_axes)
         raise ShapeError(f"{request.op} takes {wanted}; got {request.shape} and {given or 'no sizes'}")
 
 
-def run_recorded(request: Request, place: str, context: AbstractContextManager[None]) -> tuple[Kernel, ...]:
-    """Bind and run a launch within the context, and return its kernels. ``place``: the device of the inputs."""
+def record_kernels(request: Request, input_device: str, simulation: AbstractContextManager[None]) -> tuple[Kernel, ...]:
+    """Bind and run a launch within ``simulation``, a context, on inputs on ``input_device``. Return its kernels."""
     operation, implementation = operations.OPERATIONS[request.op], registry.implementation(request.id)
     ran = request.id
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         nonlocal ran
-        form = registry.choose_variant(request.backend, request.op, implementation.registered, *tensors, **scalars)
+        form = registry.choose_variant(request.backend, request.op, implementation.base_name, *tensors, **scalars)
         ran = f"{request.backend}/{request.op}/{form}"
         registered = partial(registry._registered[request.backend, request.op, form], **scalars)
         try:
-            return registry.call_bind(ran, registered, *tensors)
+            return registry.make_bound_launch(ran, registered, *tensors)
         except GridTooLargeError:
             if not operation.by_rows:
                 raise
             return split_in_two(registered, tensors, operation.axes)
 
-    with context, recorded(compiles=True) as steps:
-        args = request.arguments(place)
+    with simulation, record_binds(can_compile=True) as steps:
+        args = request.arguments(input_device)
         outs = operation.allocate(args)
         if not any(out.numel() for out in outs):
             raise InspectionError(
                 f"{request.id} launches nothing for the empty shape {request.shape}; give one without 0"
             )
-        made = partial(operation.launch_invariant, request.id) if implementation.batch_invariant else operation.launch
+        invariant = partial(operation.make_batch_invariant_launch, request.id)
+        made = invariant if implementation.batch_invariant else operation.make_launch
         launch = made(bind, args, outs)
         steps.clear()  # the bind's own steps are no part of the launch
-        with _torch_steps(lambda name: steps.append(name)):
+        with _record_torch_operations(lambda name: steps.append(name)):
             launch()
         if not steps:
             raise InspectionError(f"{request.id} launches nothing that can be followed: it may call a library")
-        return tuple(_describe_step(step, count, ran, request) for step, count in _distinct_steps(steps))
+        return tuple(_kernel_from_step(step, count, ran, request) for step, count in _distinct_steps(steps))
 
 
-def _describe_step(step: Any, count: int, ran: str, request: Request) -> Kernel:
+def _kernel_from_step(step: Any, launches: int, impl: str, request: Request) -> Kernel:
     device = request.device
     if isinstance(step, str):  # a torch operation
-        return Kernel(step, "torch", ran, request.arch, str(device), launches=count)
+        return Kernel(step, "torch", impl, request.arch, str(device), launches=launches)
     made: Compiled = step.build()
     sass, missing = made.assembly, None
     if sass is None:
@@ -304,13 +307,13 @@ def _describe_step(step: Any, count: int, ran: str, request: Request) -> Kernel:
     if made.registers is None:  # a host kernel
         arch, host = made.host
         return Kernel(
-            made.name, made.language, ran, arch, host, source, place, sass=sass, launches=count, constants=constants
+            made.name, made.language, impl, arch, host, source, place, sass=sass, launches=launches, constants=constants
         )
     shared = made.shared_bytes + step.shared_bytes
     return Kernel(
         name=made.name,
         language=made.language,
-        implementation=ran,
+        implementation=impl,
         arch=device.arch,
         device=str(device),
         source=source,
@@ -326,21 +329,21 @@ def _describe_step(step: Any, count: int, ran: str, request: Request) -> Kernel:
         block=(*(step.block or (step.threads,)), 1, 1)[:3],
         cluster=(step.cluster, 1, 1),
         cooperative=step.cooperative,
-        launches=count,
+        launches=launches,
         occupancy=occupancy(device, made.registers, step.threads, shared),
         constants=constants,
     )
 
 
 @contextmanager
-def _torch_steps(record: Callable[[str], None]) -> Iterator[None]:
-    """A context that records the name of each operation that torch runs."""
-    from kernelzoo.torch_private import dispatch_mode
+def _record_torch_operations(add_name: Callable[[str], None]) -> Iterator[None]:
+    """A context that calls ``add_name`` with the name of each operation that torch runs."""
+    from kernelzoo.torch_private import dispatch_mode_class
 
-    class Recorder(dispatch_mode()):  # type: ignore[misc]  # torch's own base class
+    class Recorder(dispatch_mode_class()):  # type: ignore[misc]  # torch's own base class
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> torch.Tensor:
             if not (getattr(func, "is_view", False) or "empty" in str(func)):  # these run nothing
-                record(str(func))
+                add_name(str(func))
             result: torch.Tensor = func(*args, **(kwargs or {}))
             return result
 
@@ -350,7 +353,7 @@ def _torch_steps(record: Callable[[str], None]) -> Iterator[None]:
 
 def _distinct_steps(steps: list[Any]) -> Iterator[tuple[Any, int]]:
     """Return each distinct step once, in order, with its count. Arguments are not compared."""
-    alike = [replace(step, arguments=()) if isinstance(step, Step) else step for step in steps]
+    alike = [replace(step, arguments=()) if isinstance(step, LaunchStep) else step for step in steps]
     different: list[Any] = []
     for step in alike:
         if step not in different:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import definitions, operations, registry
-from kernelzoo.device import ARCHITECTURES, Device, bind_for_device
+from kernelzoo.device import ARCHITECTURES, Device, plan_launches_for_device
 from kernelzoo.errors import InspectionError, KernelZooError
-from kernelzoo.inspect import Kernel, Request, check_request, run_recorded, simulate_device
+from kernelzoo.inspect import Kernel, Request, check_request, record_kernels, simulate_device
 from kernelzoo.operations.known import signature_fields
-from kernelzoo.packages import BUILT_IN, files, packages
+from kernelzoo.packages import BUILT_IN, backend_packages, files
 
 
 def main() -> None:
@@ -32,10 +32,10 @@ def main() -> None:
         for fields in asked["requests"]
     ]
     with ExitStack() as stack:
-        if asked["modules"] or not all(map(_has_inspection, requests)):
+        if asked["modules"] or not all(map(_has_inspection_module, requests)):
             stack.enter_context(_recording_launches(ARCHITECTURES[requests[0].arch if requests else "sm_90"]))
         else:
-            importlib.import_module(f"{packages()[requests[0].backend]}.inspection")  # fails if its language is missing
+            importlib.import_module(f"{backend_packages()[requests[0].backend]}.inspection")  # fails without it
         try:
             told: dict[str, Any] = {"files": dict(_load_all(asked["modules"])), "answers": list(map(_answer, requests))}
             told["operations"] = [signature_fields(op) for op in operations.declared.values()]
@@ -49,7 +49,7 @@ def _load_all(modules: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Run the files, and yield each id that one registers, with the file."""
     for path in modules:
         before = {*registry._registered}
-        definitions.load_reported(path)
+        definitions.load_file_locating_errors(path)
         yield from (("/".join(key), path) for key in registry._registered if key not in before)
 
 
@@ -80,18 +80,18 @@ def _error_fields(error: KernelZooError) -> dict[str, Any]:
 
 def compiled_kernels(request: Request) -> tuple[Kernel, ...]:
     """Return the kernels of a launch, compiled here and not run. Raises as :func:`kernelzoo.inspect.inspect` does."""
-    if not _has_inspection(request):
-        return run_recorded(request, "cuda", _following_launch(request))
-    inspection = importlib.import_module(f"{packages()[request.backend]}.inspection")
+    if not _has_inspection_module(request):
+        return record_kernels(request, "cuda", _simulate_users_launch(request))
+    inspection = importlib.import_module(f"{backend_packages()[request.backend]}.inspection")
     if refusal := inspection.refusal(request.variant, request.arch):
         raise InspectionError(f"{request.id} {refusal}")
     place = getattr(inspection, "INPUT_DEVICE", "meta")
-    return run_recorded(request, place, simulate_device(request.backend, request.device))
+    return record_kernels(request, place, simulate_device(request.backend, request.device))
 
 
-def _has_inspection(request: Request) -> bool:
-    """Whether the backend's package has a module ``inspection`` and the kernel's source. If not, follow a launch."""
-    package = packages().get(request.backend)
+def _has_inspection_module(request: Request) -> bool:
+    """Whether the backend's package has a module ``inspection``, which can compile the kernel, and its source."""
+    package = backend_packages().get(request.backend)
     if package is None or importlib.util.find_spec(f"{package}.inspection") is None:
         return False
     return bool(files(request.id))
@@ -107,18 +107,18 @@ def _recording_launches(device: Device) -> Iterator[None]:
                     watching = importlib.import_module(f"{package}.watching")
                 except ImportError:  # a file that needs it raises this itself
                     continue
-                stack.enter_context(watching.watched(device))
+                stack.enter_context(watching.record_user_launches(device))
         yield
 
 
 @contextmanager
-def _following_launch(request: Request) -> Iterator[None]:
-    """A context within ``_recording_launches`` that follows a launch, and explains its errors."""
-    if package := packages().get(request.backend):
+def _simulate_users_launch(request: Request) -> Iterator[None]:
+    """A context within ``_recording_launches`` to run a user's launch on tensors without values; explains errors."""
+    if package := backend_packages().get(request.backend):
         registry.import_kernels(request.backend, package)
     check_request(request)
     try:
-        with bind_for_device(request.device):
+        with plan_launches_for_device(request.device):
             yield
     except KernelZooError:
         raise

@@ -46,32 +46,32 @@ class BoundTensors:
         self.ends = [offset + size if size else 0 for offset, size in zip(self.offsets, spans, strict=True)]
         """The end of each tensor in its storage, in bytes; 0 if it is empty, whatever its offset."""
 
-    def check(self, outputs: int) -> None:
-        """Raise InputTypeError or OutputError if a storage was freed or shrunk. The last ``outputs`` are outputs."""
+    def check_storages(self, output_count: int) -> None:
+        """Raise InputTypeError if a storage was freed or shrunk; OutputError for the last ``output_count`` storages."""
         for i, storage in enumerate(self.storages):
             if len(storage) < self.ends[i]:
-                raise self.missing_memory_error(outputs)
+                raise self.missing_memory_error(output_count)
 
-    def addresses(self, outputs: int) -> list[int]:
-        """Return the addresses of the tensors. Raises as ``check`` does."""
-        self.check(outputs)
+    def addresses(self, output_count: int) -> list[int]:
+        """Return the addresses of the tensors. Raises as ``check_storages`` does."""
+        self.check_storages(output_count)
         return [storage.data_ptr() + self.offsets[i] for i, storage in enumerate(self.storages)]
 
-    def missing_memory_error(self, outputs: int) -> KernelZooError:
+    def missing_memory_error(self, output_count: int) -> KernelZooError:
         """Return the error that names the tensor without memory."""
-        inputs = len(self.ends) - outputs
+        inputs = len(self.ends) - output_count
         sizes = enumerate(map(len, self.storages))
         words, place = next((short_storage_message(size, self.ends[i]), i) for i, size in sizes if size < self.ends[i])
         if place < inputs:
             return InputTypeError(f"input {place} of {inputs} that a launch is bound to {words}")
-        return OutputError(f"output {place - inputs} of {outputs} that a launch is bound to {words}")
+        return OutputError(f"output {place - inputs} of {output_count} that a launch is bound to {words}")
 
 
 class RebindableLaunch:
     """A launch that can run on other addresses of the same layout. It uses no memory but inputs and outputs.
 
-    ``at`` takes the addresses of the canonical tensors, inputs first. A backend caches such launches by layout, so that
-    a repeated call need not bind.
+    ``at`` takes the addresses of the tensors, inputs first. A backend caches such launches by the tensors' layout. A
+    repeated call then runs the cached launch.
 
     A call raises InputTypeError or OutputError after a tensor's storage was freed or shrunk.
     """
@@ -95,11 +95,9 @@ class RebindableLaunch:
         self.at(x.data_ptr() + x_offset, out.data_ptr() + out_offset)
 
 
-class GuardedLaunch:
+class StorageGuard:
     """Any launch, with the storage checks of :class:`RebindableLaunch`.
-
-    ``anew``: check the tensors' present storages at each call, for a launch that copies the caller's tensors.
-    """
+    ``anew``: check the tensors' present storages at each call, for a launch that copies the caller's tensors."""
 
     __slots__ = ("_launch", "_memory", "_outputs", "_tensors")
 
@@ -109,15 +107,13 @@ class GuardedLaunch:
 
     def __call__(self) -> Any:
         memory = self._memory if self._tensors is None else BoundTensors(self._tensors)
-        memory.check(self._outputs)
+        memory.check_storages(self._outputs)
         return self._launch()  # the caller's check rejects anything but None
 
 
 def add_storage_checks(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool = False) -> Launch:
     """Return the launch with a RebindableLaunch's storage checks. The last ``outputs`` tensors are outputs.
-
-    Tensors without memory, as in a trace, are not checked.
-    """
+    Tensors without memory, as in a trace, are not checked."""
     import torch
 
     if isinstance(launch, RebindableLaunch):
@@ -125,14 +121,12 @@ def add_storage_checks(launch: Launch, tensors: Sequence[torch.Tensor], outputs:
         return launch
     plain = torch.Tensor.__torch_dispatch__
     imagined = any(x.is_meta or type(x).__torch_dispatch__ is not plain or not x.numel() for x in tensors)
-    return launch if imagined or isinstance(launch, GuardedLaunch) else GuardedLaunch(launch, tensors, outputs, anew)
+    return launch if imagined or isinstance(launch, StorageGuard) else StorageGuard(launch, tensors, outputs, anew)
 
 
 class WorkspaceLaunch(RebindableLaunch):
-    """A launch that can run on other addresses, with a workspace that its bind's stream prepares.
-
-    A backend caches the launch for calls on that stream only, because calls on one stream do not overlap.
-    """
+    """A launch that can run on other addresses, and uses a workspace (scratch memory), which one stream prepares.
+    A backend caches it for calls on that stream only, because calls on one stream do not overlap."""
 
     __slots__ = ("_launch", "workspace")
 
@@ -146,7 +140,7 @@ class WorkspaceLaunch(RebindableLaunch):
 
 
 class ContiguousFallback:
-    """A launch that first copies its tensors to contiguous memory. In a repeated call, the backend makes the copy."""
+    """A launch that first copies its tensors to contiguous memory. In repeated calls, the backend copies them."""
 
     __slots__ = ("_launch",)
 
@@ -157,11 +151,9 @@ class ContiguousFallback:
         self._launch()
 
 
-class ReturningLaunch:
+class ResultCopyingLaunch:
     """A launch whose function returns new results. ``deliver`` checks them, and copies them into the outputs.
-
-    The copy is not part of the timed work: within :func:`postpone_deliveries` it is postponed.
-    """
+    The copy is not part of the timed work: within :func:`postpone_result_copies` it is postponed."""
 
     __slots__ = ("_deliver", "_function")
 
@@ -180,9 +172,9 @@ _undelivered: ContextVar[deque[Callable[[], object]] | None] = ContextVar("undel
 
 
 @contextmanager
-def postpone_deliveries(most: int) -> Iterator[deque[Callable[[], object]]]:
-    """A context in which ReturningLaunches copy no results. It yields the last ``most`` copies, to call later."""
-    waiting = deque[Callable[[], object]](maxlen=most)
+def postpone_result_copies(max_copies: int) -> Iterator[deque[Callable[[], object]]]:
+    """A context in which launches copy no results. It yields the last ``max_copies`` copies, as functions to call."""
+    waiting = deque[Callable[[], object]](maxlen=max_copies)
     token = _undelivered.set(waiting)
     try:
         yield waiting
@@ -227,8 +219,9 @@ def void(_: object) -> None:
     """Return None for any value, so that a lambda around an expression can be a launch."""
 
 
-def sequence(*launches: Launch | None) -> Launch:
-    """Return one launch that runs others in order, skipping None: a WorkspaceLaunch if all are, on common tensors."""
+def chain_launches(*launches: Launch | None) -> Launch:
+    """Return one launch that runs these in order, without None. If all are WorkspaceLaunches, and one of them has all
+    their tensors, the result is a WorkspaceLaunch too."""
     steps = [launch for launch in launches if launch is not None]
     if len(steps) == 1:
         return steps[0]
@@ -238,7 +231,7 @@ def sequence(*launches: Launch | None) -> Launch:
         place = {id(tensor): i for i, tensor in enumerate(tensors)}
         if all(id(tensor) in place for step in placed for tensor in step.tensors):
             workspace = {id(tensor): tensor for step in placed for tensor in step.workspace}
-            at = locked_sequence(*(_select_addresses(step, place) for step in placed))
+            at = chain_under_lock(*(_take_own_addresses(step, place) for step in placed))
             return WorkspaceLaunch(at, *tensors, workspace=tuple(workspace.values()))
 
     def launch() -> None:
@@ -248,15 +241,15 @@ def sequence(*launches: Launch | None) -> Launch:
     return launch
 
 
-def _select_addresses(step: RebindableLaunch, place: Mapping[int, int]) -> Callable[..., None]:
-    """Return a step as a function of all tensors' addresses. ``place``: a tensor's index among them, by its id."""
-    wanted, at = [place[id(tensor)] for tensor in step.tensors], step.at
-    if wanted == list(range(len(place))):
+def _take_own_addresses(launch: RebindableLaunch, tensor_indices: Mapping[int, int]) -> Callable[..., None]:
+    """Return a function of all tensors' addresses, which runs the launch. ``tensor_indices``: by ``id`` of a tensor."""
+    wanted, at = [tensor_indices[id(tensor)] for tensor in launch.tensors], launch.at
+    if wanted == list(range(len(tensor_indices))):
         return at
     return lambda *addresses: at(*[addresses[i] for i in wanted])
 
 
-def locked_sequence(*steps: Callable[..., None]) -> Callable[..., None]:
+def chain_under_lock(*steps: Callable[..., None]) -> Callable[..., None]:
     """Return a launch of kernels that share a workspace. A lock keeps two threads on one stream from interleaving."""
     lock = Lock()
 
@@ -340,7 +333,7 @@ class Compiled:
 
 
 @dataclass(frozen=True)
-class Step:
+class LaunchStep:
     """One planned kernel of a launch."""
 
     kernel: str
@@ -366,16 +359,16 @@ class Step:
 class Recording:
     """The steps of all kernels that are bound while it is active, in order. Nothing is loaded or run."""
 
-    def __init__(self, compiles: bool) -> None:
-        self.compiles = compiles
+    def __init__(self, can_compile: bool) -> None:
+        self.can_compile = can_compile
         """Whether steps can be compiled, so that a plan may ask for a kernel's resources."""
         self.steps: list[Any] = []
 
-    def launch(self, *steps: Step) -> Launch:
-        """Return a launch that adds these steps to the recording. If nothing is compiled, add them now."""
-        if not self.compiles:
+    def make_launch(self, *steps: LaunchStep) -> Launch:
+        """Return a launch that records these steps when called. If not ``can_compile``, record them at once instead."""
+        if not self.can_compile:
             self.steps += steps
-            return sequence()
+            return chain_launches()
         return lambda: self.steps.extend(steps)
 
 
@@ -384,12 +377,10 @@ recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 
 
 @contextmanager
-def recorded(*, compiles: bool = False) -> Iterator[list[Any]]:
+def record_binds(*, can_compile: bool = False) -> Iterator[list[Any]]:
     """A context that records this thread's binds, and yields the list of steps.
-
-    If ``compiles``, a launch adds its steps when called. Otherwise a bind adds them, and its launch does nothing.
-    """
-    made = Recording(compiles)
+    If ``can_compile``, a launch adds its steps when called. Otherwise a bind adds them, and its launch does nothing."""
+    made = Recording(can_compile)
     token = recording.set(made)
     try:
         yield made.steps

@@ -2,9 +2,9 @@
 
 A *row* is the n elements that are reduced; a problem has ``outer * inner`` of them. ``Rows`` numbers them so that
 consecutive rows are neighbours in memory. Usually a row's elements are contiguous. If the reduction axis is strided,
-neighbouring rows are contiguous instead, and ``Columns`` describes the problem better. A row that starts or ends inside
-a 16-byte vector has an unaligned head or tail there. Rows without gaps between them are *one piece* of memory. Offsets
-need 64 bits.
+neighbouring rows are contiguous instead, and ``Columns`` describes the problem better. A row that starts or ends
+inside a 16-byte vector has an unaligned head or tail there. Rows without gaps between them are *one piece* of memory.
+Offsets need 64 bits.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def plain(x: torch.Tensor) -> torch.Tensor:
+def bool_as_uint8(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor as kernels can load and compare it: bool is viewed as uint8."""
     import torch
 
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
-def identity(dtype: torch.dtype) -> float | int:
+def min_identity(dtype: torch.dtype) -> float | int:
     """Return the minimum of zero elements: the largest value of that dtype."""
     import torch
 
@@ -69,9 +69,9 @@ def unravel_index(place: Any, shape: Sequence[int]) -> tuple[Any, ...]:
     return tuple(reversed(indices))
 
 
-def power_of_two(number: int) -> int:
-    """Return the smallest power of two that is at least ``number``."""
-    return 1 << max(number - 1, 0).bit_length()
+def next_power_of_two(minimum: int) -> int:
+    """Return the smallest power of two that is at least ``minimum``."""
+    return 1 << max(minimum - 1, 0).bit_length()
 
 
 # --- The memory of a tensor ------------------------------------------------------------------------------------------
@@ -144,12 +144,12 @@ class Layout:
         return _ITEMSIZE.get(self.dtype, 1)
 
     @property
-    def wide_bytes(self) -> int:
+    def accumulator_bytes(self) -> int:
         """Bytes of an element in its accumulator dtype."""
         return max(4, self.itemsize)
 
     @property
-    def whole_vector(self) -> int:
+    def vector_elements(self) -> int:
         """Elements of a 16-byte vector."""
         return VECTOR_BYTES // self.itemsize
 
@@ -163,16 +163,16 @@ class Columns(Layout):
         return self.x_inner == 1 and (self.out_n == 0 or self.out_inner == 1)
 
     @property
-    def one_piece(self) -> bool:
+    def is_gapless(self) -> bool:
         """Whether the columns of x have no gaps between them in memory, and those of out neither."""
         whole = self.outer == 1 and self.x_inner == 1 and self.x_n == self.inner
         return whole and (self.out_n == 0 or (self.out_inner == 1 and self.out_n == self.inner))
 
     @property
-    def multiple(self) -> int:
-        """The largest power of two, at most a vector's elements, that divides inner and all strides but the last."""
+    def stride_gcd(self) -> int:
+        """The largest power of two, up to a vector's elements, that divides ``inner`` and other axes' strides."""
         written = (self.out_outer, self.out_n) if self.out_n else ()
-        return math.gcd(self.whole_vector, self.inner, self.x_outer, self.x_n, *written)
+        return math.gcd(self.vector_elements, self.inner, self.x_outer, self.x_n, *written)
 
     @property
     def aligned(self) -> bool:
@@ -180,14 +180,14 @@ class Columns(Layout):
         return self.x_phase == 0 and (self.out_n == 0 or self.out_phase == 0)
 
     @property
-    def vector(self) -> int:
+    def load_width(self) -> int:
         """The number of columns to load at once: those of a full 16-byte vector, or 1."""
-        whole = self.whole_vector
-        return whole if self.side_by_side and self.aligned and self.multiple == whole else 1
+        whole = self.vector_elements
+        return whole if self.side_by_side and self.aligned and self.stride_gcd == whole else 1
 
-    def strips(self, columns: int) -> int:
-        """The number of strips of that many columns."""
-        return self.outer * cdiv(self.inner, columns)
+    def strip_count(self, strip_columns: int) -> int:
+        """The number of strips that cover all columns. A strip has ``strip_columns`` neighbouring columns."""
+        return self.outer * cdiv(self.inner, strip_columns)
 
 
 class Rows(Layout):
@@ -200,22 +200,22 @@ class Rows(Layout):
         return self.outer * self.inner
 
     @property
-    def as_planned(self) -> Rows:
-        """The same rows, but ``planned`` of them, for choosing variants and tiles."""
+    def with_planned_rows(self) -> Rows:
+        """The same layout with ``planned`` rows, the number to assume when choosing variants and tiles."""
         return self if self.planned == self.total else replace(self, outer=self.planned, inner=1)
 
     @property
-    def by_vectors(self) -> Rows:
-        """The same rows with vector loads, for batch-invariant variants whose bits don't depend on vectors' starts."""
+    def with_vector_loads(self) -> Rows:
+        """The same rows with vector loads, for batch-invariant variants whose bits don't depend on alignment."""
         return replace(self, single=False, x_phase=0)
 
     @property
-    def neighbours(self) -> int:
+    def evenly_spaced_rows(self) -> int:
         """The number of consecutive rows with the same stride between them."""
         return self.inner if self.inner > 1 else self.outer
 
     @property
-    def step(self) -> int:
+    def row_stride(self) -> int:
         """The stride in x from a row to the next."""
         return self.x_inner if self.inner > 1 else self.x_outer
 
@@ -225,12 +225,12 @@ class Rows(Layout):
         return self.n == 1 or (self.x_n == 1 and self.out_n in (0, 1))
 
     @property
-    def across(self) -> bool:
+    def is_strided(self) -> bool:
         """Whether the reduction axis is strided, so that neighbouring rows are nearest in memory."""
-        return self.total > 1 and self.n > 1 and 0 < self.step < self.x_n
+        return self.total > 1 and self.n > 1 and 0 < self.row_stride < self.x_n
 
     @property
-    def one_piece(self) -> bool:
+    def is_gapless(self) -> bool:
         """Whether there are no gaps between rows, so that x and out are each one piece of memory."""
         along = self.contiguous and self.inner == 1 and self.x_outer == self.n
         return along and self.out_outer == (self.n if self.out_n else 1)
@@ -241,28 +241,28 @@ class Rows(Layout):
         return self.x_phase == self.out_phase == 0
 
     @property
-    def ragged(self) -> bool:
+    def ends_inside_vector(self) -> bool:
         """Whether gapless rows (or a single one) start aligned, have four vectors or more, and end inside a vector."""
-        vector, alone = self.whole_vector, self.planned == 1 and self.contiguous
-        return (self.one_piece or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
+        vector, alone = self.vector_elements, self.planned == 1 and self.contiguous
+        return (self.is_gapless or alone) and self.aligned and self.n % vector > 0 and self.n >= 4 * vector
 
-    def common_factor(self, *others: Strides) -> int:
-        """Return the largest power of two, up to 16, that divides n and all rows' offsets; 1 if ``single``."""
+    def offset_gcd(self, *others: Strides) -> int:
+        """Return the largest power of two, up to 16, that divides n and all rows' offsets; 1 for single loads."""
         written = (self.out_outer, self.out_inner) if self.out_n else ()
         read = (stride for other in others for stride in (other.outer, other.inner))
         return math.gcd(1 if self.single else 16, self.n, self.x_outer, self.x_inner, *written, *read)
 
     @property
-    def phase_difference(self) -> int:
-        """How far x's and out's rows differ in alignment. The number's gcd with a vector is the vector width to use."""
+    def alignment_difference(self) -> int:
+        """How far x's and out's rows differ in alignment, in elements. Its gcd with a vector's length suits both."""
         if not self.out_n:
             return int(self.single)
         return (self.x_phase - self.out_phase) | (self.x_outer - self.out_outer) | (self.x_inner - self.out_inner)
 
     @cached_property
-    def columns(self) -> Columns | None:
+    def as_columns(self) -> Columns | None:
         """The problem seen as columns; None unless the reduction axis is strided."""
-        if not self.across:
+        if not self.is_strided:
             return None
         if self.inner > 1:
             return Columns(**self.fields)
@@ -281,8 +281,8 @@ class Strides(NamedTuple):
     """Elements from a 16-byte boundary to its start."""
 
 
-def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tuple[Rows, tuple[Strides, ...]]:
-    """Return the rows of x and out, and the strides of others: (outer, n, inner), (outer, inner) or (n,)."""
+def layouts_of(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tuple[Rows, tuple[Strides, ...]]:
+    """Return the rows of x and out, and others' strides. Others' shapes: (outer, n, inner), (outer, inner) or (n,)."""
     outer, n, inner = x.shape
     turned, rows_of_x = _swaps_axes(outer, inner, x.stride(0), x.stride(2)), rows_of(x, out)
     found = []
@@ -292,7 +292,7 @@ def rows_with(x: torch.Tensor, out: torch.Tensor, *others: torch.Tensor) -> tupl
         (groups, first), (rows, last) = reversed(pairs) if turned else pairs
         along = 1 if n == 1 and tensor.ndim != 2 else along
         first = first if groups > 1 or is_batch_invariant() else 0
-        found.append(Strides(first, along, last if rows > 1 else 0, phase(tensor) or int(rows_of_x.single)))
+        found.append(Strides(first, along, last if rows > 1 else 0, misalignment(tensor) or int(rows_of_x.single)))
     return rows_of_x, tuple(found)
 
 
@@ -310,8 +310,8 @@ def _swaps_axes(outer: int, inner: int, x_outer: int, x_inner: int) -> bool:
 
 
 def rows_of(x: torch.Tensor, out: torch.Tensor) -> Rows:
-    """Return the rows of x (outer, n, inner) and out: (outer, n, inner), (outer, inner) for a reduction, or (n,)."""
-    dtypes, phases = (x.dtype, out.dtype), (phase(x), phase(out))
+    """Return the rows of x, of shape (outer, n, inner). out has that shape; if reduced, (outer, inner) or (n,)."""
+    dtypes, phases = (x.dtype, out.dtype), (misalignment(x), misalignment(out))
     return _make_rows(dtypes, x.shape, x.stride(), _strides(out), phases, is_batch_invariant())
 
 
@@ -320,7 +320,7 @@ def fills_whole_vectors(n: int, itemsize: int) -> bool:
     return n * itemsize % VECTOR_BYTES == 0
 
 
-def phase(tensor: torch.Tensor) -> int:
+def misalignment(tensor: torch.Tensor) -> int:
     """Return the number of elements from a 16-byte boundary to a tensor's start."""
     return tensor.data_ptr() % VECTOR_BYTES // tensor.element_size()
 

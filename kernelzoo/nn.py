@@ -144,7 +144,7 @@ class CrossEntropyLoss(_Module):
     dim: the axis of the classes; 0 if x has one axis. reduction: "none" returns each row's loss; "sum" adds them;
     "mean" divides by the number of rows whose label is not ``ignore_index``. Options: see :mod:`kernelzoo.nn`.
 
-    x and labels are those of :meth:`kernelzoo.Backend.cross_entropy`. Also raises UnknownNameError.
+    x and labels: see :meth:`kernelzoo.Backend.cross_entropy`. Raises UnknownNameError for another reduction.
 
     >>> import torch, kernelzoo.nn
     >>> kernelzoo.nn.CrossEntropyLoss(backend="torch")(torch.zeros(2, 4), torch.tensor([0, 3]))

@@ -42,7 +42,7 @@ BUILT_IN = {name: f"kernelzoo.kernels.{name}" for name in sorted(LANGUAGES)}
 
 
 class Variant(NamedTuple):
-    """An implementation or chooser in a source file."""
+    """An implementation in a source file, or a chooser, which selects one of several implementations."""
 
     backend: str
     op: str
@@ -70,7 +70,7 @@ def entry_point_backends() -> tuple[tuple[str, str, str], ...]:
 
 
 @cache
-def packages() -> dict[str, str]:
+def backend_packages() -> dict[str, str]:
     """Return the import path of every backend's package, by name. Built-in ones win over entry points."""
     return {**{name: package for name, package, _ in entry_point_backends()}, **BUILT_IN}
 
@@ -139,26 +139,24 @@ def summary_of(doc: str | None) -> str:
     return " ".join((doc or "").strip().partition("\n\n")[0].split())
 
 
-def scan(backend: str) -> tuple[Variant, ...]:
+def list_variants(backend: str) -> tuple[Variant, ...]:
     """Return the implementations that a backend's package registers, read from source without running it.
-
-    Unreadable code becomes one entry, for its operation. An unreadable package becomes one for the first operation.
-    """
-    package = packages().get(backend)
-    return () if package is None else _scan(backend, package, tuple(OPERATIONS))
+    A file that can't be read is listed as a variant ``unreadable``. So is a package, for the first of OPERATIONS."""
+    package = backend_packages().get(backend)
+    return () if package is None else _parse_package(backend, package, tuple(OPERATIONS))
 
 
 @cache
-def _scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Variant, ...]:
+def _parse_package(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Variant, ...]:
     found = list[Variant]()
 
-    def unreadable(error: _UnreadableError, op: str = operations[0], path: Path = Path()) -> None:
+    def add_unreadable(error: _UnreadableError, op: str = operations[0], path: Path = Path()) -> None:
         found.append(Variant(backend, op, "unreadable", f"can't be listed: {error}", False, path, unreadable=True))
 
     try:
         folders = _folders(package)
     except _UnreadableError as error:
-        unreadable(error)
+        add_unreadable(error)
         return tuple(found)
     places = [(operations[0], folder / "choose.py") for folder in folders]
     for name in operations:
@@ -168,13 +166,13 @@ def _scan(backend: str, package: str, operations: tuple[str, ...]) -> tuple[Vari
             among = _registered_functions(path, operations, ours=BUILT_IN.get(backend) == package)
             found += (one for one in among if one.backend == backend)
         except _UnreadableError as error:
-            unreadable(error, op, path)
+            add_unreadable(error, op, path)
     return tuple(found)
 
 
-def unreadable(backend: str) -> str:
+def why_unreadable(backend: str) -> str:
     """Return why a backend's package can't be listed, or ""."""
-    return next((one.summary for one in scan(backend) if one.unreadable), "")
+    return next((one.summary for one in list_variants(backend) if one.unreadable), "")
 
 
 def files(id: str) -> tuple[Path, ...]:
@@ -183,7 +181,7 @@ def files(id: str) -> tuple[Path, ...]:
     Nothing is imported. Empty if it is registered outside its backend's package.
     """
     backend, op, variant = id.split("/")
-    for found in scan(backend):
+    for found in list_variants(backend):
         if (found.op, found.variant) == (op, variant):
             beside = sorted(path for path in found.file.parent.glob(f"{found.file.stem}.*") if path.suffix != ".py")
             return (found.file, *beside)
@@ -206,7 +204,7 @@ def _folders(package: str) -> list[Path]:
             if spec is None or spec.submodule_search_locations is None:
                 raise _UnreadableError(f"there is no package {package!r}")
             if spec.has_location and spec.origin is not None:
-                _parsed(Path(spec.origin))
+                _parse_module(Path(spec.origin))
             folders = list(spec.submodule_search_locations)
             spec = PathFinder.find_spec(part, folders) if part is not None else None
     except (ImportError, ValueError, AttributeError) as error:  # an odd name, or a broken hook of an installer
@@ -214,8 +212,8 @@ def _folders(package: str) -> list[Path]:
     return list(map(Path, folders))
 
 
-def _parsed(path: Path) -> ast.Module:
-    """Parse a module's source. Raises _UnreadableError also if the module raises as soon as it is imported."""
+def _parse_module(path: Path) -> ast.Module:
+    """Parse a module's source. Raises _UnreadableError if it can't, or if a top-level statement raises or exits."""
     try:
         tree = ast.parse(importlib.util.decode_source(path.read_bytes()))  # in its declared encoding
     except (SyntaxError, ValueError, OSError, RecursionError, MemoryError) as error:
@@ -234,7 +232,7 @@ def _unreadable(path: Path, line: int | None, words: str) -> _UnreadableError:
 _FORM = re.compile(r"^(?:@.*\n)*@(?:\w+\.)*(?:register|chooser)\(", re.MULTILINE)
 
 
-def _parsed_forms(path: Path) -> ast.Module:
+def _parse_registered_functions(path: Path) -> ast.Module:
     """Parse only the registered functions in a file of this package, up to their docstrings' ends: ten times faster."""
     forms = []
     try:
@@ -244,11 +242,11 @@ def _parsed_forms(path: Path) -> ast.Module:
             forms.append(source[form.start() : source.index('"""', docstring) + 3])
         return ast.parse("\n".join(forms))
     except (ValueError, SyntaxError, OSError):  # it is written in another way
-        return _parsed(path)
+        return _parse_module(path)
 
 
 def _registered_functions(path: Path, operations: Sequence[str], *, ours: bool = False) -> Iterator[Variant]:
-    parse = _parsed_forms if ours else _parsed
+    parse = _parse_registered_functions if ours else _parse_module
     for node in parse(path).body if path.is_file() else ():
         if isinstance(node, ast.FunctionDef):
             for call in node.decorator_list:
@@ -276,7 +274,7 @@ def importing(backend: str) -> Iterator[None]:
 
     A package that can't be listed is not imported.
     """
-    if reason := unreadable(backend):
+    if reason := why_unreadable(backend):
         raise BackendUnavailableError(backend, reason, MEND)
     try:
         yield

@@ -23,11 +23,11 @@ from kernelzoo.errors import (
     UnknownNameError,
 )
 from kernelzoo.launch import Bind, Launch, add_storage_checks
-from kernelzoo.operations.arguments import call_bind as call_bind
+from kernelzoo.operations.arguments import make_bound_launch as make_bound_launch
 from kernelzoo.operations.canonical import split_in_two
 from kernelzoo.operations.tensors import check_untraced
+from kernelzoo.packages import backend_packages, importing, list_variants, summary_of
 from kernelzoo.packages import import_kernels as import_kernels
-from kernelzoo.packages import importing, packages, scan, summary_of
 from kernelzoo.packages import require as require
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Implementation:
         return self.variant.endswith(BATCH_INVARIANT)
 
     @property
-    def registered(self) -> str:
+    def base_name(self) -> str:
         """The variant without ``+batch_invariant``."""
         return self.variant.removesuffix(BATCH_INVARIANT)
 
@@ -84,13 +84,13 @@ class Implementation:
         Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't take
         the problem, LaunchError if it returns no launch.
         """
-        launch = call_bind(self.id, language(self.backend).binds[self.op, self.registered], *tensors, **scalars)
+        launch = make_bound_launch(self.id, language(self.backend).binds[self.op, self.base_name], *tensors, **scalars)
         return add_storage_checks(launch, tensors, len(self.operation.outputs))
 
-    def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
+    def chosen_id(self, *tensors: torch.Tensor, **scalars: Any) -> str:
         """Return the id of the variant that runs: its own, or a chooser's choice. Raises as ``bind`` does."""
         language(self.backend)
-        return f"{self.backend}/{self.op}/{choose_variant(self.backend, self.op, self.registered, *tensors, **scalars)}"
+        return f"{self.backend}/{self.op}/{choose_variant(self.backend, self.op, self.base_name, *tensors, **scalars)}"
 
     def launch(
         self,
@@ -116,15 +116,16 @@ class Implementation:
         outs = tuple(out) if isinstance(out, list | tuple) else (out,)
         keepdim = self.operation.reduces and outs[0].ndim == inputs[0].ndim
         args = self.operation.arguments(inputs, dim, keepdim, scalars)
-        language(self.backend).check(*args.inputs)
+        language(self.backend).check_inputs(*args.inputs)
         self.operation.check_outs(outs, args)
         return self.launch_checked(args, outs)
 
     def launch_checked(self, args: operations.Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """Bind arguments and outputs that are checked already."""
-        language(self.backend).check(*args.inputs)
+        language(self.backend).check_inputs(*args.inputs)
         with on_device_of(args.x):
-            made = partial(self.operation.launch_invariant, self.id) if self.batch_invariant else self.operation.launch
+            invariant = partial(self.operation.make_batch_invariant_launch, self.id)
+            made = invariant if self.batch_invariant else self.operation.make_launch
             launch = made(self.bind, args, outs)
             return wrap_with_device(add_storage_checks(launch, (*args.inputs, *outs), len(outs), anew=True), args.x)
 
@@ -141,8 +142,8 @@ class Language:
     emulator: str = ""
     """The interpreter or simulator that runs the kernels, or "" on a device. Its times mean nothing."""
 
-    def check(self, *inputs: torch.Tensor) -> None:
-        """Raise DeviceError for other devices, BackendUnavailableError after a fork, InputTypeError if torch traces."""
+    def check_inputs(self, *inputs: torch.Tensor) -> None:
+        """Raise DeviceError for an unfit device, BackendUnavailableError in a fork, InputTypeError if torch traces."""
         x = inputs[0]
         if x.device.type not in self.devices:
             raise DeviceError(
@@ -202,7 +203,7 @@ def chooser(backend: str, op: str, variant: str) -> Callable[[ChooseT], ChooseT]
         def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
             try:
                 form = choose_variant(backend, op, variant, *tensors, **scalars)
-                return call_bind(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
+                return make_bound_launch(f"{backend}/{op}/{form}", _registered[backend, op, form], *tensors, **scalars)
             except GridTooLargeError:
                 x, operation = tensors[0], operations.OPERATIONS[op]
                 if not operation.by_rows or x.size(0) * x.size(2) < 2**20:  # the number of rows is not the reason
@@ -261,7 +262,7 @@ def backends() -> tuple[str, ...]:
     >>> "triton" in kernelzoo.backends()
     True
     """
-    return tuple(sorted({*packages(), *(backend for backend, _, _ in list(_registered))}))
+    return tuple(sorted({*backend_packages(), *(backend for backend, _, _ in list(_registered))}))
 
 
 def implementations(backend: str | None = None, op: str | None = None) -> tuple[Implementation, ...]:
@@ -279,8 +280,8 @@ def implementations(backend: str | None = None, op: str | None = None) -> tuple[
     if op is not None:
         check_operation_name(op)
     found = dict[str, Implementation]()
-    for name in packages():
-        rows = scan(name) if backend in (None, name) else ()
+    for name in backend_packages():
+        rows = list_variants(name) if backend in (None, name) else ()
         found |= {f"{name}/{row.op}/{row.variant}": Implementation(*row[:5]) for row in rows if op in (None, row.op)}
     for key, bind in list(_registered.items()):
         if backend in (None, key[0]) and op in (None, key[1]):
@@ -305,7 +306,7 @@ def implementation(id: str) -> Implementation:
 
 def preferred_backends(op: str, device: str) -> tuple[str, ...]:
     """Return the backends to try for an operation on a device, the best first: built-in ones, then others."""
-    others = {i.backend for i in implementations(op=op)} - {*packages(), BASELINE}
+    others = {i.backend for i in implementations(op=op)} - {*backend_packages(), BASELINE}
     return (*PREFERENCE.get(device, (BASELINE,)), *sorted(others))
 
 
@@ -344,7 +345,7 @@ def _load(name: str) -> Language:
         if name in _loaded:
             return _loaded[name]
         emulator = ""
-        if (package := packages().get(name)) is not None:
+        if (package := backend_packages().get(name)) is not None:
             with importing(name):
                 module = importlib.import_module(package)
                 devices: tuple[str, ...] = module.probe()
@@ -362,7 +363,7 @@ def _load(name: str) -> Language:
         return _loaded[name]
 
 
-def _after_fork() -> None:
+def _reset_after_fork() -> None:
     """Make new locks in a forked child, since a parent's thread may hold the old ones, and drop all launches."""
     global _lock
     _lock = threading.RLock()
@@ -372,4 +373,4 @@ def _after_fork() -> None:
             forget(backend)
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -15,7 +15,7 @@ PLAIN = ("rows", "fused", "eager")
 
 
 @dataclass(frozen=True)
-class Form:
+class Variant:
     id: str
     summary: str
     """The first line of its docstring."""
@@ -34,21 +34,23 @@ class Form:
         return tuple(sorted(found))
 
 
-def forms(op: str, languages: Iterable[str] = ()) -> dict[str, Form | None]:
+def simplest_variants(op: str, languages: Iterable[str] = ()) -> dict[str, Variant | None]:
     """Return an operation's simplest variant in each language (default: all); None for a language without one.
 
     Raises UnknownNameError for an operation that kernelzoo does not have.
 
     >>> from kernelzoo import side_by_side
-    >>> side_by_side.forms("softmax", ["triton"])["triton"].id
+    >>> side_by_side.simplest_variants("softmax", ["triton"])["triton"].id
     'triton/softmax/fused'
     """
     chosen = list(languages) or list(LANGUAGES)
     return {backend: _simplest_variant(backend, op) for backend in chosen}
 
 
-def _simplest_variant(backend: str, op: str) -> Form | None:
-    made = [Form(i.id, i.summary, packages.files(i.id)) for i in registry.implementations(backend, op) if not i.chooses]
+def _simplest_variant(backend: str, op: str) -> Variant | None:
+    made = [
+        Variant(i.id, i.summary, packages.files(i.id)) for i in registry.implementations(backend, op) if not i.chooses
+    ]
     named = {form.id.split("/")[2]: form for form in made}
     for name in PLAIN:
         if name in named:
@@ -69,25 +71,25 @@ def lines_of(file: Path) -> int:
     return sum(bool(line) and not line.startswith("#") and i not in left_out for i, line in code)
 
 
-def page(op: str, scores: Mapping[str, float] | None = None) -> str:
-    """Return a Markdown page of an operation in all languages, code folded. ``scores``: by id, also of ``auto``."""
+def format_comparison_page(op: str, speed_scores: Mapping[str, float] | None = None) -> str:
+    """Return a Markdown page of an operation in all languages, code folded. ``speed_scores``: by variant's id."""
     meaning = operations.OPERATIONS[op].doc.partition("\n")[0]
     parts = [f"# {op} side by side", f"{meaning} Here is the plain form of each language, folded."]
-    for backend, form in forms(op).items():
+    for backend, form in simplest_variants(op).items():
         if form is None:
             continue
-        said = format_scores(form, scores or {})
+        said = describe_variant(form, speed_scores or {})
         code = "\n\n".join(f"```{kind}\n{text}\n```" for kind, text in form.code)
         parts.append(f"<details markdown><summary>{LANGUAGES[backend]}: {said}</summary>\n\n{code}\n\n</details>")
     return "\n\n".join(parts) + "\n"
 
 
-def format_scores(form: Form, scores: Mapping[str, float]) -> str:
-    """Return a variant's number of code lines and its known scores, as text."""
-    auto = f"{form.id.rpartition('/')[0]}/auto"
-    said = [f"{form.lines} lines of code"]
-    said += [f"score {scores[form.id]:.2f}"] if form.id in scores else []
-    said += [f"its best form {scores[auto]:.2f}"] if auto in scores else []
+def describe_variant(variant: Variant, speed_scores: Mapping[str, float]) -> str:
+    """Return a variant's number of code lines and known speed scores, as text. A score of 1 can't be exceeded."""
+    auto = f"{variant.id.rpartition('/')[0]}/auto"
+    said = [f"{variant.lines} lines of code"]
+    said += [f"score {speed_scores[variant.id]:.2f}"] if variant.id in speed_scores else []
+    said += [f"its best form {speed_scores[auto]:.2f}"] if auto in speed_scores else []
     return ", ".join(said)
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from kernelzoo.errors import KernelZooError, UnknownNameError
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.user_cache import folder
 
 ENVIRONMENT = "KERNELZOO_TABLES"
@@ -45,7 +45,7 @@ class TableError(KernelZooError, ValueError):
 
 
 class TableWarning(UserWarning):
-    """A stored table is ignored, and the shipped one is used."""
+    """A user's stored launch table can't be used, so the shipped one is used."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -72,9 +72,9 @@ def knob(shipped: int, *, among: Sequence[int], unit: str, why: str) -> Any:
     return field(default=shipped, metadata={"knob": (tuple(among), unit, why)})
 
 
-def form_knobs(part: type[T]) -> type[T]:
+def form_knobs(variant_knobs: type[T]) -> type[T]:
     """Declare the decorated class as one variant's knobs. The operation's table inherits it (see ``launch_table``)."""
-    return dataclass(frozen=True, eq=False)(part)
+    return dataclass(frozen=True, eq=False)(variant_knobs)
 
 
 def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
@@ -98,7 +98,7 @@ def launch_table(backend: str, op: str) -> Callable[[type[T]], type[T]]:
     return declare
 
 
-def declared(backend: str, op: str) -> type[Any] | None:
+def declared_table(backend: str, op: str) -> type[Any] | None:
     """Return a backend's table for an operation, once its module is loaded; None if it has none."""
     return _declared.get((backend, op))
 
@@ -125,15 +125,15 @@ def table_with_values(table: type[T], values: Mapping[str, int]) -> T:
         if type(value) is not int or value not in allowed[name].among:
             values_of = ", ".join(map(str, allowed[name].among))
             raise TableError(f"{_name(table)}.{name} may be {values_of}; got {value!r}")
-    return _shared_object(table(**values))
+    return _deduplicate_table(table(**values))
 
 
-def _shared_object(table: T) -> T:
+def _deduplicate_table(table: T) -> T:
     """Return the single object with this table's values."""
     return cast(T, _made.setdefault((type(table), *vars(table).values()), table))
 
 
-def changes(table: Any) -> dict[str, int]:
+def changed_knobs(table: Any) -> dict[str, int]:
     """Return the knobs of a table whose values are not the shipped ones."""
     return {k.name: value for k in knobs(type(table)) if (value := getattr(table, k.name)) != k.shipped}
 
@@ -171,8 +171,8 @@ def using(table: Any) -> Iterator[None]:
 
 
 def of(table: type[T], device: int) -> T:
-    """Return the table in use on a device. For one variant's knobs, return the table that inherits them. A negative
-    index is a simulated device, which uses the shipped table.
+    """Return the table in use on the device of that index. A negative index is a simulated device, which uses the
+    shipped table. If ``table`` has one variant's knobs, return the operation's table that inherits from it.
 
     Raises UnknownNameError for a wrong value of the variable KERNELZOO_TABLES.
     """
@@ -180,12 +180,12 @@ def of(table: type[T], device: int) -> T:
     return cast(T, chosen.get().get(whole) or _in_force.get((whole, device)) or _load(whole, device))
 
 
-def label(backend: str, op: str, device: int) -> str | None:
+def table_label(backend: str, op: str, device: int) -> str | None:
     """Return the name of the table in use: ``shipped``, or ``tuned`` and a digest of its values; None without one."""
-    table = declared(backend, op)
+    table = declared_table(backend, op)
     if table is None:
         return None
-    values = changes(of(table, device))
+    values = changed_knobs(of(table, device))
     return f"tuned {_digest(values)}" if values else "shipped"
 
 
@@ -204,8 +204,8 @@ _warned: set[Path] = set()
 
 
 @dataclass(frozen=True)
-class Card:
-    """The card that a table is measured for. Equal cards may share it."""
+class Gpu:
+    """A model of GPU. A launch table is measured for one model, and used on each card of that model."""
 
     name: str
     capability: str
@@ -216,7 +216,7 @@ class Card:
         return f"{self.name} ({self.capability}, {self.multiprocessors} multiprocessors)"
 
 
-def card(device: int) -> Card | None:
+def card(device: int) -> Gpu | None:
     """Return the card of that index, as torch describes it; None if there is none."""
     import torch
 
@@ -225,10 +225,10 @@ def card(device: int) -> Card | None:
     except (RuntimeError, AssertionError):  # no driver, torch without CUDA, or no such index
         return None
     architecture = getattr(found, "gcnArchName", "") if torch.version.hip else f"{found.major}.{found.minor}"
-    return Card(found.name, architecture.partition(":")[0], found.multi_processor_count)
+    return Gpu(found.name, architecture.partition(":")[0], found.multi_processor_count)
 
 
-def path(card: Card, backend: str) -> Path:
+def path(card: Gpu, backend: str) -> Path:
     """Return the file of a card's tables for a backend, which may not exist. Raises RuntimeError without a home."""
     name = re.sub(r"[^a-z0-9.]+", "-", f"{card.name} {card.capability} {card.multiprocessors}".lower()).strip("-")
     return folder("tables") / f"{name}-{backend}.json"
@@ -240,7 +240,7 @@ def make_folder(where: Path) -> None:
 
 
 def store(
-    card: Card, backend: str, op: str, declared: str, values: Mapping[str, int], setup: Json, evidence: Sequence[Json]
+    card: Gpu, backend: str, op: str, declared: str, values: Mapping[str, int], setup: Json, evidence: Sequence[Json]
 ) -> Path:
     """Store a table for a card, in the file with those of other operations. Return the file's path.
 
@@ -259,12 +259,12 @@ def store(
     return file
 
 
-def _write(file: Path, card: Card, backend: str, sections: Json) -> None:
+def _write(file: Path, card: Gpu, backend: str, sections: Json) -> None:
     document = {"format": FORMAT, "backend": backend, "card": dataclasses.asdict(card), "tables": sections}
-    write_whole(file, json.dumps(document, indent=1).encode(), mode=0o600)
+    write_atomically(file, json.dumps(document, indent=1).encode(), permissions=0o600)
 
 
-def reset(card: Card, backend: str, ops: Sequence[str] = ()) -> Path | None:
+def reset(card: Gpu, backend: str, ops: Sequence[str] = ()) -> Path | None:
     """Delete a card's tables for a backend, or those of some operations. Return the path, or None without a file.
 
     Raises OSError where the folder can't be written, RuntimeError for a user without a home.
@@ -292,13 +292,13 @@ def _load(table: type[T], device: int) -> T:
     setting = os.environ.get(ENVIRONMENT, "")
     if setting not in ("", "shipped"):
         raise UnknownNameError(f"value of {ENVIRONMENT}", setting, ("shipped",))
-    shipped = _shared_object(table())
+    shipped = _deduplicate_table(table())
     here = None if setting or device < 0 else card(device)
     _in_force[table, device] = found = shipped if here is None else _read_stored_table(table, here, shipped)
     return found
 
 
-def _read_stored_table(table: type[T], here: Card, shipped: T) -> T:
+def _read_stored_table(table: type[T], here: Gpu, shipped: T) -> T:
     """Return the stored table for a card, or the shipped one if there is no usable one."""
     ((backend, op),) = [key for key, value in _declared.items() if value is table]
     try:
@@ -322,7 +322,7 @@ def _read_stored_table(table: type[T], here: Card, shipped: T) -> T:
         return _warn_and_use_shipped(file, f"it is damaged ({type(error).__name__}: {error})", shipped)
 
 
-def _parse_tables(content: bytes, card: Card, backend: str) -> Json:
+def _parse_tables(content: bytes, card: Gpu, backend: str) -> Json:
     """Return the tables in a file, by operation. Raises TableError, or any error from malformed content."""
     document = json.loads(content)
     if document["format"] != FORMAT:

@@ -85,7 +85,7 @@ _KEPT = re.compile(r" (?=\S(?: \S)?$)")
 
 
 def _least_width(column: Sequence[str], right: bool) -> int:
-    """Return the least width of a column: its longest word or unwrapped cell. Prose stays readable."""
+    """Return the least width of a column: its longest word or unwrapped cell, and PROSE for longer text."""
     title, *cells = column
     words = [word for text in (title, *([] if right else cells)) for word in text.split(" ")]
     longest = max(map(len, [*words, *(cells if right else ())]))

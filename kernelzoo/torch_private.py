@@ -35,7 +35,7 @@ bindings: Any = torch._C
 """The module in which other libraries look up the current stream."""
 
 
-def dispatch_mode() -> Any:
+def dispatch_mode_class() -> Any:
     """The base class of dispatch modes, which torch documents by its private path."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -54,7 +54,7 @@ def in_forward_mode() -> bool:
     return forward_ad._current_level >= 0
 
 
-def needs_dispatcher() -> bool:
+def is_torch_watching() -> bool:
     """Whether torch must see operations on plain tensors, for a mode, a profiler or forward-mode differentiation."""
     return profiler._is_profiler_enabled or forward_ad._current_level >= 0 or count_modes() > 0
 
@@ -69,11 +69,9 @@ def is_jit_traced() -> bool:
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined, no-untyped-call]
 
 
-def is_ordinary(x: object) -> bool:
+def can_skip_dispatch(x: object) -> bool:
     """Whether an operation on a tensor can bypass torch's dispatcher.
-
-    The tensor is no subclass or wrapper, needs no gradient, tangent or cast, and ``torch.jit.trace`` is not active.
-    """
+    The tensor is no subclass or wrapper, needs no gradient, tangent or cast, and ``torch.jit.trace`` is not active."""
     if type(x) is not Tensor or x.requires_grad or unusual_dispatch_keys(x):
         return False
     return not (is_jit_traced() or in_forward_mode() or torch.is_autocast_enabled("cuda"))
@@ -94,7 +92,7 @@ _unusual: dict[int, frozenset[str]] = {}
 
 
 def unusual_dispatch_keys(x: Tensor) -> frozenset[str]:
-    """Return the dispatch keys that a dense tensor on the host or a GPU lacks. They show a wrapper or a lazy view."""
+    """Return those dispatch keys of x that no plain dense tensor has. They show that x is a wrapper or a lazy view."""
     keys = _keys(x)
     number = keys.raw_repr()
     found = _unusual.get(number)
@@ -108,7 +106,7 @@ def is_transformed(x: Tensor) -> bool:
     return not unusual_dispatch_keys(x).isdisjoint(("FuncTorchBatched", "FuncTorchGradWrapper"))
 
 
-def is_hidden_wrapper(x: Tensor) -> bool:
+def is_wrapped_by_torch(x: Tensor) -> bool:
     """Whether torch wraps a tensor that looks plain to Python, to functionalize it or to batch gradients."""
     return type(x) is Tensor and not unusual_dispatch_keys(x).isdisjoint(("Functionalize", "Batched"))
 

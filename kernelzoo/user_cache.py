@@ -7,5 +7,5 @@ from pathlib import Path
 
 
 def folder(name: str) -> Path:
-    """Return the path of that subfolder, which may not exist. Raises RuntimeError for a user without a home."""
+    """Return the path of a subfolder of kernelzoo's cache; it may not exist. Raises RuntimeError without a home."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernelzoo" / name

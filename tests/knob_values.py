@@ -20,7 +20,7 @@ from one_input import allocate, launched, sample
 
 from kernelzoo import operations, registry, tables
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.launch import Step, recorded
+from kernelzoo.launch import LaunchStep, record_binds
 
 # Small enough to be interpreted, and on either side of most knobs' values.
 SMALL = (
@@ -44,7 +44,7 @@ def run(backend: str, few: bool) -> tuple[int, list[str]]:
                 for dtype in ("float32", "bfloat16") if not few else ("float32",):
                     x = sample(op, shape, dtype, dim, generator=generator)
                     for values in knobs.extremes(backend, op):
-                        table = tables.table_with_values(tables.declared(backend, op), values)
+                        table = tables.table_with_values(tables.declared_table(backend, op), values)
                         out = allocate(operation, x, dim)
                         key = repr(_steps(i, x, dim, out, table))
                         if key in seen or (few and len(seen) > 8):
@@ -62,8 +62,8 @@ def run(backend: str, few: bool) -> tuple[int, list[str]]:
     return done, wrong
 
 
-def _steps(i: registry.Implementation, x: torch.Tensor, dim: int, out: torch.Tensor, table: Any) -> list[Step]:
-    with tables.using(table), recorded() as steps:
+def _steps(i: registry.Implementation, x: torch.Tensor, dim: int, out: torch.Tensor, table: Any) -> list[LaunchStep]:
+    with tables.using(table), record_binds() as steps:
         try:
             i.launch(x, dim=dim, out=out)
         except UnsupportedProblemError:
@@ -78,7 +78,7 @@ def compile_all(backend: str, few: bool) -> tuple[int, list[str]]:
     for arch in ("sm_90",) if few else ARCHES:
         with knobs.on(backend, arch):
             for op in operations.MAPPED:
-                table, seen = tables.declared(backend, op), set[str]()
+                table, seen = tables.declared_table(backend, op), set[str]()
                 variants = knobs.forms(backend, op)
                 settings = [{}, *knobs.extremes(backend, op)]
                 for values in settings[:1] + settings[-2:] if few else settings:
@@ -108,10 +108,10 @@ def compile_all(backend: str, few: bool) -> tuple[int, list[str]]:
 def _bind(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, dtype: str, table: Any) -> None:
     operation = operations.OPERATIONS[op]
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    with tables.using(table), recorded(compiles=True) as steps:
+    with tables.using(table), record_binds(can_compile=True) as steps:
         launched(operation, registry._registered[backend, op, variant], x, dim, allocate(operation, x, dim))()
     for step in steps:
-        if isinstance(step, Step):
+        if isinstance(step, LaunchStep):
             assert step.build is not None
             step.build()
 

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 import kernelzoo
 from kernelzoo import measure
 from kernelzoo.errors import BackendUnavailableError
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.kernels.triton import why_too_old
 
 FORMAT = "kernelzoo-portability/1"
@@ -161,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         failed |= row["failed"] > 0
         rows = [r for r in rows if {**known, "session": part}.items() - r.items()] + [row]
         document |= {"seconds": round(sum(r["seconds"] for r in rows), 1), "rows": rows}
-        write_whole(options.output, (json.dumps(document, indent=1) + "\n").encode())
+        write_atomically(options.output, (json.dumps(document, indent=1) + "\n").encode())
     return int(failed)
 
 

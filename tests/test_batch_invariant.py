@@ -19,7 +19,7 @@ from kernelzoo.check.running import check
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.inspect import Request, simulate_device
-from kernelzoo.launch import Step, recorded
+from kernelzoo.launch import LaunchStep, record_binds
 from kernelzoo.testing import cases
 
 OPS = ("softmax", "sum", "logsumexp", "cross_entropy", "cumsum", "softmax_backward", "rms_norm")
@@ -139,12 +139,12 @@ def same(one: Any, row_count: int, other: Any, other_count: int) -> bool:
 
 def plan(i: registry.Implementation, rows: int, n: int, dtype: str, invariant: bool) -> list[tuple[Any, ...]]:
     """A launch's kernels, threads and numbers, and no grid."""
-    with recorded() as steps:
+    with record_binds() as steps:
         args = Request(i.backend, i.op, i.variant, (rows, n), dtype, -1, "sm_90").arguments("meta")
-        bind = partial(registry.call_bind, i.id, registry._registered[i.backend, i.op, i.variant])
-        launch = partial(i.operation.launch_invariant, i.id) if invariant else i.operation.launch
+        bind = partial(registry.make_bound_launch, i.id, registry._registered[i.backend, i.op, i.variant])
+        launch = partial(i.operation.make_batch_invariant_launch, i.id) if invariant else i.operation.make_launch
         launch(bind, args, i.operation.allocate(args))
-    assert all(isinstance(step, Step) for step in steps)
+    assert all(isinstance(step, LaunchStep) for step in steps)
     return [
         (s.kernel, s.threads, s.shared_bytes, s.cluster, s.cooperative, s.arguments, s.constants, s.block)
         for s in steps

@@ -198,10 +198,10 @@ def test_inductor_takes_no_planted_programs(tmp_path: Path, monkeypatch: pytest.
     planted = tmp_path / "torchinductor_somebody"
     open_to_all(planted)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(planted))
-    compiled._check_cache.cache_clear()
+    compiled._check_inductor_cache_folder.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match="others may write to it"):
-            compiled._check_cache()
+            compiled._check_inductor_cache_folder()
         assert os.environ["TORCHINDUCTOR_CACHE_DIR"] != str(planted)
     finally:
-        compiled._check_cache.cache_clear()
+        compiled._check_inductor_cache_folder.cache_clear()

@@ -20,9 +20,9 @@ def contiguous(dtype: str, shape: tuple[int, ...], dim: int = -1, *, start: int 
     return fuzz.Case(dtype, shape, fuzz.Layout(torch.empty(shape, device="meta").stride(), start), dim, **named)
 
 
-def beside(**values: str) -> tuple[fuzz.Companion, ...]:
+def beside(**values: str) -> tuple[fuzz.CompanionInput, ...]:
     """Companion inputs of these families of values."""
-    return tuple(fuzz.Companion(name, values=family) for name, family in values.items())
+    return tuple(fuzz.CompanionInput(name, values=family) for name, family in values.items())
 
 
 # Rows that end within a tile, a vector or a word, side by side and not, in each dtype: of softmax one of -inf alone,
@@ -53,7 +53,7 @@ MEANT = {
     "logsumexp_backward": (
         contiguous(
             "float32", (1, 1), values="offset",
-            companions=(*beside(y="normal"), fuzz.Companion("grad", specials=(("subnormal", 0),))),
+            companions=(*beside(y="normal"), fuzz.CompanionInput("grad", specials=(("subnormal", 0),))),
         ),
     ),
     "layer_norm_backward": (

@@ -69,18 +69,18 @@ H200, A100 = ARCHITECTURES["sm_90"], ARCHITECTURES["sm_80"]
 
 
 def test_a_launch_says_all_that_its_shape_says(library: Library) -> None:
-    at = driver.movable_launcher(5, LaunchShape(264, 128, 1000, 4, True), Parameters.from_words(0, 0, 42), H200)
+    at = driver.make_launcher(5, LaunchShape(264, 128, 1000, 4, True), Parameters.from_words(0, 0, 42), H200)
     at(16, 32)
     (launch,) = library.launches
     assert launch["function"] == 5 and launch["grid"] == (264, 1, 1) and launch["block"] == (128, 1, 1)
     assert launch["shared"] == 1000 and launch["values"] == [16, 32, 42]
     assert launch["attributes"] == {2: (1, 0, 0), 4: (4, 1, 1), 6: (1, 0, 0)}
-    driver.movable_launcher(5, LaunchShape(264, 128), Parameters.from_words(0, 0, 42), A100)(48, 64)
+    driver.make_launcher(5, LaunchShape(264, 128), Parameters.from_words(0, 0, 42), A100)(48, 64)
     assert library.launches[-1]["attributes"] == {} and library.launches[-1]["values"] == [48, 64, 42]
 
 
 def test_a_launch_of_any_number_of_tensors_keeps_what_follows_them(library: Library) -> None:
-    at = driver.movable_launcher(5, LaunchShape(264, 128), Parameters.from_words(0, 0, 0), H200)
+    at = driver.make_launcher(5, LaunchShape(264, 128), Parameters.from_words(0, 0, 0), H200)
     at(16, 32, 48)
     at(64)
     assert [launch["values"] for launch in library.launches] == [[16, 32, 48], [64, 32, 48]]
@@ -88,7 +88,7 @@ def test_a_launch_of_any_number_of_tensors_keeps_what_follows_them(library: Libr
 
 def test_a_grid_past_its_first_axis_gets_a_second(library: Library) -> None:
     for blocks in (2**31 - 1, 2**31):
-        driver.movable_launcher(1, LaunchShape(blocks, 32), Parameters.from_words(0, 0, 0), H200)(0, 0)
+        driver.make_launcher(1, LaunchShape(blocks, 32), Parameters.from_words(0, 0, 0), H200)(0, 0)
     assert [launch["grid"] for launch in library.launches] == [(2**31 - 1, 1, 1), (2**30, 2, 1)]
 
 
@@ -100,9 +100,9 @@ def test_parameters_keep_their_bytes_and_places() -> None:
 
 
 def test_what_is_not_granted_unasked_is_asked_for(library: Library) -> None:
-    driver.allow_launch(1, LaunchShape(16, 32, 47 * 1024, 8))
+    driver.raise_launch_limits(1, LaunchShape(16, 32, 47 * 1024, 8))
     assert library.asked == []
-    driver.allow_launch(1, LaunchShape(16, 32, 47 * 1024 + 1, 16))
+    driver.raise_launch_limits(1, LaunchShape(16, 32, 47 * 1024 + 1, 16))
     assert library.asked == [(8, 47 * 1024 + 1), (14, 1)]
 
 
@@ -111,7 +111,7 @@ def test_a_thread_without_a_context_gets_one_and_a_failure_is_an_error(library, 
 
     attached: list[int] = []
     monkeypatch.setattr(driver, "make_gpu_current", lambda index: nullcontext(attached.append(index)))
-    at = driver.movable_launcher(1, LaunchShape(1, 32), Parameters.from_words(0, 0, 0), H200)
+    at = driver.make_launcher(1, LaunchShape(1, 32), Parameters.from_words(0, 0, 0), H200)
     library.statuses = [201]
     at(1, 2)
     assert len(library.launches) == 2 and attached == [H200.index]
@@ -121,7 +121,7 @@ def test_a_thread_without_a_context_gets_one_and_a_failure_is_an_error(library, 
 
 
 def test_threads_that_launch_at_once_have_parameters_of_their_own(library: Library) -> None:
-    at = driver.movable_launcher(1, LaunchShape(1, 32), Parameters.from_words(0, 0, 0), H200)
+    at = driver.make_launcher(1, LaunchShape(1, 32), Parameters.from_words(0, 0, 0), H200)
     threads = [threading.Thread(target=lambda n=n: [at(n, n + 1) for _ in range(200)]) for n in (10, 20, 30)]
     for thread in threads:
         thread.start()

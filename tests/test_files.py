@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernelzoo import files
-from kernelzoo.files import FileError, hold_file_lock, read_json, write_whole
+from kernelzoo.files import FileError, hold_file_lock, read_json, write_atomically
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -33,7 +33,7 @@ def test_what_is_written_is_read(document: object, tmp_path_factory: pytest.Temp
     folder = tmp_path_factory.mktemp("files")
     text = json.dumps(document).encode()
     for name, content in (("a.json", text), ("a.json.gz", gzip.compress(text))):
-        write_whole(folder / name, content)
+        write_atomically(folder / name, content)
         assert read_json(folder / name) == document
 
 
@@ -107,7 +107,7 @@ def test_what_is_no_file_is_neither_waited_for_nor_replaced(tmp_path: Path) -> N
         read_json(pipe)
     for special in (pipe, Path("/dev/null"), Path("/dev/full"), tmp_path):
         with pytest.raises(OSError, match="no regular file"):
-            write_whole(special, b"")
+            write_atomically(special, b"")
         assert not special.is_file()
 
 
@@ -118,10 +118,10 @@ def test_the_old_file_keeps_its_mode_and_a_new_one_has_the_users(tmp_path: Path)
     path = tmp_path / "a"
     before = os.umask(0o027)
     try:
-        write_whole(path, b"1")
+        write_atomically(path, b"1")
         assert stat.S_IMODE(path.stat().st_mode) == 0o640
         path.chmod(0o604)
-        write_whole(path, b"2")
+        write_atomically(path, b"2")
         assert stat.S_IMODE(path.stat().st_mode) == 0o604
     finally:
         os.umask(before)
@@ -141,7 +141,7 @@ def test_file_and_folder_are_synced_in_that_order(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    write_whole(tmp_path / "a", b"1")
+    write_atomically(tmp_path / "a", b"1")
     assert done == ["file", "rename", "folder"]
 
 
@@ -152,9 +152,9 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
         pytest.skip("this container may mount nothing")
     try:
         path = tmp_path / "a.json"
-        write_whole(path, b"old")
+        write_atomically(path, b"old")
         with pytest.raises(OSError, match="No space left") as error:
-            write_whole(path, b"new" * 10_000)
+            write_atomically(path, b"new" * 10_000)
         assert error.value.filename == str(path)
         assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
     finally:
@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
 
 def write_on(path: Path) -> None:
     for turn in range(10**6):
-        write_whole(path, json.dumps([turn] * 20_000).encode())
+        write_atomically(path, json.dumps([turn] * 20_000).encode())
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])

@@ -12,7 +12,7 @@ import torch
 import warm
 
 from kernelzoo import inspect, packages, registry
-from kernelzoo.device import ARCHITECTURES, Occupancy, bind_for_device, current, occupancy, of
+from kernelzoo.device import ARCHITECTURES, Occupancy, current, occupancy, of, plan_launches_for_device
 from kernelzoo.errors import (
     AxisError,
     BackendUnavailableError,
@@ -85,7 +85,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in [name for name in sys.modules if name.partition(".")[0] == "made_up"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    caches = packages.entry_point_backends, packages.packages, packages._scan
+    caches = packages.entry_point_backends, packages.backend_packages, packages._parse_package
     for cached in caches:
         cached.cache_clear()
     yield folder
@@ -106,7 +106,7 @@ def target(device):
 MIN = """
 import os
 from kernelzoo.device import current
-from kernelzoo.launch import Compiled, Step, recording
+from kernelzoo.launch import Compiled, LaunchStep, recording
 from kernelzoo.registry import chooser, register
 
 def compiled():
@@ -125,8 +125,8 @@ def auto(x, out):
 @register("made_up", "min", "simple")
 def simple(x, out):
     recording = __import__("kernelzoo.launch").launch.recording.get()
-    step = Step("k", (current().multiprocessors,), 64, 16, 2, True, build=compiled)
-    return recording.launch(step, step)
+    step = LaunchStep("k", (current().multiprocessors,), 64, 16, 2, True, build=compiled)
+    return recording.make_launch(step, step)
 
 @register("made_up", "min", "long")
 def long(x, out):
@@ -295,8 +295,8 @@ def test_a_problem_is_checked_as_a_call_does(package, shape, dim, error) -> None
 
 
 def test_binds_are_for_the_assumed_device() -> None:
-    with bind_for_device(ARCHITECTURES["sm_120"]):
+    with plan_launches_for_device(ARCHITECTURES["sm_120"]):
         assert current().multiprocessors == of(torch.empty(3, device="meta")).multiprocessors == 170
-        with bind_for_device(ARCHITECTURES["gfx942"]):
+        with plan_launches_for_device(ARCHITECTURES["gfx942"]):
             assert current().vendor == "hip" and current().warp_size == 64
         assert current().capability == 120 and current().cluster_blocks == 8 and current().is_simulated

@@ -8,7 +8,7 @@ import torch
 
 from kernelzoo import torch_private
 from kernelzoo.device import keep_current_gpu
-from kernelzoo.launch import PerStreamLaunches, RebindableLaunch, WorkspaceLaunch, locked_sequence, sequence
+from kernelzoo.launch import PerStreamLaunches, RebindableLaunch, WorkspaceLaunch, chain_launches, chain_under_lock
 
 
 class Streams:
@@ -66,12 +66,12 @@ def test_kernels_that_share_a_workspace_are_one_launch() -> None:
     ran: list = []
     x, out, own = torch.ones(1), torch.ones(1), torch.ones(1)
     steps = [WorkspaceLaunch(lambda *a, i=i: ran.append((i, a)), x, out, workspace=(own,)) for i in (1, 2)]
-    both = sequence(*steps)
+    both = chain_launches(*steps)
     assert isinstance(both, WorkspaceLaunch) and both.workspace == (own,)
     both.at(3, 4)
     assert ran == [(1, (3, 4)), (2, (3, 4))]
     other = WorkspaceLaunch(lambda *a: None, x, torch.ones(1), workspace=(own,))
-    assert not isinstance(sequence(steps[0], other), RebindableLaunch)
+    assert not isinstance(chain_launches(steps[0], other), RebindableLaunch)
 
 
 def test_no_other_thread_comes_between_them() -> None:
@@ -81,7 +81,7 @@ def test_no_other_thread_comes_between_them() -> None:
         order.append(("first", who))
         gate.wait(0.05)
 
-    at = locked_sequence(first, lambda who: order.append(("second", who)))
+    at = chain_under_lock(first, lambda who: order.append(("second", who)))
     threads = [threading.Thread(target=at, args=(who,)) for who in range(3)]
     for thread in threads:
         thread.start()

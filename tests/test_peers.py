@@ -59,7 +59,7 @@ def test_what_torch_compiles_is_right(peers) -> None:
         problem = measure.Problem(function.__name__, (16, 300), dtype)
         inputs = problem.inputs(torch.Generator().manual_seed(0))
         inputs[0][3] = 0
-        _, outs = measure.Sets(problem, 1, torch.device("cpu"))[0]
+        _, outs = measure.TensorSets(problem, 1, torch.device("cpu"))[0]
         given = *inputs, *(scalar.default for scalar in problem.operation.scalars.values())
         sys.modules["kernelzoo_peers"].returned(functools.partial(function, *given), *outs)()
         problem.operation.expect(problem.arguments(inputs)).check(outs)
@@ -158,7 +158,7 @@ def test_projects_are_called_as_they_document_it(peers, monkeypatch) -> None:
         problem = measure.Problem(id.split("/")[1], (8, 64), "float32")
         args = problem.arguments(problem.inputs(torch.Generator().manual_seed(0)))
         outs = problem.operation.allocate(args)
-        problem.operation.launch(peers[id], args, outs)()
+        problem.operation.make_launch(peers[id], args, outs)()
         problem.operation.expect(args).check(outs)
 
 

@@ -161,7 +161,7 @@ def test_entry_point_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         "@register('guest', 'softmax', 'only')\ndef only(x, out):\n    '''The only one.'''\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(packages.packages(), "guest", "guestzoo")
+    monkeypatch.setitem(packages.backend_packages(), "guest", "guestzoo")
     (found,) = kernelzoo.implementations("guest")
     assert (found.id, found.summary) == ("guest/softmax/only", "The only one.")
     with pytest.raises(kernelzoo.BackendUnavailableError) as caught:

@@ -183,7 +183,7 @@ def test_no_process_that_is_started_imports_from_the_working_directory(tmp_path,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f":{ROOT.parent}:")  # an empty entry is the working directory
     with Guard("cpu") as guard:
-        assert "not the one" not in guard.largest("numba/min/auto")["unavailable"]
+        assert "not the one" not in guard.find_fuzzing_limits("numba/min/auto")["unavailable"]
     assert "not the one" not in str(probe.run_probes(["backend:numba"]))
     done = subprocess.run([sys.executable, "-m", "kernelzoo", "list", "--backend", "numba"], capture_output=True)
     assert b"not the one" not in done.stdout and done.returncode == 0

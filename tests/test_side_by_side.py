@@ -9,7 +9,7 @@ import pytest
 from kernelzoo import operations
 from kernelzoo.cli import main
 from kernelzoo.packages import LANGUAGES
-from kernelzoo.side_by_side import forms, lines_of, page
+from kernelzoo.side_by_side import format_comparison_page, lines_of, simplest_variants
 
 
 @pytest.mark.parametrize(
@@ -28,22 +28,22 @@ def test_lines_are_of_code(tmp_path: Path, name: str, text: str, expected: int) 
 
 @pytest.mark.parametrize("op", operations.CALLED)
 def test_a_plain_form_is_short_and_shows_its_kernel(op: str) -> None:
-    found = {backend: form for backend, form in forms(op).items() if form is not None}
+    found = {backend: form for backend, form in simplest_variants(op).items() if form is not None}
     assert {"triton", "torch", "cpu"} <= set(found)
     for backend, form in found.items():
         code = "\n".join(text for _, text in form.code)
         assert f'@register("{backend}", "{op}"' in code and "import" not in code.partition("\n")[0]
         assert form.summary and form.lines > 5
-    text = page(op, {found["triton"].id: 0.5, f"triton/{op}/auto": 0.75})
+    text = format_comparison_page(op, {found["triton"].id: 0.5, f"triton/{op}/auto": 0.75})
     assert text.count("<details") == text.count("</details>") == len(found)
     assert "lines of code, score 0.50, its best form 0.75</summary>" in text
 
 
 def test_softmax_and_min_have_it_in_every_language() -> None:
-    assert None not in [*forms("softmax").values(), *forms("min").values()]
-    cuda = forms("softmax", ["cupy"])["cupy"]
+    assert None not in [*simplest_variants("softmax").values(), *simplest_variants("min").values()]
+    cuda = simplest_variants("softmax", ["cupy"])["cupy"]
     assert cuda is not None and [kind for kind, _ in cuda.code] == ["cuda", "python"]
-    assert forms("softmax", ["triton"])["triton"].id == "triton/softmax/fused"
+    assert simplest_variants("softmax", ["triton"])["triton"].id == "triton/softmax/fused"
 
 
 # ``kernelzoo show``

@@ -14,9 +14,9 @@ import pytest
 
 from kernelzoo import tables
 from kernelzoo.errors import UnknownNameError
-from kernelzoo.tables import Card, TableError, TableWarning, knob, launch_table
+from kernelzoo.tables import Gpu, TableError, TableWarning, knob, launch_table
 
-CARD = Card("NVIDIA Toy 1", "9.9", 7)
+CARD = Gpu("NVIDIA Toy 1", "9.9", 7)
 ABOUT = {"versions": {"torch": "1"}}
 
 
@@ -45,7 +45,7 @@ def store(table: type[Any], values: dict[str, int], op: str = "softmax") -> Path
 
 
 def in_force(table: type[Any], device: int = 0) -> dict[str, int]:
-    return tables.changes(tables.of(table, device))
+    return tables.changed_knobs(tables.of(table, device))
 
 
 def test_what_is_declared(table: type[Any]) -> None:
@@ -80,14 +80,14 @@ def test_a_knob_allows_what_is_shipped(among: tuple[int, ...]) -> None:
 
 
 def test_stored_tables_are_in_force_on_their_card_alone(table: type[Any]) -> None:
-    assert in_force(table) == {} and tables.label("toy", "softmax", 0) == "shipped"
+    assert in_force(table) == {} and tables.table_label("toy", "softmax", 0) == "shipped"
     tables.forget_loaded()
     file = store(table, {"tile": 8})
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
     assert in_force(table) == {"tile": 8}
-    assert str(tables.label("toy", "softmax", 0)).startswith("tuned ")
+    assert str(tables.table_label("toy", "softmax", 0)).startswith("tuned ")
     assert in_force(table, 1) == in_force(table, -1) == {}
-    assert tables.label("toy", "min", 0) is None
+    assert tables.table_label("toy", "min", 0) is None
 
 
 def test_shipped_tables_can_be_asked_for(table: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,7 +195,7 @@ def test_a_damaged_file_is_written_anew(table: type[Any]) -> None:
 WRITER = """
 import sys
 from kernelzoo import tables
-card = tables.Card("NVIDIA Toy 1", "9.9", 7)
+card = tables.Gpu("NVIDIA Toy 1", "9.9", 7)
 for k in range(40):
     tables.store(card, "toy", f"op{sys.argv[1]}", "digest", {"tile": k}, {}, [])
 """

@@ -11,7 +11,7 @@ import torch
 
 import kernelzoo
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.launch import ReturningLaunch
+from kernelzoo.launch import ResultCopyingLaunch
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.registry import Launch, require
 
@@ -43,7 +43,7 @@ def returned(function: Callable[[], Any], *outs: torch.Tensor) -> Launch:
         for out, result in zip(outs, results if isinstance(results, tuple) else (results,), strict=False):
             out.copy_(result.view_as(out))
 
-    return ReturningLaunch(function, deliver)
+    return ResultCopyingLaunch(function, deliver)
 
 
 def as_published(id: str, place: str, call: Callable[..., Any], longest: int = 0, vectors: bool = False) -> None:

@@ -58,7 +58,7 @@ class Library:
         """Return the handle of the launch's stream; None for torch's current one, on which DLPack makes x ready."""
         return None
 
-    def writable(self, x: Any) -> bool:
+    def is_writable(self, x: Any) -> bool:
         module = type(x).__module__.partition(".")[0]
         return module not in ("jax", "jaxlib")
 
@@ -91,7 +91,7 @@ class NumPy(Library):
     def device(self, x: Any) -> str:
         return "cpu"
 
-    def writable(self, x: Any) -> bool:
+    def is_writable(self, x: Any) -> bool:
         return bool(x.flags.writeable)
 
 
@@ -145,7 +145,7 @@ class CudaArrayInterface(Library):
         stream: int | None = x.__cuda_array_interface__.get("stream")
         return stream
 
-    def writable(self, x: Any) -> bool:
+    def is_writable(self, x: Any) -> bool:
         return not x.__cuda_array_interface__["data"][1]
 
 
@@ -359,7 +359,7 @@ def _output_tensors(op: Operation, out: Any, library: Library, first: Any) -> An
     for name, array in zip(op.outputs, out if several else (out,), strict=False):
         if isinstance(array, torch.Tensor) or type(array) is not type(first):
             raise OutputError(f"{name} must be a {_type_name(first)}, as the input is; got a {_type_name(array)}")
-        if not library.writable(array):
+        if not library.is_writable(array):
             raise OutputError(f"{name} is read-only; call it without out=")
         tensor, copy = _as_tensor(array, name, library)
         if copy:

@@ -18,7 +18,7 @@ from kernelzoo.operations import OPERATIONS, Arguments, Dims, Operation, axes_of
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.rows import CanonicalInputs
 from kernelzoo.operations.tensors import check_storage
-from kernelzoo.torch_private import needs_dispatcher, unusual_dispatch_keys
+from kernelzoo.torch_private import is_torch_watching, unusual_dispatch_keys
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -102,9 +102,9 @@ def _gradient_over_axes(call: Call, rule: Operation, tensors: dict[str, torch.Te
 def _torch_vjp(call: Call, inputs: Tensors, grads: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
     """Let torch differentiate the reference; returns the gradient of each input, or None for an integer input."""
     places = [i for i, x in enumerate(inputs) if x.is_floating_point()]
-    function = _float_results_function(call, inputs, places)
+    function = _reference_of_float_inputs(call, inputs, places)
     given = tuple(g for g in grads if g is not None and g.is_floating_point())
-    if torch.is_grad_enabled() or needs_dispatcher() or any(map(unusual_dispatch_keys, (*inputs, *given))):
+    if torch.is_grad_enabled() or is_torch_watching() or any(map(unusual_dispatch_keys, (*inputs, *given))):
         pulled = torch.func.vjp(function, *(inputs[i] for i in places))[1](given)
     else:  # takes a fourth of the time
         with torch.enable_grad():
@@ -114,11 +114,11 @@ def _torch_vjp(call: Call, inputs: Tensors, grads: Sequence[torch.Tensor | None]
     return tuple(found.get(i) for i in range(len(inputs)))
 
 
-def _float_results_function(call: Call, inputs: Tensors, places: Sequence[int]) -> Callable[..., Tensors]:
-    """Return the reference as a function of the inputs with indices ``places``, for its floating-point results."""
+def _reference_of_float_inputs(call: Call, inputs: Tensors, float_indices: Sequence[int]) -> Callable[..., Tensors]:
+    """Return the reference as a function of some inputs, by indices, which returns only floating-point results."""
 
     def float_results(*float_inputs: torch.Tensor) -> Tensors:
-        whole = dict(zip(places, float_inputs, strict=True))
+        whole = dict(zip(float_indices, float_inputs, strict=True))
         results = as_tuple(run_reference(call, *(whole.get(i, x) for i, x in enumerate(inputs))))
         return tuple(result for result in results if result.is_floating_point())
 
@@ -139,7 +139,7 @@ def run_reference(call: Call, *inputs: torch.Tensor) -> Any:
 def output_tangents(call: Call, inputs: Tensors, input_tangents: Sequence[torch.Tensor | None]) -> Any:
     """Return the outputs' tangents from the inputs' tangents, by differentiating the reference twice."""
     moved = {i: t for i, t in enumerate(input_tangents) if t is not None}
-    function = _float_results_function(call, inputs, list(moved))
+    function = _reference_of_float_inputs(call, inputs, list(moved))
     results, pull, *_ = torch.func.vjp(function, *(inputs[i] for i in moved))
     _, push, *_ = torch.func.vjp(pull, tuple(torch.zeros_like(result) for result in results))
     found = iter(push(tuple(moved.values()))[0])
@@ -208,19 +208,19 @@ class Differentiable(torch.autograd.Function):
 def call_differentiable(call: Call, *inputs: torch.Tensor) -> Any:
     """Make a call on plain tensors, some of which require a gradient. Raises GradientError."""
     check_has_gradient(call.op)
-    return fast_apply(Differentiable, call.op)(call, *inputs)
+    return unchecked_apply(Differentiable, call.op)(call, *inputs)
 
 
 @functools.cache
-def fast_apply(kind: type[torch.autograd.Function], op: Operation) -> Callable[..., Any]:
+def unchecked_apply(base_class: type[torch.autograd.Function], op: Operation) -> Callable[..., Any]:
     """Return ``apply`` of a class that is named after the operation, without torch's slow check for ``torch.func``."""
-    found: Callable[..., Any] = super(torch.autograd.Function, function_class(kind, op)).apply
+    found: Callable[..., Any] = super(torch.autograd.Function, named_function_class(base_class, op)).apply
     return found
 
 
 @functools.cache
-def function_class(kind: type[torch.autograd.Function], op: Operation) -> Any:
-    return type(camel_case_name(op), (kind,), {})
+def named_function_class(base_class: type[torch.autograd.Function], op: Operation) -> Any:
+    return type(camel_case_name(op), (base_class,), {})
 
 
 def camel_case_name(op: Operation) -> str:
@@ -244,10 +244,10 @@ class CachedDifferentiable:
 
     def as_function(self) -> Callable[[torch.Tensor], Any]:
         """Return a function that makes the call, without a Python frame above torch's own."""
-        return functools.partial(fast_apply(DirectDifferentiable, self.call.op), self)
+        return functools.partial(unchecked_apply(CachedLaunchFunction, self.call.op), self)
 
 
-class DirectDifferentiable(torch.autograd.Function):
+class CachedLaunchFunction(torch.autograd.Function):
     """The call of a :class:`CachedDifferentiable` and its gradient, in as few Python steps as possible."""
 
     @staticmethod

@@ -15,7 +15,7 @@ from kernelzoo.errors import BackendUnavailableError, DeviceError, RegistrationE
 from kernelzoo.interrupts import delay_interrupt
 from kernelzoo.launch import Bind, Launch
 from kernelzoo.operations import Dims, Operation
-from kernelzoo.operations.arguments import call_bind, is_cacheable_dim, normalize_dim
+from kernelzoo.operations.arguments import is_cacheable_dim, make_bound_launch, normalize_dim
 from kernelzoo.operations.tensors import why_storage_unusable
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ class Backend(Operations):
         """The interpreter or simulator that runs the kernels, or "" on a device. Its times mean nothing."""
         self.on_host = language.devices == ("cpu",) and not language.emulator
         """Whether it takes host tensors only."""
-        self._binds, self._check = language.binds, language.check
+        self._binds, self._check = language.binds, language.check_inputs
         import torch  # imported late, so that commands that only list start fast
 
         from kernelzoo.calls import arrays
         from kernelzoo.calls.launch_cache import LaunchCache
-        from kernelzoo.torch_private import allocator, in_forward_mode, is_ordinary, needs_dispatcher
+        from kernelzoo.torch_private import allocator, can_skip_dispatch, in_forward_mode, is_torch_watching
 
-        self._is_watched, self._is_ordinary, self._carries_tangents = needs_dispatcher, is_ordinary, in_forward_mode
+        self._is_watched, self._is_ordinary, self._has_tangents = is_torch_watching, can_skip_dispatch, in_forward_mode
         self._is_overridden, self._tensor = torch.overrides.has_torch_function, torch.Tensor
         self._cache, self._run_on_arrays = LaunchCache(self.on_host), arrays.run
         self._find, self._expected = self._cache.find, self._cache.expected
@@ -104,7 +104,7 @@ class Backend(Operations):
         watched = not seen and (self._is_watched() or self._is_overridden(inputs))
         given = () if out is None else tuple(out) if isinstance(out, list | tuple) else (out,)
         # A launch bound with a table of ``tables.using`` is not cached.
-        cacheable = not (watched or self.emulator or self._table_chosen() or (seen and self._carries_tangents()))
+        cacheable = not (watched or self.emulator or self._table_chosen() or (seen and self._has_tangents()))
         if cacheable:
             cached = self._expected.get(op)
             addresses = [] if cached is None else cached.addresses_for(inputs + given, dim, keepdim, scalars, variant)
@@ -127,24 +127,24 @@ class Backend(Operations):
         return self._bind(Call(self, op, dim, keepdim, scalars, variant), inputs, out, given, seen, watched, cacheable)
 
     def _bind(
-        self, call: Call, inputs: Tensors, out: Any, given: Tensors, seen: bool, watched: bool, cacheable: bool
+        self, call: Call, inputs: Tensors, out: Any, targets: Tensors, dispatched: bool, observed: bool, cacheable: bool
     ) -> Any:
-        """Bind and launch a call that is not cached."""
+        """Bind and launch a call that is not cached. ``targets``: the tensors in ``out``. ``observed``: by torch."""
         if not is_cacheable_dim(call.dim) and is_cacheable_dim(plain := normalize_dim(call.dim, call.op.several_axes)):
-            return call._replace(dim=plain)(*inputs, out=out, seen=seen)
-        if not watched and not all(isinstance(x, self._tensor) for x in inputs):
+            return call._replace(dim=plain)(*inputs, out=out, dispatched=dispatched)
+        if not observed and not all(isinstance(x, self._tensor) for x in inputs):
             return self._run_on_arrays(call, inputs, out)
-        if watched or seen or not all(map(self._is_ordinary, inputs)):
-            found = NotImplemented if seen else self._dispatch(call, inputs, out)
+        if observed or dispatched or not all(map(self._is_ordinary, inputs)):
+            found = NotImplemented if dispatched else self._dispatch(call, inputs, out)
             if found is not NotImplemented:
                 return found
             self._check(*inputs)
-        key = self._cache.key(call, inputs, given) if cacheable else None
+        key = self._cache.key(call, inputs, targets) if cacheable else None
         if key in self._cache.copied and not any(map(why_storage_unusable, inputs)):
-            return call(*(x.contiguous() for x in inputs), out=out, seen=seen)
+            return call(*(x.contiguous() for x in inputs), out=out, dispatched=dispatched)
         launch, outs = self._launch(call, inputs, out)
         if key is not None:
-            self._cache.keep(key, call, inputs, given, launch, outs)
+            self._cache.keep(key, call, inputs, targets, launch, outs)
         return out if out is not None else outs[0] if len(outs) == 1 else outs
 
     def _dispatch(self, call: Call, inputs: Tensors, out: Any) -> Any:
@@ -168,8 +168,8 @@ class Backend(Operations):
         launch = None
         if any(tensor.numel() for tensor in outs):
             with on_device_of(args.x):
-                made = partial(op.launch_invariant, invariant) if invariant else op.launch
-                launch = made(partial(call_bind, f"{self.name}/{op.name}/{variant}", bind), args, outs)
+                made = partial(op.make_batch_invariant_launch, invariant) if invariant else op.make_launch
+                launch = made(partial(make_bound_launch, f"{self.name}/{op.name}/{variant}", bind), args, outs)
                 launch()
         if out is not None:
             self._wrote(outs)
@@ -234,7 +234,7 @@ def best(op: str, x: torch.Tensor) -> Backend:
 
         device = arrays.device_type(x)
         if not device:  # torch.fx is tracing
-            return torch_library.SymbolicTraceBackend(function)  # type: ignore[return-value]
+            return torch_library.SymbolicTraceBackend(public_function)  # type: ignore[return-value]
     backend = _best.get((op, device))
     return _store_backend(_best, (op, device), get(_best_backend_name(op, device))) if backend is None else backend
 
@@ -271,7 +271,7 @@ def _add_operation(op: Operation) -> None:
     functions[op.name] = function_of(op, best)
 
 
-def function(name: str) -> Callable[..., Any]:
+def public_function(name: str) -> Callable[..., Any]:
     """Return the public function of an operation; see :data:`functions`. Raises KeyError."""
     operations.OPERATIONS[name]
     return functions[name]

@@ -23,9 +23,9 @@ class Call(NamedTuple):
     scalars: Mapping[str, Any]
     variant: str
 
-    def __call__(self, *inputs: Any, out: Any = None, seen: bool = False) -> Any:
-        """Make the call as a user does; returns a tensor or a tuple. ``seen``: whether torch has dispatched it."""
-        return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, seen)
+    def __call__(self, *inputs: Any, out: Any = None, dispatched: bool = False) -> Any:
+        """Make the call as a user does; returns a tensor or a tuple. ``dispatched``: whether torch did so."""
+        return self.backend._run(self.op, inputs, self.dim, self.keepdim, self.scalars, self.variant, out, dispatched)
 
     def gradient_variant(self, rule: Operation | None) -> str:
         """Return the variant that runs the gradient's operation ``rule``: ``auto``, batch-invariant if this call is.

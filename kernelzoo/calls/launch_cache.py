@@ -51,7 +51,7 @@ class CachedLaunch:
     results: tuple[Result, ...]
     """The outputs to allocate; empty if the caller passes them."""
     places: list[bool | None]
-    """What ``compare_addresses`` returned for the call's tensors; empty unless the caller passes outputs."""
+    """What ``classify_overlaps`` returned for the call's tensors; empty unless the caller passes outputs."""
     differentiable: Callable[..., Any] | None
     """The function to call if gradients are enabled; None if no input requires one."""
     checks: Sequence[tuple[int, Callable[[Tensor], None]]] = ()
@@ -83,13 +83,13 @@ class CachedLaunch:
             if address + self.spans[i] > storage.data_ptr() + len(storage):
                 return []
             found.append(address)
-        if self.places and compare_addresses(found, self.spans) != self.places:
+        if self.places and classify_overlaps(found, self.spans) != self.places:
             return []
         return found if self.device is None or self.device == current_device() else []
 
 
 @dataclass(slots=True, eq=False)
-class CachedArrays:
+class CachedArrayLaunch:
     """A launch on any addresses for another library's arrays, with its device and each result's shape and dtype."""
 
     run: Run
@@ -101,7 +101,7 @@ class LaunchCache:
     """The cached launches of one backend."""
 
     def __init__(self, on_host: bool) -> None:
-        self.arrays: dict[Key, CachedArrays] = {}
+        self.arrays: dict[Key, CachedArrayLaunch] = {}
         self.copied: set[Key] = set()
         """Keys of calls whose inputs are copied first. The launches on the copies can be cached."""
         self._launches: dict[Key | None, CachedLaunch] = {}
@@ -160,8 +160,8 @@ class LaunchCache:
             return
         tensors = inputs + given
         addresses, spans = [x.data_ptr() for x in tensors], [span(x) for x in tensors]
-        places = compare_addresses(addresses, spans) if given else []
-        run = None if None in places else self._runner_for(launch, self._launches.get(key))
+        places = classify_overlaps(addresses, spans) if given else []
+        run = None if None in places else self._make_run(launch, self._launches.get(key))
         if run is None:
             return
         call = call._replace(scalars=dict(call.scalars)) if call.scalars else call  # the caller may change them
@@ -175,7 +175,7 @@ class LaunchCache:
             run,
             results,
             places,
-            _with_gradients(call, run, results) if not given and any(x.requires_grad for x in inputs) else None,
+            _make_differentiable(call, run, results) if not given and any(x.requires_grad for x in inputs) else None,
             op.value_checks(op.arguments(inputs, *call[2:5])) if (op := call.op).checks_values else (),
         )
         self._launches[key] = cached
@@ -183,11 +183,11 @@ class LaunchCache:
 
     def keep_arrays(self, key: Key, launch: Launch | None, x: torch.Tensor, results: list[tuple[Any, Any]]) -> None:
         """Cache the launch of a call on arrays. ``x``: the first array as a tensor."""
-        if isinstance(launch, RebindableLaunch) and (run := self._runner_for(launch, self.arrays.get(key))) is not None:
-            self.arrays[key] = CachedArrays(run, x.get_device(), results)
+        if isinstance(launch, RebindableLaunch) and (run := self._make_run(launch, self.arrays.get(key))) is not None:
+            self.arrays[key] = CachedArrayLaunch(run, x.get_device(), results)
 
-    def _runner_for(self, launch: RebindableLaunch, old: CachedLaunch | CachedArrays | None) -> Run | None:
-        """Return a function that launches on addresses; None if its workspace is large. ``old``: the previous entry."""
+    def _make_run(self, launch: RebindableLaunch, previous: CachedLaunch | CachedArrayLaunch | None) -> Run | None:
+        """Return a function that launches on addresses; None if its workspace is large. ``previous``: its old entry."""
         own = sum(tensor.nbytes for tensor in launch.workspace)
         if own > MAX_WORKSPACE_BYTES:
             return None
@@ -197,7 +197,7 @@ class LaunchCache:
         if self._on_host or not isinstance(launch, WorkspaceLaunch):  # calls on the host do not overlap
             return launch.at
         # One launch for each stream that this call was bound on, with a workspace of its own.
-        run = None if old is None else old.run
+        run = None if previous is None else previous.run
         found = run if isinstance(run, PerStreamLaunches) else PerStreamLaunches(launch.tensors[0].get_device())
         found.keep(launch)
         return found
@@ -209,7 +209,7 @@ class LaunchCache:
             table.clear()
 
 
-def _with_gradients(call: Call, run: Callable[..., Any], results: tuple[Result, ...]) -> Callable[..., Any]:
+def _make_differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, ...]) -> Callable[..., Any]:
     """Return the function to call if gradients are enabled and an input requires one."""
     from kernelzoo.calls.autograd import CachedDifferentiable, call_differentiable
 
@@ -217,7 +217,7 @@ def _with_gradients(call: Call, run: Callable[..., Any], results: tuple[Result, 
     return CachedDifferentiable(call, run, results[0]).as_function() if straight else partial(call_differentiable, call)
 
 
-def compare_addresses(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
+def classify_overlaps(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:
     """Compare each tensor with each earlier one: True at the same address, False if disjoint, None if they overlap."""
     found: list[bool | None] = []
     for i, at in enumerate(addresses):

@@ -19,12 +19,12 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 _NEEDED = inspect.Parameter.empty
 
 
-class _Dim:
+class _DimSentinel:
     def __repr__(self) -> str:
         return "dim"
 
 
-_DIM = _Dim()
+_DIM = _DimSentinel()
 """The default of ``axis``. It can't be None, because that means all axes in NumPy."""
 
 
@@ -232,10 +232,10 @@ def unpickled_function(module: str, name: str) -> Any:
     return getattr(importlib.import_module(_PACKAGE), name)
 
 
-def pickle_args(backend: str, binds: Mapping[tuple[str, str], Any]) -> tuple[Callable[..., Any], tuple[str, list[str]]]:
+def pickle_args(name: str, variants: Mapping[tuple[str, str], Any]) -> tuple[Callable[..., Any], tuple[str, list[str]]]:
     """Return what to pickle of a backend: its name, and the user modules that declare or register its operations."""
-    modules = {bind.__module__ for bind in binds.values()} | {OPERATIONS[op].module for op, _ in binds}
-    return unpickled_backend, (backend, sorted(name for name in modules if not name.startswith(f"{_PACKAGE}.")))
+    modules = {bind.__module__ for bind in variants.values()} | {OPERATIONS[op].module for op, _ in variants}
+    return unpickled_backend, (name, sorted(module for module in modules if not module.startswith(f"{_PACKAGE}.")))
 
 
 def unpickled_backend(name: str, modules: Sequence[str]) -> Any:

@@ -23,8 +23,8 @@ from kernelzoo.calls.autograd import (
     call_differentiable,
     camel_case_name,
     check_has_gradient,
-    function_class,
     input_gradients,
+    named_function_class,
     run_batched,
     save_for_gradient,
     unpack_single,
@@ -36,7 +36,7 @@ from kernelzoo.operations import BUILT_IN, OPERATIONS, Dims, Operation, axes_of,
 from kernelzoo.operations.declared import ROW
 from kernelzoo.operations.tensors import check_storage, has_tangent, is_traced, is_wrapper
 from kernelzoo.registry import BATCH_INVARIANT
-from kernelzoo.torch_private import count_modes, in_forward_mode, is_hidden_wrapper, is_profiled, is_transformed
+from kernelzoo.torch_private import count_modes, in_forward_mode, is_profiled, is_transformed, is_wrapped_by_torch
 
 _TYPES = {bool: "bool", int: "int", float: "float", str: "str"}
 
@@ -54,7 +54,7 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     if len(tensors) < len(inputs):
         return _call_on_arrays(call, inputs, out, tracing)
-    recorded = not tracing and _is_recorded()
+    recorded = not tracing and _is_graph_traced()
     if not (tracing or recorded) and has_torch_function(tensors):
         return _call_overridden(call, tensors, out)
     if call.op.autocast and torch.is_autocast_enabled("cuda"):
@@ -70,7 +70,7 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     transformed = not tracing and any(is_transformed(x) or has_tangent(x) for x in tensors)
     seen = tracing or recorded or count_modes() > 0
     # A kernel reads memory directly, so torch would not see it.
-    seen = seen or any(is_hidden_wrapper(x) or is_wrapper(x) or x.is_meta for x in tensors)
+    seen = seen or any(is_wrapped_by_torch(x) or is_wrapper(x) or x.is_meta for x in tensors)
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     if differentiated and call.op.counts:
         return call(*(x.detach() for x in tensors), out=out)
@@ -84,7 +84,7 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
         )
     if transformed and (call.op.gradient or differentiated or in_forward_mode()):
         check_has_gradient(call.op)
-        return function_class(TorchFuncCall, call.op).apply(call, *tensors)
+        return named_function_class(TorchFuncCall, call.op).apply(call, *tensors)
     if tracing or transformed:
         return _copy_into_out(out, overload(call.op)(*_flatten_call(call, tensors)))
     if seen:
@@ -94,7 +94,7 @@ def dispatch(call: Call, inputs: Sequence[Any], out: Any) -> Any:
     if out is None:
         return overload(call.op)(*_flatten_call(call, tensors))
     with torch.autograd.profiler.record_function(f"kernelzoo::{call.op.name}"):
-        return call(*tensors, out=out, seen=True)
+        return call(*tensors, out=out, dispatched=True)
 
 
 def _call_on_arrays(call: Call, inputs: Sequence[Any], out: Any, tracing: bool) -> Any:
@@ -155,7 +155,7 @@ def _copy_into_out(out: Any, results: Any) -> Any:
     return out
 
 
-def _is_recorded() -> bool:
+def _is_graph_traced() -> bool:
     """Whether ``make_fx`` or ``torch.export`` is tracing, also before torch dispatches the call."""
     tracer = sys.modules.get("torch.fx.experimental.proxy_tensor")
     return tracer is not None and tracer.get_proxy_mode() is not None
@@ -208,14 +208,14 @@ def _unflatten_call(op: Operation, flat_args: Sequence[Any]) -> tuple[Call, tupl
     dim, *rest = flat_args[count:]
     told = op, tuple(dim) if op.by_rows and op.several_axes else dim, *rest
     try:
-        backend, dim, keepdim, scalars, variant = _split_flat(*told)
+        backend, dim, keepdim, scalars, variant = _split_flat_arguments(*told)
     except TypeError:  # a symbolic scalar has no hash
-        backend, dim, keepdim, scalars, variant = _split_flat.__wrapped__(*told)
+        backend, dim, keepdim, scalars, variant = _split_flat_arguments.__wrapped__(*told)
     return Call(get(backend), op, dim, keepdim, scalars, variant), tuple(flat_args[:count])
 
 
 @functools.lru_cache(1024, typed=True)
-def _split_flat(op: Operation, *rest: Any) -> tuple[str, Dims, bool, dict[str, Any], str]:
+def _split_flat_arguments(op: Operation, *rest: Any) -> tuple[str, Dims, bool, dict[str, Any], str]:
     """Return backend, axes, keepdim, scalars and variant from a flat argument list without inputs.
     It is cached, because the launch cache compares these objects by identity."""
     left = list(rest)
@@ -238,7 +238,7 @@ def _define(op: Operation) -> Any:
     def run_call(*flat_args: Any) -> Any:
         call, inputs = _unflatten_call(op, flat_args)
         with torch.no_grad() if torch.is_grad_enabled() else nullcontext():
-            return call(*inputs, seen=True)
+            return call(*inputs, dispatched=True)
 
     def allocate_fake_outputs(*flat_args: Any) -> Any:
         call, inputs = _unflatten_call(op, flat_args)

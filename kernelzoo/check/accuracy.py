@@ -191,7 +191,7 @@ class RightResults:
         if self._rounded is not None:
             self._rounded.count_errors(tally, results[0])
         for bounds, result in zip(self._bounds, results[self._rounded is not None :], strict=True):
-            tally.wrong += int((~bounds.right(result)).sum())
+            tally.wrong += int((~bounds.correct_elements(result)).sum())
 
 
 class UlpReference:
@@ -242,7 +242,7 @@ class UlpReference:
         allowed = self._allowed_ulps()
         tally.wrong += int(((ulps > allowed) & ~self._bounded).sum())
         if self._bounds is not None:
-            tally.wrong += int((~self._bounds.right(turned).view_as(ulps) & self._bounded).sum())
+            tally.wrong += int((~self._bounds.correct_elements(turned).view_as(ulps) & self._bounded).sum())
         normal = ulps[self._is_normal]
         if normal.numel():
             worst = float(normal.max())

@@ -37,7 +37,7 @@ class Sampler:
     def to_device(self, inputs: Iterable[torch.Tensor]) -> Inputs:
         return tuple(x.to(self.device) for x in inputs)
 
-    def with_companions(self, x: torch.Tensor, dim: int = -1) -> Inputs:
+    def add_companion_inputs(self, x: torch.Tensor, dim: int = -1) -> Inputs:
         """Return all inputs on the case's device: ``x`` as the first, and companion inputs that match it."""
         others = replace(self, dtype=operations.dtype_name(x.dtype)).sample(tuple(x.shape), dim)[1:]
         return self.operation.match_other_inputs(self.to_device([x, *others]), dim, generator=self.generator)
@@ -49,10 +49,7 @@ Make: TypeAlias = Callable[[Sampler], Inputs]
 
 @dataclass(frozen=True)
 class Case:
-    """One test problem: a function that makes its inputs from a seeded generator, and the arguments of the call.
-
-    ``inputs`` raises NoRoomError if they do not fit into the machine's memory.
-    """
+    """One test problem: its inputs from a seeded generator, and the call's arguments. ``inputs`` raises NoRoomError."""
 
     op: str
     name: str
@@ -97,16 +94,16 @@ def shape_str(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
-def copy_rows_far_apart(values: torch.Tensor, stride: int, beyond: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+def copy_rows_far_apart(values: torch.Tensor, stride: int, end_guard: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     """Copy rows into new memory, ``stride`` elements apart. Returns the memory, and the copy in it.
 
     Wherever a wrapped 32-bit offset would point, the memory has wrong values. The rest of the memory is never touched,
-    including ``beyond`` more elements at its end. Raises NoRoomError.
+    including ``end_guard`` more elements at its end. Raises NoRoomError.
     """
     count, width = values.size(0), values[0].numel()
     below = 2**31  # room for offsets that wrap to negative
     try:
-        memory = torch.empty(below + (count - 1) * stride + width + beyond, dtype=values.dtype, device=values.device)
+        memory = torch.empty(below + (count - 1) * stride + width + end_guard, dtype=values.dtype, device=values.device)
     except RuntimeError as error:  # the only common base of CPU and GPU errors
         raise NoRoomError(f"no room for {count} rows that lie {stride} elements apart: {error}") from error
     for row in range(count):

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from kernelzoo import operations
 from kernelzoo.check.case import Case, Inputs, Sampler, copy_rows_far_apart, sampler_of, shape_str
-from kernelzoo.check.cases_others import companion_cases, named_axis_cases
+from kernelzoo.check.cases_others import companion_input_cases, named_axis_cases
 from kernelzoo.check.special import FLOATS, special_rows
 from kernelzoo.lazy import torch
 from kernelzoo.operations.memory import overlaps_itself
@@ -24,7 +24,8 @@ def cases(op: str) -> tuple[Case, ...]:
     """Return all cases of one operation, smallest first."""
     operation = operations.OPERATIONS[op]
     if operation.by_rows:
-        found = [*_shape_cases(op), *_view_cases(op), *_special_cases(op), *_far_cases(op), *companion_cases(operation)]
+        found = [*_shape_cases(op), *_view_cases(op), *_special_cases(op)]
+        found += [*_far_apart_row_cases(op), *companion_input_cases(operation)]
     else:
         found = list(named_axis_cases(operation))
     if operation.several_axes:
@@ -36,7 +37,7 @@ def cases(op: str) -> tuple[Case, ...]:
 def _sample_cases(op: str) -> Iterator[Case]:
     """Yield cases with the inputs that the operation itself declares, and with default scalars."""
     for own in operations.OPERATIONS[op].samples():
-        yield Case(op, own.name, partial(_draw_declared_inputs, own), elements=math.prod(own.shape))
+        yield Case(op, own.name, partial(_draw_sample_inputs, own), elements=math.prod(own.shape))
 
 
 # Odd and prime lengths, and each power of two and block size in use, with one element more and less.
@@ -60,7 +61,7 @@ RULED = len(FLOATS) + 2
 _SPECIAL_COLUMNS = ((130, RULED), (2049, 37), (2049, 64), (20011, 37))
 
 
-def _all_or_first(dtype: str, values: tuple[_T, ...], count: int) -> tuple[_T, ...]:
+def _shorten_for_rare_dtype(dtype: str, values: tuple[_T, ...], count: int) -> tuple[_T, ...]:
     return values if dtype in ("float32", "bfloat16") else values[:count]
 
 
@@ -134,7 +135,7 @@ def _view_cases(op: str) -> Iterator[Case]:
             make = partial(_draw_view, base, view, dim)
             yield Case(op, f"{dtype}-{name}", make, dim, core=core, elements=math.prod(base))
     for dtype in _float_dtypes(op):
-        for shape, dim in _all_or_first(dtype, _COLUMNS, 3):
+        for shape, dim in _shorten_for_rare_dtype(dtype, _COLUMNS, 3):
             make = partial(_draw_view, shape, lambda x: x, dim)
             yield Case(op, f"{dtype}-columns-{shape_str(shape)}", make, dim, elements=math.prod(shape))
     dtypes = operations.OPERATIONS[op].dtypes
@@ -154,11 +155,11 @@ def _draw_view(base: tuple[int, ...], view: Callable[[torch.Tensor], torch.Tenso
         x.copy_(draw.sample(tuple(x.shape), dim)[0])
     moved = torch.empty(base, dtype=memory.dtype, device=draw.device)
     moved.copy_(memory)
-    return draw.with_companions(view(moved), dim)
+    return draw.add_companion_inputs(view(moved), dim)
 
 
 def _draw_negated_view(draw: Sampler) -> Inputs:
-    return draw.with_companions(
+    return draw.add_companion_inputs(
         torch.randn(6, 15, dtype=torch.complex64, generator=draw.generator).to(draw.device).conj().imag
     )
 
@@ -190,7 +191,7 @@ def _special_cases(op: str) -> Iterator[Case]:
                 name = f"{dtype}-special-values-{width}"
                 yield Case(op, name, make, core=width == 300, elements=RULED * width)
     for dtype in _float_dtypes(op):
-        for shape in _all_or_first(dtype, _SPECIAL_COLUMNS, 2):
+        for shape in _shorten_for_rare_dtype(dtype, _SPECIAL_COLUMNS, 2):
             name = "dim0" if shape[0] == 130 else f"columns-{shape_str(shape)}"
             make = partial(_draw_special_columns, shape)
             yield Case(op, f"{dtype}-special-values-{name}", make, 0, elements=math.prod(shape))
@@ -205,16 +206,16 @@ def _special_cases(op: str) -> Iterator[Case]:
 
 def _draw_special_columns(shape: tuple[int, int], draw: Sampler) -> Inputs:
     length, columns = shape
-    rows = _draw_rows_with_specials(length, draw)
-    return draw.with_companions(rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous(), 0)
+    rows = _draw_first_input_with_specials(length, draw)
+    return draw.add_companion_inputs(rows.repeat(-(-columns // rows.size(0)), 1)[:columns].t().contiguous(), 0)
 
 
 def _draw_special_rows(width: int, draw: Sampler) -> Inputs:
     """Draw one row for each special value, between plain rows whose results must not change."""
-    return draw.with_companions(_draw_rows_with_specials(width, draw))
+    return draw.add_companion_inputs(_draw_first_input_with_specials(width, draw))
 
 
-def _draw_rows_with_specials(width: int, draw: Sampler) -> torch.Tensor:
+def _draw_first_input_with_specials(width: int, draw: Sampler) -> torch.Tensor:
     writes = special_rows(draw.dtype).values()
     x = draw.sample((len(writes) + 2, width))[0]
     for row, write in zip(x[1:], writes, strict=False):
@@ -226,24 +227,24 @@ def _draw_mostly_minus_inf(draw: Sampler) -> Inputs:
     """Draw rows of -inf, with values far below zero at one end. However a row is split, some part has only -inf."""
     x = draw.sample((2, 2556))[0].sub_(1000)
     x[0, :-512], x[1, 512:] = -math.inf, -math.inf
-    return draw.with_companions(draw.operation.clamp_to_domain(0, x, x.size(1)))
+    return draw.add_companion_inputs(draw.operation.clamp_to_domain(0, x, x.size(1)))
 
 
-def _draw_declared_inputs(own: operations.Sample, draw: Sampler) -> Inputs:
-    made = draw.operation.call_guarded("samples", own.make)
-    if not isinstance(made, tuple) and draw.operation.sizes:
-        raise draw.operation.fault("samples", f"made one tensor for {own.name}, must make a tuple of all inputs")
-    return draw.to_device(made) if isinstance(made, tuple) else draw.with_companions(made)
+def _draw_sample_inputs(sample: operations.Sample, draw: Sampler) -> Inputs:
+    made = draw.operation.call_guarded("samples", sample.make)
+    if not isinstance(made, tuple) and draw.operation.extra_axes:
+        raise draw.operation.fault("samples", f"made one tensor for {sample.name}, must make a tuple of all inputs")
+    return draw.to_device(made) if isinstance(made, tuple) else draw.add_companion_inputs(made)
 
 
 def _draw_extreme_rows(draw: Sampler) -> Inputs:
     x = draw.sample((8, 1025))[0]
     for row, write in zip(x, special_rows(draw.dtype).values(), strict=False):
         write(row)
-    return draw.with_companions(x)
+    return draw.add_companion_inputs(x)
 
 
-def _far_cases(op: str) -> Iterator[Case]:
+def _far_apart_row_cases(op: str) -> Iterator[Case]:
     """Yield cases with few short rows that are far apart: x or ``out`` spans more than 2^31 elements.
 
     The host commits little memory, because most of it is never touched. A GPU needs 6 GB for int8 and 9 GB for float16.
@@ -256,21 +257,20 @@ def _far_cases(op: str) -> Iterator[Case]:
         layouts.append(("2^31", 3, 2**31 + 1024, 64))
     for apart, rows, stride, width in layouts:
         shape, elements = (rows, width), rows * width
-        for what, dim, turned in (("rows", -1, False), ("elements", 0, False), ("columns", 0, True)):
-            make = partial(_draw_far_input, shape, stride, dim, turned)
+        for what, dim, transposed in (("rows", -1, False), ("elements", 0, False), ("columns", 0, True)):
+            make = partial(_draw_rows_far_apart, shape, stride, dim, transposed)
             yield Case(op, f"{dtype}-{what}-{apart}-apart", make, dim, elements=elements)
         outs = operations.OPERATIONS[op].outputs.values()
         if all(out.dtype in ("", *operations.OPERATIONS[op].inputs) and "outer" in out.names for out in outs):
-            yield Case(
-                op, f"{dtype}-out-{apart}-apart", sampler_of(shape), elements=elements, place=partial(_far_rows, stride)
-            )
+            place = partial(_place_rows_far_apart, stride)
+            yield Case(op, f"{dtype}-out-{apart}-apart", sampler_of(shape), elements=elements, place=place)
 
 
-def _draw_far_input(shape: tuple[int, int], stride: int, dim: int, turned: bool, draw: Sampler) -> Inputs:
-    (values,) = draw.to_device(draw.sample(shape, -1 if turned else dim)[:1])
-    x = _far_rows(stride, values)
-    return draw.with_companions(x.t() if turned else x, dim)
+def _draw_rows_far_apart(shape: tuple[int, int], stride: int, dim: int, transposed: bool, draw: Sampler) -> Inputs:
+    (values,) = draw.to_device(draw.sample(shape, -1 if transposed else dim)[:1])
+    x = _place_rows_far_apart(stride, values)
+    return draw.add_companion_inputs(x.t() if transposed else x, dim)
 
 
-def _far_rows(stride: int, values: torch.Tensor) -> torch.Tensor:
+def _place_rows_far_apart(stride: int, values: torch.Tensor) -> torch.Tensor:
     return copy_rows_far_apart(values, stride)[1]

@@ -14,7 +14,7 @@ from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import NARROW
 
 
-def companion_cases(operation: operations.Operation) -> Iterator[Case]:
+def companion_input_cases(operation: operations.Operation) -> Iterator[Case]:
     """Yield cases of companion inputs and scalars: special values, stepped layouts, and scalar values."""
     op, shape = operation.name, (5, 300)
     for dtype in [d for d in ("float32", "bfloat16") if d in operation.dtypes] or operation.dtypes[:1]:
@@ -81,7 +81,7 @@ def named_axis_cases(operation: operations.Operation) -> Iterator[Case]:
             core = special is None and sizes in [turns[place % len(turns)] for place in _CORE]
             elements = max(map(math.prod, operation.shapes(shape, (), False, sizes))) if meant else math.prod(shape)
             beyond = meant and special is not None
-            scalars = tuple(operation.sized_scalars(sizes).items())
+            scalars = tuple(operation.scalars_for(sizes).items())
             return Case(op, f"{dtype}-{name}", make, core=core, elements=elements, beyond=beyond, scalars=scalars)
 
         said = {_sizes_text(sizes): turn for turn, sizes in enumerate(turns)}
@@ -93,7 +93,7 @@ def named_axis_cases(operation: operations.Operation) -> Iterator[Case]:
                 continue
             for rule in special_rows(own):
                 yield case(f"{name}-{rule.replace(' ', '-')}", _SPECIAL, (number, rule))
-            if number and operation.related:
+            if number and operation.relates_inputs:
                 continue  # its values follow those of the first
             for turn in _TIES[: len(turns)]:
                 yield case(f"{name}-ties-{turn}", turn, (number, TIES))

@@ -25,9 +25,9 @@ def probe_all_elements(
     outs: Sequence[torch.Tensor],
     generator: torch.Generator | None = None,
 ) -> None:
-    """Check that a launch reads all of each long row. Make one element decisive, launch, repeat with others.
+    """Check that a launch reads all of each long row. Each round lets one element decide the result, and launches.
 
-    An operation that rounds depends on every element, so it needs fewer probes. Raises ContractError. Restores inputs.
+    A sum depends on every element anyway, so operations that round need fewer rounds. Raises ContractError. Restores x.
     """
     x = args.x
     declared = next(iter(operation.inputs.values()))

@@ -38,7 +38,7 @@ class Conformance:
 
     @staticmethod
     def device(backend: str) -> str:
-        """Return the device of the inputs: the last type that the backend takes here. That is a GPU if there is one."""
+        """Return the device of the inputs: the GPU if the backend can use one on this machine, else the CPU."""
         return get(backend).devices[-1]
 
     @classmethod
@@ -76,7 +76,7 @@ class Conformance:
             yield
 
     @pytest.fixture(autouse=True)
-    def _runnable(self, request: pytest.FixtureRequest) -> None:
+    def _skip_unrunnable(self, request: pytest.FixtureRequest) -> None:
         """Skip implementations that can't run here, with the reason, and cases too large for this machine."""
         params: dict[str, Any] = request.node.callspec.params if hasattr(request.node, "callspec") else {}
         if "implementation" not in params:
@@ -98,10 +98,7 @@ class Conformance:
             pytest.skip(str(refusal))
 
     def test_takes_a_case(self, implementation: registry.Implementation) -> None:
-        """Check that each variant takes at least one case, and ``auto`` every case. Otherwise nothing is checked.
-
-        In an emulator one case is enough, because large ones take a minute.
-        """
+        """Check that a variant takes some case, and ``auto`` every case. In an emulator one is enough, for speed."""
         backend = get(implementation.backend)
         device = self.device(implementation.backend)
         one_is_enough = backend.emulator and implementation.variant != "auto"

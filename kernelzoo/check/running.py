@@ -19,14 +19,14 @@ from kernelzoo.layout import unravel_index
 from kernelzoo.lazy import torch
 from kernelzoo.operations import OPERATIONS, Arguments, Expected, Operation
 from kernelzoo.operations.memory import overlap, overlaps_itself
-from kernelzoo.packages import importing, packages
+from kernelzoo.packages import backend_packages, importing
 from kernelzoo.registry import Implementation
 
 
 def slow_to_bind(id: str) -> bool:
     """Whether an implementation takes seconds to bind a problem, as its backend's package says."""
     backend, _, variant = id.split("/")
-    package = packages().get(backend)
+    package = backend_packages().get(backend)
     with suppress(BackendUnavailableError), importing(backend):
         return package is not None and variant in getattr(importlib.import_module(package), "SLOW_TO_BIND", ())
     return False
@@ -37,12 +37,12 @@ def max_elements(implementation: Implementation) -> int:
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**27
-    return (compiled_elements(backend.name) or 2**14) if backend.emulator else 2**23
+    return (max_compiled_elements(backend.name) or 2**14) if backend.emulator else 2**23
 
 
-def compiled_elements(backend: str) -> int:
-    """Return the most elements for emulators of compiled code, as the backend's package says; 0 for other backends."""
-    package = packages().get(backend)
+def max_compiled_elements(backend: str) -> int:
+    """Return the most elements that an emulator should run, as the backend's package says; 0 if it does not say."""
+    package = backend_packages().get(backend)
     return getattr(importlib.import_module(package), "compiled_elements", 0) if package is not None else 0
 
 
@@ -112,7 +112,7 @@ def check_on_inputs(implementation: Implementation, case: Case, inputs: Inputs) 
 
 
 def _check_result(implementation: Implementation, case: Case, args: Arguments, first: Inputs) -> Expected:
-    """Check a result, and return its bounds. Raises ContractError, UndecidableError, or NoRoomError for big bounds."""
+    """Check a result; returns its bounds. Raises ContractError, UndecidableError, or NoRoomError for lack of memory."""
     try:
         expected = implementation.operation.expect(args)
         if words := _why_undecidable(case, args, expected):
@@ -173,9 +173,9 @@ def _check_last_row_alone(implementation: Implementation, case: Case, inputs: In
         raise ContractError("a row alone has other bits than among others", "not repeatable")
 
 
-def _poison_outputs(outs: Inputs, first: Inputs, repeats: bool = True) -> Inputs:
-    """Fill outputs with bits unlike the results ``first``, and return the fill: NaN for floats unless ``repeats``."""
-    bitwise = [repeats or not x.is_floating_point() or x.itemsize == 1 for x in first]
+def _poison_outputs(outs: Inputs, first: Inputs, repeatable: bool = True) -> Inputs:
+    """Fill outputs with bits unlike ``first``; returns the fill. Floats get NaN if results are not ``repeatable``."""
+    bitwise = [repeatable or not x.is_floating_point() or x.itemsize == 1 for x in first]
     found = tuple(poison_like(x) if b else torch.full_like(x, torch.nan) for x, b in zip(first, bitwise, strict=True))
     for out, poison in zip(outs, found, strict=True):
         out.copy_(poison)
@@ -213,7 +213,7 @@ def _run_launch(launch: Launch) -> None:
 
 
 def _find_cause(error: ContractError, implementation: Implementation, args: Arguments, result: Inputs) -> ContractError:
-    """Return the likely cause of a wrong result: unwritten elements or a launch's returned value; else the error."""
+    """Return the error's cause: unwritten elements, or a launch that returns a value and not None; else the error."""
     if error.place is None:
         return error
     outs = tuple(torch.empty_like(out) for out in result)

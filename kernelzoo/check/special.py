@@ -17,7 +17,7 @@ Write: TypeAlias = "Callable[[torch.Tensor], object]"
 def special_rows(dtype: str) -> dict[str, Write]:
     """Return functions by name, each of which writes a special value of a dtype into a plain row.
 
-    The rules that kernels break most often come first. If a value may have any index, the row's old values select one.
+    The rules that kernels break most often come first. Values that fit anywhere go to an index that old values choose.
     """
     if dtype == "bool":
         return _BOOLS

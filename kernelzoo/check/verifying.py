@@ -11,7 +11,7 @@ from typing import Any
 from kernelzoo.check import running
 from kernelzoo.check.case import Case, NoRoomError
 from kernelzoo.check.cases import cases
-from kernelzoo.device import check_device
+from kernelzoo.device import raise_if_device_lost
 from kernelzoo.errors import (
     BackendUnavailableError,
     ContractError,
@@ -107,11 +107,13 @@ def checks_of(implementation: Implementation, device: torch.device, *, whole: bo
     return found
 
 
-def _run_case(implementation: Implementation, case: Case, device: str, about: Callable[[dict[str, Any]], None]) -> None:
+def _run_case(
+    implementation: Implementation, case: Case, device: str, report_input: Callable[[dict[str, Any]], None]
+) -> None:
     inputs = case.inputs(device)
     x = inputs[0]
     laid = {"shape": tuple(x.shape), "strides": x.stride()}
-    about({"dtype": case.dtype, **laid, "dim": case.dim, "scalars": dict(case.scalars)})
+    report_input({"dtype": case.dtype, **laid, "dim": case.dim, "scalars": dict(case.scalars)})
     running.check_on_inputs(implementation, case, inputs)
 
 
@@ -210,4 +212,4 @@ def _run_check(
     else:
         return
     if said := found.beyond if check.beyond else found.findings:
-        check_device(device, implementation.id, said[-1].reason)
+        raise_if_device_lost(device, implementation.id, said[-1].reason)

@@ -45,9 +45,9 @@ def accuracy(
     run = recording.Recording("kernelzoo-accuracy/1")
     seed = secrets.randbits(32) if seed is None else seed
     asked = (ids or (), options.split_words(op), options.split_words(backend), options.split_words(variant))
-    options.select_early(module, *asked)
+    options.select_ids_before_modules(module, *asked)
     rows: list[dict[str, Any]] = []
-    with Bar() as bar, processes.guards_and_ids(module, device, gpus, patience, *asked) as (guards, chosen):
+    with Bar() as bar, processes.open_processes_for_ids(module, device, gpus, patience, *asked) as (guards, chosen):
         tasks = _group_into_tasks(chosen, options.split_words(dtype))
         bar.set_total(len(tasks), len(tasks))
         done, whole = 0, True
@@ -120,9 +120,9 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
         *(">subnormal, ulp", ">values"),
     )
     exact = ("dtype", ">wrong", "same bits", ">values")
-    spare = ("values", "subnormal, ulp", "99.99 %, ulp", "mean, ulp", "where")
+    optional = ("values", "subnormal, ulp", "99.99 %, ulp", "mean, ulp", "where")
     tables = {
-        name: output.table(name, *(rounded if op.rounds else exact), spare=spare)
+        name: output.make_table(name, *(rounded if op.rounds else exact), optional=optional)
         for name, op in operations.OPERATIONS.items()
     }
     for row in rows:
@@ -131,12 +131,14 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
         elif row["unavailable"]:
             console.print(f"{row['id']} can't be measured here: {row['unavailable']}", style="dim")
         elif not operations.OPERATIONS[row["op"]].rounds:
-            tables[row["op"]].add_row(row["id"], row["dtype"], str(row["wrong"]), _bits(row), f"{row['values']:.3g}")
+            tables[row["op"]].add_row(
+                row["id"], row["dtype"], str(row["wrong"]), _format_same_bits(row), f"{row['values']:.3g}"
+            )
         else:
             numbers = (row["mean_ulp"], row["p9999_ulp"], row["worst_subnormal_ulp"])
             tables[row["op"]].add_row(
                 *(row["id"], row["dtype"], output.number(row["worst_ulp"]), output.number(row["allowed_ulp_there"])),
-                *(str(row["wrong"]), _bits(row)),
+                *(str(row["wrong"]), _format_same_bits(row)),
                 f"{row['worst_family']}, {row['worst_length']}{' across' if row['worst_dim'] == 0 else ''}",
                 *map(output.number, numbers),
                 f"{row['values']:.3g}",
@@ -148,5 +150,5 @@ def _print(rows: Sequence[dict[str, Any]], seed: int) -> None:
     console.print(f"seed {seed}")
 
 
-def _bits(row: dict[str, Any]) -> str:
+def _format_same_bits(row: dict[str, Any]) -> str:
     return "yes" if row["same_bits"] else "NO"

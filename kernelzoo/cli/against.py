@@ -10,7 +10,7 @@ from kernelzoo.report import notes
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Problem, Row
 
-Entry = dict[str, Any]
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class RowChange:
 
 
 class OldResults:
-    """The rows of older results files. If several files have the same row, its samples are pooled. Messages call
-    the files ``name``. Raises ResultsError for a file without results."""
+    """The rows of older results files. If several files have the same row, its samples are pooled. ``name`` is the
+    word for these files in messages, such as "commit". Raises ResultsError for a file without results."""
 
     def __init__(self, *paths: Path, name: str = "file") -> None:
         self.name = name
@@ -42,19 +42,19 @@ class OldResults:
         for row in (row for path in paths for group in load([path]).groups for row in group.rows):
             self._rows.setdefault((row.id, row.problem), []).append(row)
 
-    def judge(self, facts: Entry, entries: Sequence[Entry], failed: Sequence[Entry], allowed: float) -> list[RowChange]:
-        """Compare a race's entries and failures on one problem with the older results. ``facts``: from
-        :func:`kernelzoo.cli.rows.describe_problem`. ``allowed``: see :func:`parse_share`."""
-        problem = Problem.of(facts)
+    def compare(self, problem: Json, timed: Sequence[Json], failed: Sequence[Json], allowed: float) -> list[RowChange]:
+        """Compare new results on one problem with the older ones. ``problem``: its description, see
+        :func:`kernelzoo.cli.rows.describe_problem`. ``allowed``: the largest slowdown that is no regression."""
+        key = Problem.of(problem)
         found = [
-            self._judge_row(entry, facts["problem"], self._rows.get((entry["extra_info"]["id"], problem), []), allowed)
-            for entry in entries
+            self._judge_row(entry, problem["problem"], self._rows.get((entry["extra_info"]["id"], key), []), allowed)
+            for entry in timed
         ]
-        gone = [failure["id"] for failure in failed if (failure["id"], problem) in self._rows]
+        gone = [failure["id"] for failure in failed if (failure["id"], key) in self._rows]
         why = f"has a result in the {self.name}, and none now"
-        return found + [RowChange(id, facts["problem"], slower=True, refusal=why) for id in gone]
+        return found + [RowChange(id, problem["problem"], slower=True, refusal=why) for id in gone]
 
-    def _judge_row(self, entry: Entry, problem: str, rows: Sequence[Row], allowed: float) -> RowChange:
+    def _judge_row(self, entry: Json, problem: str, rows: Sequence[Row], allowed: float) -> RowChange:
         from kernelzoo.measure import statistics
 
         info = entry["extra_info"]
@@ -83,8 +83,8 @@ class OldResults:
         return RowChange(id, problem, told.ratio.mid, (told.ratio.low, told.ratio.high), told.slower, told.unclear)
 
 
-def parse_share(text: str) -> float:
-    """Parse an allowed slowdown, ``"5%"`` or ``"0.05"``, into 0.05. Raises OptionError."""
+def parse_percent_or_fraction(text: str) -> float:
+    """Parse a fraction of 1, written as ``"5%"`` or ``"0.05"``, into 0.05. Raises OptionError."""
     try:
         given = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:

@@ -45,10 +45,10 @@ def availability(backend: str) -> Availability:
 
 
 def describe_launch_tables(backend: str) -> str:
-    """Say which launch tables the first GPU uses, and why a stored table is ignored. The backend must be loaded."""
+    """Name the first GPU's launch tables (numbers for kernel launches), and say why any stored table can't be used."""
     with warnings.catch_warnings(record=True) as ignored:
         warnings.simplefilter("always")
-        told = {op: label for op in operations.OPERATIONS if (label := tables.label(backend, op, 0)) is not None}
+        told = {op: label for op in operations.OPERATIONS if (label := tables.table_label(backend, op, 0)) is not None}
     alike = len(set(told.values())) == 1
     words = next(iter(told.values())) if alike else ", ".join(f"{op} {label}" for op, label in told.items())
     return "; ".join([words, *(str(one.message) for one in ignored)] if words else [])

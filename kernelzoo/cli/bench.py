@@ -90,15 +90,15 @@ def bench(
 ) -> int:
     """Measure implementations on a set of problems, and write the results to a file after each problem.
 
-    Each implementation is checked before it is timed. If one is wrong, crashes or hangs, only its own row is lost. A
-    race with unclear verdicts takes up to four times --rounds. However the run ends, the file is complete up to that
-    point, and --resume continues it. Dtypes are float32 and bfloat16 by default.
+    Each implementation is checked before it is timed. If one is wrong, crashes or hangs, only its own row is lost. If
+    it is unclear which is faster, up to four times --rounds are measured. However the run ends, the file is complete
+    up to that point, and --resume continues it. Dtypes are float32 and bfloat16 by default.
 
     With several GPUs, each takes the next problem when it is free. The largest problem is first measured on all of
     them. Results of a card more than 2 % slower than the fastest are flagged.
 
-    With --first-call, the command measures the first call in a process, and the first call of a second shape. It uses
-    the variant auto of each backend, or those named, and its own problems, in float32 by default.
+    With --first-call, the command measures the first call in a process, and the first call of a second shape. Without
+    --variant, it measures the variant auto of each backend. The shapes are fixed, and the dtype is float32 by default.
 
     Exit status: 0; 1 if a row is wrong or failed; 2 for bad usage, or if nothing could be measured; 130 after Ctrl-C.
     """
@@ -110,7 +110,7 @@ def bench(
         return _first_calls(chosen, options.split_words(dtype), module, device, patience, to, json)
     asked = (wanted, options.split_words(backend), options.split_words(variant))
     part, places = shards.parse_shard(shard), _parse_gpu_options(engine, address, gpus, device)
-    options.select_early(module, (), *asked)
+    options.select_ids_before_modules(module, (), *asked)
     sized = partial(
         sizes.problems, wanted, shape, options.split_words(dtype), shapes, dim, axes, workloads=workload, seed=seed
     )
@@ -136,7 +136,7 @@ def bench(
             measuring.reserve_file(path, resume=resume),
             _open_workers(places, engine, address, device, modules, patience) as crew,
         ):
-            about = crew.first.about
+            about = crew.first_worker.about
             ids: Sequence[str] = options.select_ids(about.summaries, (), *asked)
             how = replace(how, waive=options.match_ids(ids, options.split_words(waive)) if waive else ())
             # The baseline comes first: rounds are added until the verdicts against it are clear.
@@ -152,9 +152,9 @@ def bench(
                 modules=list(map(Path, modules)),
                 shard=part.describe(whole, how.options) if part else None,
             )
-            _check_backends(crew.first, ids, options.split_words(backend))
+            _require_runnable_backend(crew.first_worker, ids, options.split_words(backend))
             whole = part.select_part(whole) if part else whole
-            plan = [(p, record.missing(p, of_p, cache, clock)) for p, of_p in whole]
+            plan = [(p, record.ids_to_run(p, of_p, cache, clock)) for p, of_p in whole]
             plan = [(problem, left) for problem, left in plan if left]
             count = len(whole) - len(plan)
             if resume:
@@ -162,12 +162,12 @@ def bench(
                     errors.print(f"{path} holds {len(record.entries)} results; {len(plan)} problems are left")
             checked = measuring.compare_cards(crew, plan, how, bar)
             if places or engine == "ray":
-                record.add_workers(workers := measuring.worker_rows(crew, checked))
+                record.add_workers(workers := measuring.describe_workers(crew, checked))
                 if not json:
                     with bar.hide_while_printing():
                         measuring.print_card_check(workers)
             slower = {w["gpu"]["uuid"] for w in workers if w["gpu"] and w["check"] and w["check"]["slower"]}
-            for problem, entries, failed in measuring.sweep(crew, plan, how, bar, slower):
+            for problem, entries, failed in measuring.measure_plan(crew, plan, how, bar, slower):
                 record.add(entries, failed)
                 measured.append(rows_of.describe_problem(problem, entries, failed, registry.baseline(problem.op)))
                 if not json:
@@ -195,7 +195,7 @@ def bench(
         )
     else:
         rows_of.print_without_result(measured)
-        tables.end()
+        tables.print_marks_summary()
         console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
     if ended:
         errors.print(f"{ended}; {_resume_hint(path, to, resume) if path.exists() else 'nothing was measured yet'}")
@@ -232,10 +232,10 @@ def _open_workers(
         yield crew
 
 
-def _check_backends(guard: Worker, ids: Sequence[str], backends: Sequence[str]) -> None:
-    """Raise OptionError if ``backends`` has names, but none of these backends can run on this machine."""
-    first = {id.split("/")[0]: id for id in reversed(ids)} if backends else {}
-    reasons = [guard.largest(id)["unavailable"] for id in first.values()]
+def _require_runnable_backend(worker: Worker, ids: Sequence[str], requested: Sequence[str]) -> None:
+    """Raise OptionError if backends are ``requested`` by name, but none of them can run on this machine."""
+    first = {id.split("/")[0]: id for id in reversed(ids)} if requested else {}
+    reasons = [worker.find_fuzzing_limits(id)["unavailable"] for id in first.values()]
     if reasons and all(reasons):
         raise options.OptionError("; ".join(dict.fromkeys(reasons)))
 
@@ -255,7 +255,7 @@ def _first_calls(
     json: bool,
 ) -> int:
     """Measure, print and record first calls of ``chosen``: operations, backends, variants. Returns the exit status."""
-    options.select_early(module, (), *chosen)
+    options.select_ids_before_modules(module, (), *chosen)
     if to is not None:
         measuring.check_free(to)
     modules = options.check_modules(module)
@@ -294,10 +294,10 @@ def _first_calls(
 def _show_first_calls(found: Sequence[first.FirstCall]) -> None:
     console = output.console()
     output.print_note(console, "Milliseconds by the host's clock, one call each; two new processes for each row.")
-    table = output.table(
+    table = output.make_table(
         *("implementation", "class", "shapes", ">first call, empty cache", ">first call, filled cache"),
         *(">second shape", ">files added", ">loading", ">repeated call"),
-        spare=("files added", "loading", "shapes", "repeated call"),
+        optional=("files added", "loading", "shapes", "repeated call"),
     )
     for one in found:
         if one.outcome == "measured":

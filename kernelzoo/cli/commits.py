@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kernelzoo import children
 from kernelzoo.cli import output
-from kernelzoo.cli.comparing import Question
+from kernelzoo.cli.comparing import ComparisonRequest
 from kernelzoo.cli.measuring import MeasuringOptions
 from kernelzoo.cli.options import OptionError
 from kernelzoo.definitions.tolerance import VARIABLE
@@ -30,7 +30,7 @@ class Commit:
     """The folder that contains the measuring kernelzoo. It goes first on Python's path."""
     modules: Sequence[Path]
 
-    def measure(self, label: str, query: Question, opts: MeasuringOptions) -> Path:
+    def measure(self, label: str, query: ComparisonRequest, opts: MeasuringOptions) -> Path:
         """Measure the implementations at the commit. Returns the results file, ``label``.json. Raises OptionError."""
         to, none = self.folder / f"{label}.json", subprocess.DEVNULL
         one = {"dim": query.dim, "baseline": query.baseline, "device": query.device, "patience": query.patience}

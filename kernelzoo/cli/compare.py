@@ -83,14 +83,14 @@ def compare(
     the same problem, device, clock and cache. --against-commit compares with a commit, which is measured before and
     after. The commit is of the repository of --module's file, or else of kernelzoo itself.
 
-    With --definitions and --solutions, each solution in a folder gets a verdict: right, wrong, undecidable or refused.
-    It is judged on at most ten workloads of its definition, and timed on three. The reference is timed beside it, as it
-    is written, in at most 7 rounds. The file is complete after each definition, and --resume continues it.
+    A definition states a problem and a reference program; a solution is a kernel for it. With --definitions and
+    --solutions, each solution gets a verdict: right, wrong, undecidable or refused. It is judged on at most ten
+    workloads, and timed on three, with the reference, in at most 7 rounds. --resume continues the file.
 
     Exit status: 0; 1 if a row is wrong or failed, or slower than --against by more than --allowed; 2 for bad usage, if
     nothing could be measured, or if --against can't be judged.
     """
-    options.use_their_tolerance(their_tolerance)
+    options.use_definition_tolerances(their_tolerance)
     how = measuring.MeasuringOptions(rounds, cache, clock, cross_check, "compare", energy)
     if definitions or solutions or resume or gpus:
         if definitions is None or solutions is None:
@@ -99,14 +99,14 @@ def compare(
         if names or any(others):
             raise options.OptionError("--definitions and --solutions say what is compared; leave out what else does")
         judged = folder.JudgingOptions(definitions, solutions, device, patience, rounds, how.cache)
-        return folder.judge_folder(judged, gpus, to, resume=resume, json=json)
+        return folder.judge_solution_folder(judged, gpus, to, resume=resume, json=json)
     if against and against_commit:
         raise options.OptionError("--against and --against-commit are two ways to say what is older; give one")
-    limit = older.parse_share(allowed)
+    limit = older.parse_percent_or_fraction(allowed)
     old = older.OldResults(against) if against else None
     console = output.console()
     tables = rows_of.Tables(full=True)
-    question = comparing.Question(
+    request = comparing.ComparisonRequest(
         names or [],
         ops=options.split_words(op),
         shapes=shape,
@@ -121,10 +121,10 @@ def compare(
         patience=patience,
     )
     with commits.checkout(against_commit, module) if against_commit else nullcontext() as then:
-        first = then.measure("first", question, how) if then else None
-        told = comparing.measure_question(question, how, to=to, show=None if json else tables.show)
+        first = then.measure("first", request, how) if then else None
+        told = comparing.measure_comparison(request, how, to=to, show=None if json else tables.show)
         if then and first and told.whole:
-            old = older.OldResults(first, then.measure("again", question, how), name="commit")
+            old = older.OldResults(first, then.measure("again", request, how), name="commit")
     about, described, kind = told.about, told.problems, "commit" if then else "file"
     name, compared = then.name if then else str(against), told.compare_with(old, limit) if old else None
     if json:
@@ -162,7 +162,7 @@ def _status(rows: Sequence[dict[str, Any]], compared: Sequence[RowChange] | None
 
 def _table(compared: Sequence[RowChange], old: str = "file") -> output.Table:
     titles = "implementation", "problem", f">time / {old}'s", ">95 % interval", "verdict"
-    made = output.table(*titles, spare=("95 % interval",))
+    made = output.make_table(*titles, optional=("95 % interval",))
     for one in compared:
         interval = output.format_interval(*one.interval).strip() if one.interval else ""
         style = "red" if one.slower else None

@@ -22,7 +22,7 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Question:
+class ComparisonRequest:
     """The options that say which implementations are compared, and on which problems."""
 
     names: Sequence[str]
@@ -41,7 +41,7 @@ class Question:
 
 @dataclass
 class ComparisonResults:
-    """The results that :func:`measure_question` returns."""
+    """The results that :func:`measure_comparison` returns."""
 
     about: ProcessDescription
     asked: set[str]
@@ -57,18 +57,18 @@ class ComparisonResults:
     def compare_with(self, old: OldResults, allowed: float) -> list[RowChange]:
         """Compare the requested ids with older results. ``allowed``: the largest slowdown that is no regression."""
         each = zip(self.problems, self.results, strict=False)  # Ctrl-C may leave one list longer
-        return [one for told, results in each for one in old.judge(told, *results, allowed) if one.id in self.asked]
+        return [one for told, results in each for one in old.compare(told, *results, allowed) if one.id in self.asked]
 
 
-def measure_question(
-    question: Question,
+def measure_comparison(
+    request: ComparisonRequest,
     settings: measuring.MeasuringOptions,
     *,
     to: Path | None = None,
     show: Callable[[Row], None] | None = None,
 ) -> ComparisonResults:
-    """Measure a question's problems. After each problem, call ``show`` with its results and write them to ``to``."""
-    asked, shapes = question, question.shapes
+    """Measure a request's problems. After each problem, call ``show`` with its results and write them to ``to``."""
+    asked, shapes = request, request.shapes
     names, given = asked.names, asked.baseline
     if not names and not asked.modules:
         raise options.OptionError("name the implementations to compare, or a file that adds some by --module")
@@ -81,7 +81,7 @@ def measure_question(
         nullcontext() if to is None else measuring.reserve_file(to),
         WorkerPool([partial(Guard, asked.device, modules, patience=asked.patience)]) as crew,
     ):
-        known = crew.first.about.summaries
+        known = crew.first_worker.about.summaries
         names = names or sorted({*known} - {i.id for i in registry.implementations()})  # here no module ran
         ids = options.match_ids(known, names, asked.ops)
         settings = replace(settings, waive=options.match_ids(ids, asked.waive) if asked.waive else ())
@@ -102,9 +102,9 @@ def measure_question(
             )
         ]
         record = Record(to, crew.devices, modules=list(map(Path, modules))) if to else None
-        told = ComparisonResults(crew.first.about, {*ids, *(bases.values() if given else ())}, len(plan))
+        told = ComparisonResults(crew.first_worker.about, {*ids, *(bases.values() if given else ())}, len(plan))
         try:
-            for problem, entries, failed in measuring.sweep(crew, plan, settings, bar):
+            for problem, entries, failed in measuring.measure_plan(crew, plan, settings, bar):
                 if record:
                     record.add(entries, failed)
                 told.problems.append(rows_of.describe_problem(problem, entries, failed, bases[problem.op]))
@@ -114,7 +114,7 @@ def measure_question(
                         show(told.problems[-1])
         except KeyboardInterrupt:
             told.whole = False
-        told.about = crew.first.about
+        told.about = crew.first_worker.about
     return told
 
 
@@ -143,7 +143,7 @@ def compare(
 
         kernelzoo.compare("torch/eager", "triton", op="softmax", shapes=[(4096, 1024)], dtypes=["bfloat16"])
     """
-    question = Question(
+    request = ComparisonRequest(
         ids,
         ops=options.split_words([op]),
         shapes=["x".join(map(str, shape)) for shape in shapes],
@@ -154,7 +154,7 @@ def compare(
         modules=list(map(Path, modules)),
         device=device,
     )
-    told = measure_question(question, measuring.MeasuringOptions(rounds, cache, clock, True, "compare"))
+    told = measure_comparison(request, measuring.MeasuringOptions(rounds, cache, clock, True, "compare"))
     if not told.whole:
         raise KeyboardInterrupt
     rows = [

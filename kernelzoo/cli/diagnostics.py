@@ -55,7 +55,7 @@ class Suspicion:
 
 def suspicions(machine: Machine) -> list[Suspicion]:
     """Return all suspicions, the most harmful first."""
-    rules = _package_conflicts, _new_compilers, _hidden_gpus, _other_load, _harmful_variables, _clock_problems
+    rules = _package_conflicts, _too_new_compilers, _hidden_gpus, _other_load, _harmful_variables, _clock_problems
     return [found for rule in rules for found in rule(machine)]
 
 
@@ -80,7 +80,7 @@ def _package_conflicts(machine: Machine) -> Iterator[Suspicion]:
         )
 
 
-def _new_compilers(machine: Machine) -> Iterator[Suspicion]:
+def _too_new_compilers(machine: Machine) -> Iterator[Suspicion]:
     """Find compilers newer than the driver, because the driver may not load their code."""
     driver = machine.probe_answer("driver").get("cuda")
     if not driver:

@@ -117,7 +117,7 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
     if not machine.devices:
         say("no GPU: " + (machine.looks["torch"].get("error") or "torch sees none"))
     say("packages: " + ", ".join(f"{name}\xa0{version}" for name, version in sorted(machine.packages.items())))
-    table = output.table("CUDA's tools and libraries", "version", "where, or why not")
+    table = output.make_table("CUDA's tools and libraries", "version", "where, or why not")
     for name, label in _LABELS.items():
         look = machine.looks[name]
         version = look.get("version") or look.get("cuda") or look.get("driver") or "-"
@@ -126,7 +126,7 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
     output.show(console, table)
     console.print()
     tuned = any(look.get("tables") for look in machine.backends.values())
-    table = output.table("backend", "here", *(["launch tables"] if tuned else []), "how to fix it")
+    table = output.make_table("backend", "here", *(["launch tables"] if tuned else []), "how to fix it")
     for name, look in machine.backends.items():
         runs = f"runs on {' and '.join(look['devices'])}" if look.get("devices") else look.get("reason")
         emulated = f" (in {look['emulator']}: never timed)" if look.get("emulator") else ""
@@ -135,7 +135,7 @@ def _print(machine: Machine, found: list[Suspicion]) -> None:
     output.show(console, table)
     console.print()
     if found:
-        table = output.table("suspicious", "what to do")
+        table = output.make_table("suspicious", "what to do")
         for one in found:
             table.add_row(one.what, one.remedy)
         output.show(console, table)

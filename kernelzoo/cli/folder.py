@@ -51,26 +51,26 @@ class JudgingOptions:
     cache: str
 
 
-def judge_folder(settings: JudgingOptions, gpus: str, to: Path | None, *, resume: bool, json: bool) -> int:
-    """Judge the solutions in a folder. Returns the exit status."""
+def judge_solution_folder(settings: JudgingOptions, gpus: str, to: Path | None, *, resume: bool, json: bool) -> int:
+    """Judge all solutions in a folder against their definitions' references. Returns the exit status."""
     if resume and to is None:
         raise options.OptionError("--resume needs the file to continue: -o FILE")
     places: list[Gpu | None] = [*check_gpus(gpus, settings.device)] or [None]
-    solutions = settings.solutions
-    found = pair_solutions(settings.definitions, solutions)
+    root = settings.solutions
+    found = pair_solutions(settings.definitions, root)
     errors, record, whole = output.console(errors=True), None, True
     stored = _read_verdicts(to) if resume and to and to.exists() else {}
-    known = {path: one for path, one in stored.items() if path in {_name(s.path, solutions) for s in _solutions(found)}}
-    work = _select_unjudged(found, solutions, known)
+    known = {path: one for path, one in stored.items() if path in {_name(s.path, root) for s in _list_solutions(found)}}
+    work = _select_unjudged(found, root, known)
     with Bar() as bar, nullcontext() if to is None else measuring.reserve_file(to, resume=resume):
-        errors.print(f"runs {sum(len(s) for _, s in work)} solutions below {solutions}, with all that this user may do")
+        errors.print(f"runs {sum(len(s) for _, s in work)} solutions below {root}, with all that this user may do")
         if stored:
             errors.print(f"{to} holds {len(stored)} verdicts; {sum(len(s) for _, s in work)} solutions are left")
         parts = list(split_into_batches(work, max(2, (os.cpu_count() or 2) // len(places))))
         count = sum(map(len, parts))
         bar.set_total(sum(len(some) for _, some in work), count)
         crew = FolderJudge(parts, places, settings, bar)
-        told = [verdicts.refuse_file(_name(path, solutions), words) for path, words in found.refused]
+        told = [verdicts.refuse_file(_name(path, root), words) for path, words in found.refused]
         known |= {one["file"]: one for one in told}
         try:
             for number, one in enumerate(crew.results(), 1):
@@ -91,13 +91,13 @@ def judge_folder(settings: JudgingOptions, gpus: str, to: Path | None, *, resume
         if found.alone:
             output.console().print(f"{found.alone} definitions have no solution", style="dim")
     if not whole:
-        return output.report_interruption(f"{len(known)} of {len(_solutions(found))} solutions", to)
+        return output.report_interruption(f"{len(known)} of {len(_list_solutions(found))} solutions", to)
     return verdicts.exit_status(known.values())
 
 
 @dataclass(frozen=True)
-class DefinitionResults:
-    """The results of one definition's solutions."""
+class SolutionResults:
+    """The results of all solutions of one problem definition."""
 
     name: str
     device: str
@@ -116,7 +116,7 @@ class FolderJudge:
     bar: Bar
     guards: list[Guard] = field(default_factory=list)
 
-    def results(self) -> Iterator[DefinitionResults]:
+    def results(self) -> Iterator[SolutionResults]:
         """Yield each definition's results as soon as they are complete. Close all processes at the end."""
         try:
             for _, _, one in run_in_threads(self.work, self.judge_batch, self.places):
@@ -125,7 +125,7 @@ class FolderJudge:
             for guard in self.guards:
                 guard.close()
 
-    def judge_batch(self, place: Gpu | None, batch: Batch) -> Iterator[DefinitionResults]:
+    def judge_batch(self, place: Gpu | None, batch: Batch) -> Iterator[SolutionResults]:
         """Judge a batch and yield each definition's results. If the batch can't start, start each definition alone."""
         needs = {str(one.path): [str(task.path)] for task, some in batch for one in some}
         modules = [*(str(task.path) for task, _ in batch), *needs]
@@ -153,20 +153,20 @@ class FolderJudge:
         if left:
             yield from self.judge_batch(place, left)
 
-    def refuse_all(self, task: Task, solutions: Sequence[Solution], words: str) -> DefinitionResults:
+    def refuse_all(self, task: Task, solutions: Sequence[Solution], words: str) -> SolutionResults:
         """Return verdicts that refuse all of a definition's solutions for one reason."""
         told = [verdicts.Judgment(self.solution_name(one), task, one).refused(words) for one in solutions]
-        return DefinitionResults(task.name, "", [], [], told)
+        return SolutionResults(task.name, "", [], [], told)
 
     def solution_name(self, solution: Solution) -> str:
         return _name(solution.path, self.settings.solutions)
 
-    def judge_definition(self, guard: Guard, task: Task, solutions: Sequence[Solution]) -> DefinitionResults:
+    def judge_definition(self, guard: Guard, task: Task, solutions: Sequence[Solution]) -> SolutionResults:
         """Judge the solutions of one definition together."""
         self.bar.begin_item(len(solutions))
         about, cases = guard.about, list[verdicts.Judgment]()
         why = about.refused.get(os.path.abspath(task.path), "")
-        result = DefinitionResults(task.name, about.device_name, [], [], [])
+        result = SolutionResults(task.name, about.device_name, [], [], [])
         for solution in solutions:
             path, case = os.path.abspath(solution.path), verdicts.Judgment(self.solution_name(solution), task, solution)
             case.ids = [id for id, file in about.files.items() if file == path]
@@ -179,40 +179,39 @@ class FolderJudge:
             else:
                 cases.append(case)
         ops = list(dict.fromkeys(options.op_of(id) for case in cases for id in case.ids))
-        problems, unmade = verdicts.workload_problems(task, ops)
+        problems, unmade = verdicts.convert_workloads_to_problems(task, ops)
         judged = sample_problems(problems, JUDGED)
         timed, start = sample_problems(judged, TIMED), monotonic()
-        for problem in sorted(judged, key=lambda problem: problem not in timed):
-            rounds, longest = (min(self.settings.rounds, ROUNDS), TIMED_LONGEST) if problem in timed else (0, LONGEST)
-            if monotonic() - start < longest * len(cases) and not self.judge_on(guard, problem, cases, result, rounds):
+        for one in sorted(judged, key=lambda problem: problem not in timed):
+            rounds, cap = (min(self.settings.rounds, ROUNDS), TIMED_LONGEST) if one in timed else (0, LONGEST)
+            if monotonic() - start < cap * len(cases) and not self.judge_on_workload(guard, one, cases, result, rounds):
                 break
         for case in cases:
-            result.verdicts.append(case.verdict(len(problems), unmade))
+            result.verdicts.append(case.decide_verdict(len(problems), unmade))
         return result
 
-    def judge_on(
-        self, guard: Guard, problem: Problem, cases: Sequence[verdicts.Judgment], result: DefinitionResults, rounds: int
+    def judge_on_workload(
+        self, guard: Guard, workload: Problem, judged: Sequence[verdicts.Judgment], result: SolutionResults, rounds: int
     ) -> bool:
         """Judge the solutions on one workload, except those already found wrong, and time them with the reference.
 
-        ``rounds``: how many to time, or 0 for none. Returns False if no other workload should be judged, because the
-        reference changes an input that it returns, draws random numbers, dies or hangs, or because the judge does.
-        """
-        mine = {id: case for case in cases for id in case.ids if options.op_of(id) == problem.op and not case.wrong}
+        ``rounds``: how many to time, or 0 for none. Returns False if no other workload should be judged: the reference
+        changes an input that it returns, draws random numbers, dies or hangs, or the judging process dies or hangs."""
+        mine = {id: one for one in judged for id in one.ids if options.op_of(id) == workload.op and not one.wrong}
         if not mine:
             return True
-        reference = f"reference/{problem.op}/reference"
+        reference = f"reference/{workload.op}/reference"
         beside = [reference] if rounds and reference not in mine else []
-        entries, failed = self.race_ids(guard, problem, [*beside, *mine], rounds)
+        entries, failed = self.race_ids(guard, workload, [*beside, *mine], rounds)
         for row in [row for row in failed if row.get("kind") == "false time"]:  # a busy host may cause it too
-            again, still = self.race_ids(guard, problem, [row["id"]], rounds)
+            again, still = self.race_ids(guard, workload, [row["id"]], rounds)
             failed = [other for other in failed if other is not row] + still
             entries += again
         for _ in range(2):  # the reference may break its bounds on one draw of inputs, and not on others
             unlucky = [row["id"] for row in failed if row.get("kind") == UNDECIDABLE and " is wrong" in row["reason"]]
             if not unlucky:
                 break
-            again, still = self.race_ids(guard, problem, unlucky, rounds)
+            again, still = self.race_ids(guard, workload, unlucky, rounds)
             failed = [row for row in failed if row["id"] not in unlucky] + still
             entries += again
         result.entries.extend(entries)
@@ -222,7 +221,7 @@ class FolderJudge:
             lost |= {id: row | {"kind": UNJUDGED} for id, row in lost.items() if row["outcome"] == "failed"}
         times = {entry["extra_info"]["id"]: entry["stats"]["median"] for entry in entries}
         for id, case in mine.items():
-            case.add(problem, lost.get(id), times.get(id), times.get(reference))
+            case.add(workload, lost.get(id), times.get(id), times.get(reference))
         return not any(
             row.get("kind") == UNJUDGED or row["reason"].startswith((CHANGES, RANDOM)) for row in lost.values()
         )
@@ -260,8 +259,8 @@ def sample_problems(problems: Sequence[Problem], most: int) -> list[Problem]:
     return [problems[round(place * (len(problems) - 1) / (most - 1))] for place in range(most)]
 
 
-def _solutions(found: PairedSolutions) -> list[Solution]:
-    return [solution for task in found.tasks for solution in task.solutions]
+def _list_solutions(paired: PairedSolutions) -> list[Solution]:
+    return [solution for task in paired.tasks for solution in task.solutions]
 
 
 def _name(path: Path, root: Path) -> str:

@@ -70,10 +70,10 @@ def fuzz(
     run = recording.Recording("kernelzoo-fuzz/1")
     seed = secrets.randbits(32) if seed is None else seed
     names = options.split_words(op), options.split_words(backend), options.split_words(variant)
-    for id in options.select_early(module, ids or [], *names):
+    for id in options.select_ids_before_modules(module, ids or [], *names):
         if case is not None:
             engine.parse_case(case, options.op_of(id))
-    with processes.guards_and_ids(module, device, gpus, patience, ids or [], *names) as (guards, chosen):
+    with processes.open_processes_for_ids(module, device, gpus, patience, ids or [], *names) as (guards, chosen):
         if case is not None:
             works = [_CaseSeries(id, seed, [engine.parse_case(case, options.op_of(id))]) for id in chosen]
         else:
@@ -82,10 +82,10 @@ def fuzz(
             batches = sum(-(-len(work.cases) // _BATCH) for work in works)
             queue, whole = _BatchQueue(works, bar), True
             try:
-                for _ in guards.run_tasks(range(batches), queue.step, guards.count_processes(jobs, batches)):
-                    pass  # a step adds its results itself
+                for _ in guards.run_tasks(range(batches), queue.run_next_batch, guards.count_processes(jobs, batches)):
+                    pass  # a batch adds its results itself
             except KeyboardInterrupt:
-                whole = queue.end()
+                whole = queue.discard_running_batches()
     for work in works:
         # Drop failures whose reduction was interrupted.
         work.failures = [failure for failure in work.failures if failure]
@@ -94,7 +94,7 @@ def fuzz(
     rows = [work.row() for work in works]
     failures = [failure for work in works for failure in work.failures]
     for failure in failures:
-        failure["repeat"] = options.repeat_command("fuzz", failure["id"], module, device, "--case", failure["case"])
+        failure["repeat"] = options.format_command("fuzz", failure["id"], module, device, "--case", failure["case"])
     told: dict[str, Any] = {"gpus": guards.gpus} if guards.places else {}
     told |= {} if whole else {"interrupted": True}
     document = run.document(guards.first.about, rows, seed=seed, failures=failures, **told)
@@ -173,7 +173,7 @@ def _draw_cases(guard: Guard, ids: Sequence[str], count: int, seed: int, alike: 
     """Yield the cases of each implementation. Ids with the same operation and size limit get the same cases."""
     drawn: dict[tuple[str, int], list[Case]] = {}
     for id in ids:
-        about = guard.largest(id)
+        about = guard.find_fuzzing_limits(id)
         op = options.op_of(id)
         if about["unavailable"]:
             yield _CaseSeries(id, seed, (), unavailable=about["unavailable"])
@@ -207,13 +207,13 @@ class _BatchQueue:
         self._lock, self._ended = threading.Lock(), False
         self._current: dict[Guard, _CaseSeries] = {}
 
-    def end(self) -> bool:
-        """Discard the results of batches that are still running. Returns False."""
+    def discard_running_batches(self) -> bool:
+        """Discard the results of batches that are still running. Always returns False: not all batches are done."""
         with self._lock:
             self._ended = True
         return False
 
-    def step(self, guard: Guard, number: int) -> tuple[()]:
+    def run_next_batch(self, guard: Guard, unused_index: int) -> tuple[()]:
         """Run the next batch in the guard's process. If no batch is left, do nothing."""
         with self._lock:
             work = self._current.get(guard)
@@ -276,7 +276,9 @@ def _broke_process(words: str) -> bool:
 
 def _print(works: Sequence[_CaseSeries], seed: int) -> None:
     console = output.console()
-    table = output.table("implementation", ">cases", ">right", ">refused", ">errors", ">failed", ">layouts", ">s", "")
+    table = output.make_table(
+        "implementation", ">cases", ">right", ">refused", ">errors", ">failed", ">layouts", ">s", ""
+    )
     for work in works:
         row = work.row()
         if work.unavailable:

@@ -64,7 +64,7 @@ def run_in_threads(
         over.set()
 
 
-class Guards:
+class MeasuringProcesses:
     """A group of measuring processes, on ``gpus`` in turn. The first starts at once, others when they get a task."""
 
     def __init__(self, start: Callable[[Gpu | None], Guard], gpus: Sequence[Gpu] = ()) -> None:
@@ -111,16 +111,16 @@ class Guards:
 
 
 @contextmanager
-def guards_and_ids(
-    module: Sequence[Path], device: str, gpus: str, patience: float, ids: Sequence[str], *names: Sequence[str]
-) -> Iterator[tuple[Guards, tuple[str, ...]]]:
-    """A context with a command's processes, and the ids that :func:`options.select_ids` finds by ``ids`` and ``names``.
+def open_processes_for_ids(
+    module: Sequence[Path], device: str, gpus: str, patience: float, ids: Sequence[str], *filters: Sequence[str]
+) -> Iterator[tuple[MeasuringProcesses, tuple[str, ...]]]:
+    """A context with a command's measuring processes, and the ids that :func:`options.select_ids` selects.
 
-    If modules are given but no ``ids``, only ids that the modules add are selected. Raises GuardError, GpusError,
-    OptionError or UnknownNameError."""
+    ``filters``: the operations, backends and variants. If modules are given but no ``ids``, only ids that the modules
+    add are selected. Raises GuardError, GpusError, OptionError or UnknownNameError."""
     modules, places = options.check_modules(module), check_gpus(gpus, device)
-    with Guards(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
+    with MeasuringProcesses(lambda gpu: Guard(device, modules, patience=patience, gpu=gpu), places) as guards:
         known = set(guards.first.about.summaries)
         if module and not ids:
             known -= {i.id for i in registry.implementations()}  # the module ran only in the guard's process
-        yield guards, options.select_ids(known, ids, *names)
+        yield guards, options.select_ids(known, ids, *filters)

@@ -34,23 +34,23 @@ def history(files: Files, *, op: options.Ops, by: By = "5%", json: options.Json 
     from kernelzoo.measure.statistics import Verdict
     from kernelzoo.report import history as found
 
-    points = found.history(files, against.parse_share(by), options.split_words(op))
+    points = found.history(files, against.parse_percent_or_fraction(by), options.split_words(op))
     slower = [step for point in points for step in point.steps if step.last and step.verdict is Verdict.SLOWER]
     if json:
-        output.print_json({"runs": [_run_facts(point) for point in points], "slower": len(slower)})
+        output.print_json({"runs": [_run_to_json(point) for point in points], "slower": len(slower)})
     else:
         _print(points)
     return 1 if slower else 0
 
 
-def _run_facts(point: RunChanges) -> dict[str, Any]:
-    run = {"file": point.run.file, "date": point.run.date, "commit": point.run.commit, "device": point.label}
-    counts = {"results": point.results, "measured_again": point.again, "not_comparable": point.not_comparable}
-    return {**run, **counts, "changes": [_change_facts(step) for step in point.steps]}
+def _run_to_json(changes: RunChanges) -> dict[str, Any]:
+    run = {"file": changes.run.file, "date": changes.run.date, "commit": changes.run.commit, "device": changes.label}
+    counts = {"results": changes.results, "measured_again": changes.again, "not_comparable": changes.not_comparable}
+    return {**run, **counts, "changes": [_speed_change_to_json(step) for step in changes.steps]}
 
 
-def _change_facts(step: SpeedChange) -> dict[str, Any]:
-    told, base = step.comparison, step.comparison.base
+def _speed_change_to_json(change: SpeedChange) -> dict[str, Any]:
+    told, base = change.comparison, change.comparison.base
     interval = told.interval
     return {
         "id": told.row.id,
@@ -61,9 +61,9 @@ def _change_facts(step: SpeedChange) -> dict[str, Any]:
         "now_us": told.row.microseconds,
         "ratio": told.ratio,
         "interval": [interval.low, interval.high] if interval else None,
-        "verdict": step.verdict.name,
-        "baseline_ratio": step.of_baseline,
-        "last": step.last,
+        "verdict": change.verdict.name,
+        "baseline_ratio": change.of_baseline,
+        "last": change.last,
     }
 
 
@@ -74,7 +74,7 @@ def _print(points: Sequence[RunChanges]) -> None:
     for label in dict.fromkeys(point.label for point in points):
         of = [point for point in points if point.label == label]
         console.print(label, style="bold")
-        runs = output.table("run", "commit", ">results", ">again", ">slower", ">faster", "file", spare=["file"])
+        runs = output.make_table("run", "commit", ">results", ">again", ">slower", ">faster", "file", optional=["file"])
         for point in of:
             commit = point.run.commit.replace(" with uncommitted changes", "+") or "-"
             counts = (point.results, point.again, point.count(Verdict.SLOWER), point.count(Verdict.FASTER))
@@ -85,22 +85,22 @@ def _print(points: Sequence[RunChanges]) -> None:
         if not steps:
             console.print("nothing changed by more than --by")
             continue
-        changes = output.table(
+        changes = output.make_table(
             *("implementation", "problem", "commit", ">before, µs", ">now, µs", ">now / before", "95 % interval"),
             *("verdict", f">less {BASELINE}"),
-            spare=["95 % interval", "before, µs", "now, µs", "verdict"],
+            optional=["95 % interval", "before, µs", "now, µs", "verdict"],
         )
         for step in steps[:MOST]:
             told = step.comparison
             interval = output.format_interval(told.interval.low, told.interval.high).strip() if told.interval else ""
             changes.add_row(
-                " ".join([told.row.id, *told.marks]),
+                " ".join([told.row.id, *told.warning_marks]),
                 told.row.problem.title,
                 told.row.run.commit.split()[0] if told.row.run.commit else "-",
                 *map(output.number, (told.base.microseconds, told.row.microseconds, told.ratio)),
                 interval,
                 step.verdict.name,
-                output.number(step.relative),
+                output.number(step.relative_to_baseline),
                 style="red" if step.last and step.verdict is Verdict.SLOWER else None,
             )
         console.print()

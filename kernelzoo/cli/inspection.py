@@ -68,10 +68,10 @@ def inspect(
 ) -> int:
     """Show the kernels that one call launches: registers, shared memory, grid, occupancy; source, IR, PTX, SASS.
 
-    It also shows the limit: the necessary bytes / the bandwidth in the data sheet, or the ceilings in --results.
-    Nothing runs, and no GPU is needed: a device of the architecture is simulated, and named. --source alone prints the
-    files of the form, and needs no language installed. With --module, your kernels' launches are traced on tensors
-    without data. Only --profile runs anything: warm launches on this machine's GPU, the last under the tool.
+    It also shows the shortest possible time: the bytes to move / the data sheet's bandwidth, or that of --results.
+    Nothing runs, and no GPU is needed, because a device of the architecture is simulated. --source alone prints the
+    implementation's source files, and needs no language installed. With --module, your kernels' launches are traced on
+    tensors without data. Only --profile runs anything: warm launches on this machine's GPU, the last in the profiler.
 
     Exit status: 0; 2 for an unknown name, a problem that the variant refuses, or a missing language or compiler.
     """
@@ -107,7 +107,7 @@ def inspect(
         return 0
     problem = make_problem()
     kernels = inspect_problem(problem)
-    limit = _shortest_time(problem, kernels[0].arch, results)
+    limit = _shortest_possible_time(problem, kernels[0].arch, results)
     asked = [name for name, wanted in (("source", source), (ir, ir), ("ptx", ptx), ("sass", sass)) if wanted]
     if json:
         output.print_json({"id": known, "limit": limit, "kernels": [asdict(kernel) for kernel in kernels]})
@@ -119,7 +119,7 @@ def inspect(
         console = output.console()
         for kernel in kernels:
             console.print(f"{kernel.name} ({kernel.language})", style="bold")
-            table = output.table("", "")
+            table = output.make_table("", "")
             for name, value in _kernel_facts(kernel).items():
                 table.add_row(name, value)
             output.show(console, table)
@@ -130,8 +130,8 @@ def inspect(
 
 
 def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kernel, ...]], json: bool) -> None:
-    """Print the source files of a form; for a chooser, print those of the forms that it chooses instead. If its choice
-    is unknown, because the language is not installed, print the chooser's own files."""
+    """Print an implementation's source files. If it only chooses other implementations, print the chosen ones' files
+    instead. If its choice is unknown, because the language is not installed, print its own files."""
     forms, note = [id], ""
     if module is None and registry.implementation(id).chooses:
         try:
@@ -152,11 +152,10 @@ def _show_files(id: str, module: str | None, inspected: Callable[[], tuple[Kerne
         print_text(code, "python" if path.endswith(".py") else "cuda")
 
 
-def _shortest_time(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] | None:
+def _shortest_possible_time(problem: Problem, arch: str, results: Path | None) -> dict[str, Any] | None:
     """Return the shortest possible time of a problem, its bytes, and the source of the bandwidth.
 
-    Returns None for a CPU without ``results``. Raises ResultsError if ``results`` have no bandwidth for the operation.
-    """
+    Returns None for a CPU without ``results``. Raises ResultsError if ``results`` lack the operation's bandwidth."""
     op, moved = problem.op, problem.bytes
     if results is not None:
         rows = [row for group in load([results]).groups for row in group.rows if row.op == op and row.ceiling_gb_per_s]

@@ -78,7 +78,7 @@ def probe_backends(backends: Sequence[str]) -> dict[str, Availability]:
 
 def _unknown_availability(backend: str) -> Availability:
     """Return an unknown availability for another package's backend, because ``list`` does not run its code."""
-    if reason := packages.unreadable(backend):
+    if reason := packages.why_unreadable(backend):
         return Availability(backend, reason=reason, remedy=packages.MEND)
     told = "kernelzoo doctor tells whether it runs here"
     return Availability(backend, reason="it belongs to another package", remedy=told, tried=False)
@@ -88,7 +88,7 @@ def _print(rows: list[dict[str, Any]], here: dict[str, Availability]) -> None:
     console = output.console()
     for name, group in groupby(rows, lambda row: str(row["backend"])):
         console.print(f"{name}: {here[name].words}", style="bold" if here[name].devices else "dim")
-        table = output.table("implementation", "takes", "what it is")
+        table = output.make_table("implementation", "takes", "what it is")
         for row in group:
             table.add_row(row["id"], "some" if row["may_refuse"] else "all", row["summary"])
         output.show(console, table)

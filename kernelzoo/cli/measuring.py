@@ -17,7 +17,7 @@ from kernelzoo.cli.options import OptionError, check_names
 from kernelzoo.cli.progress import Bar
 from kernelzoo.files import check_parent_folder, hold_file_lock
 from kernelzoo.measure import Problem
-from kernelzoo.measure.worker_pool import SLOWER, WorkerPool, WorkerTime, measure_on_each
+from kernelzoo.measure.worker_pool import SLOWER, WorkerPool, WorkerTime, measure_with_each_worker
 
 if TYPE_CHECKING:
     from kernelzoo.measure.worker_pool import Worker
@@ -57,8 +57,8 @@ _deadline = math.inf
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """A context in which :func:`sweep` begins no problem after ``seconds``."""
+def skip_problems_after(seconds: float) -> Iterator[None]:
+    """A context in which :func:`measure_plan` begins no problem after ``seconds``."""
     global _deadline
     _deadline = time.monotonic() + seconds
     try:
@@ -67,14 +67,13 @@ def time_limit(seconds: float) -> Iterator[None]:
         _deadline = math.inf
 
 
-def sweep(
-    crew: WorkerPool, plan: Plan, settings: MeasuringOptions, bar: Bar, slower: Collection[str] = ()
+def measure_plan(
+    workers: WorkerPool, plan: Plan, settings: MeasuringOptions, bar: Bar, slower_gpus: Collection[str] = ()
 ) -> Iterator[tuple[Problem, list[Row], list[Row]]]:
     """Measure the plan with all workers, and yield each problem with its results as soon as it is measured.
 
-    ``slower``: UUIDs of GPUs whose results are flagged. If a worker can't be restarted, the others continue, and
-    GuardError is raised at the end. Problems that would begin after the :func:`time_limit` are left out.
-    """
+    ``slower_gpus``: UUIDs of GPUs whose results are flagged. If a worker can't be restarted, the others continue, and
+    GuardError is raised at the end. Problems that :func:`skip_problems_after` leaves no time for are left out."""
     bar.set_total(sum(_count_steps(ids, settings) for _, ids in plan), len(plan))
 
     def measure_task(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
@@ -84,15 +83,15 @@ def sweep(
             return [], []
         return worker.race(problem, ids, **settings.options, progress=partial(_show_step, bar, problem))
 
-    for index, (worker, (problem, _), (entries, failed)) in enumerate(crew.hand_out(plan, measure_task), 1):
+    for index, (worker, (problem, _), (entries, failed)) in enumerate(workers.hand_out(plan, measure_task), 1):
         if not entries and not failed:
             bar.say(f"[{index}/{len(plan)}] {problem.id}: left out, for lack of time")
             continue
         for info in (entry["extra_info"] for entry in entries):
-            if info["gpu"] and info["gpu"]["uuid"] in slower:
+            if info["gpu"] and info["gpu"]["uuid"] in slower_gpus:
                 info["flags"] = [*info["flags"], SLOWER]
         yield problem, entries, failed
-        where = f" on {worker_name(worker.about.gpu, worker.about.device)}" if len(crew.workers) > 1 else ""
+        where = f" on {worker_name(worker.about.gpu, worker.about.device)}" if len(workers.workers) > 1 else ""
         bar.say(f"[{index}/{len(plan)}] {problem.id}{where}: {len(entries)} measured, {len(failed)} without a result")
 
 
@@ -102,12 +101,12 @@ def compare_cards(crew: WorkerPool, plan: Plan, settings: MeasuringOptions, bar:
         return []
     problem, ids = max(plan, key=lambda one: one[0].bytes)
     bar.show_step(f"comparing the cards on {problem.id}")
-    return measure_on_each(crew, problem, ids[0], **settings.options | {"cross_check": False})
+    return measure_with_each_worker(crew, problem, ids[0], **settings.options | {"cross_check": False})
 
 
-def worker_rows(crew: WorkerPool, checked: Sequence[WorkerTime]) -> list[Row]:
+def describe_workers(crew: WorkerPool, card_times: Sequence[WorkerTime]) -> list[Row]:
     """Return the workers' rows of a results file: GPU, device, versions, and the result of :func:`compare_cards`."""
-    checks: list[Row | None] = [asdict(check) for check in checked] or [None] * len(crew.workers)
+    checks: list[Row | None] = [asdict(check) for check in card_times] or [None] * len(crew.workers)
     return [
         {"gpu": about.gpu, "device": about.device_name, "versions": about.versions, **about.host, "check": check}
         for about, check in zip((worker.about for worker in crew.workers), checks, strict=True)

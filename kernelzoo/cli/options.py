@@ -58,7 +58,7 @@ def _full_dtypes(value: list[str]) -> list[str]:
 
 def full_dtype(name: str) -> str:
     """Return the full name of a dtype, such as float16 for fp16. Raises UnknownNameError."""
-    full, dtypes = operations.full_dtype(name), (*FLOATS, *INTEGERS)
+    full, dtypes = operations.expand_dtype_name(name), (*FLOATS, *INTEGERS)
     if full not in dtypes:
         raise UnknownNameError("dtype", name, dtypes)
     return full
@@ -215,9 +215,9 @@ TheirTolerance = Annotated[
 ]
 
 
-def use_their_tolerance(asked: bool) -> None:
+def use_definition_tolerances(enabled: bool) -> None:
     """Set whether the judging processes use the tolerances that come with definitions."""
-    os.environ[VARIABLE] = str(int(asked))
+    os.environ[VARIABLE] = str(int(enabled))
 
 
 def op_of(id: str) -> str:
@@ -265,7 +265,7 @@ def check_modules(modules: Sequence[Path]) -> list[str]:
     return [str(module) for module in modules]
 
 
-def repeat_command(command: str, id: str, modules: Sequence[Path], device: str, *words: str) -> str:
+def format_command(command: str, id: str, modules: Sequence[Path], device: str, *words: str) -> str:
     """Return the command line that repeats one case."""
     named = [word for module in modules for word in ("--module", str(module))]
     return shlex.join(["kernelzoo", command, id, *named, *(["--device", device] if device else []), *words])
@@ -301,22 +301,21 @@ def select_ids(
     return chosen
 
 
-def select_early(modules: Sequence[object], *named: Sequence[str]) -> tuple[str, ...]:
+def select_ids_before_modules(modules: Sequence[object], *filters: Sequence[str]) -> tuple[str, ...]:
     """Run :func:`select_ids` on the ids known before modules run. Return () if there are modules, which may add ids."""
-    return () if modules else select_ids(known_ids(), *named)
+    return () if modules else select_ids(known_ids(), *filters)
 
 
 def match_ids(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the ids that match the patterns, without duplicates, in the patterns' order.
 
-    A pattern is an id or a glob of ids, such as ``triton/softmax/*``. It may end in ``+batch_invariant``. If ``ops``
-    are given, it may be ``backend/variant``, or ``backend`` for its variant ``auto`` (without ``auto``: for all its
-    variants). Raises OptionError for a pattern without a match.
-    """
+    A pattern is an id or a glob of ids, such as ``triton/softmax/*``. It may end in ``+batch_invariant``, for row
+    results that don't depend on other rows. If ``ops`` are given, it may be ``backend/variant`` or ``backend``. A
+    backend stands for its variant ``auto``, or else all its variants. Raises OptionError if a pattern has no match."""
     ids, chosen = sorted(known), list[str]()
     for pattern in patterns:
         plain = pattern.removesuffix(registry.BATCH_INVARIANT)
-        found = [id for wanted in _whole_patterns(plain, ids, ops) for id in ids if fnmatchcase(id, wanted)]
+        found = [id for wanted in _expand_to_id_patterns(plain, ids, ops) for id in ids if fnmatchcase(id, wanted)]
         if ops:
             found = [id for id in found if id.split("/")[1] in ops]
         if not found:
@@ -325,7 +324,7 @@ def match_ids(known: Iterable[str], patterns: Sequence[str], ops: Sequence[str] 
     return tuple(chosen)
 
 
-def _whole_patterns(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
+def _expand_to_id_patterns(pattern: str, ids: Sequence[str], ops: Sequence[str]) -> list[str]:
     """Expand a shorthand such as ``backend/variant`` into patterns of whole ids."""
     parts = pattern.split("/")
     if len(parts) == 3 or not ops:
@@ -361,10 +360,9 @@ def why_missing(
 ) -> list[str]:
     """Return the reasons why named ids and backends can't run on this machine, without duplicates.
 
-    ``unavailable`` maps the ids of ``chosen`` that can't run to the reason. A reason counts if its id is one of
-    the patterns. It also counts if ``--backend`` or a pattern's first part names the backend, and none of the backend's
-    ids can run.
-    """
+    ``unavailable`` maps the ids of ``chosen`` that can't run to the reason. A reason is returned if its id is one of
+    ``patterns``. It is also returned if none of its backend's ids can run, and the user named the backend: in
+    ``backends``, or as the first part of a pattern."""
     named = {*backends, *(pattern.split("/")[0] for pattern in patterns)}
     absent = {id.split("/")[0] for id in chosen} - {id.split("/")[0] for id in chosen if id not in unavailable}
     return list(

@@ -29,7 +29,7 @@ def console(*, errors: bool = False) -> Console:
     class Console(RichConsole):
         def render_str(self, text: str, **options: Any) -> Text:
             """Replace control characters by spaces, because texts from files and kernels may contain them."""
-            return super().render_str("\n".join(map(_visible, text.split("\n"))), **options)
+            return super().render_str("\n".join(map(_blank_control_characters, text.split("\n"))), **options)
 
     plain: dict[str, Any] = {"stderr": errors, "markup": False, "emoji": False, "highlight": False, "soft_wrap": True}
     found = Console(**plain)
@@ -55,7 +55,7 @@ class _ThreadStream:
         return getattr(self._stream if threading.current_thread() is self._thread else sys.stderr, name)
 
 
-def _visible(line: str) -> str:
+def _blank_control_characters(line: str) -> str:
     return "".join(c if c.isprintable() else " " for c in line)
 
 
@@ -65,26 +65,26 @@ class Table:
 
     columns: Sequence[str]
     """Titles. One that begins with ``>`` is right-aligned."""
-    spare: Sequence[str] = ()
+    optional: Sequence[str] = ()
     """Titles of columns that a narrow terminal drops, the least needed first."""
     rows: list[list[str]] = field(default_factory=list)
     styles: list[str | None] = field(default_factory=list)
 
     def add_row(self, *cells: str, style: str | None = None) -> None:
-        self.rows.append([_visible(cell.replace("\n", " ")) for cell in cells])
+        self.rows.append([_blank_control_characters(cell.replace("\n", " ")) for cell in cells])
         self.styles.append(style)
 
 
-def table(*columns: str, spare: Sequence[str] = ()) -> Table:
+def make_table(*columns: str, optional: Sequence[str] = ()) -> Table:
     """Return an empty table. Without titles it has no heading."""
-    return Table([_visible(column) for column in columns], spare)
+    return Table([_blank_control_characters(column) for column in columns], optional)
 
 
 def show(console: Console, table: Table) -> None:
     """Print a table in the terminal's width; see :func:`kernelzoo.terminal.lay_out_table`."""
     right = [index for index, column in enumerate(table.columns) if column.startswith(">")]
     titles = [column.removeprefix(">") for column in table.columns]
-    fitted = lay_out_table(titles, table.rows, console.width, right, table.spare)
+    fitted = lay_out_table(titles, table.rows, console.width, right, table.optional)
     for line in fitted.head:
         console.print(line, style="bold")
     # Print rows of one style together, since each call takes 0.2 ms.

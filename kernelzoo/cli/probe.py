@@ -127,8 +127,7 @@ LOOKS: dict[str, Callable[[], Facts]] = {look.__name__: look for look in (torch,
 def run_probes(names: Sequence[str]) -> dict[str, Facts]:
     """Examine parts of this machine in parallel processes. The answer of a part that fails is an ``error``.
 
-    One process examines all backends, ``backend:NAME``. If it crashes, each one without an answer gets a new process.
-    """
+    One process examines all parts ``backend:NAME``. If it crashes, each of them without an answer gets a new one."""
     console, backends = output.console(errors=True), [name for name in names if ":" in name]
     with console.status("looking at this machine") if console.is_terminal else nullcontext():
         found = _read_answers(_start_process(backends))[0] if len(backends) > 1 else {}

@@ -50,7 +50,7 @@ def _launch(tool: str, id: str, problem_json: str, *modules: str) -> None:
     import torch
 
     for module in modules:
-        definitions.load_reported(module)
+        definitions.load_file_locating_errors(module)
     generator = torch.Generator(worker.open_device("cuda")).manual_seed(0)
     proton: Any = None
     if tool == "proton":

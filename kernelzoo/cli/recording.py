@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo.cli import options, output
-from kernelzoo.files import check_parent_folder, write_whole
+from kernelzoo.files import check_parent_folder, write_atomically
 from kernelzoo.measure.worker_process import ProcessDescription
 
 
@@ -49,4 +49,4 @@ def check_output(path: Path | None) -> None:
 def write(path: Path | None, document: dict[str, Any]) -> None:
     """Write the file completely or not at all. If ``path`` is None, do nothing."""
     if path is not None:
-        write_whole(path, (json.dumps(output.replace_nonfinite(document), indent=1) + "\n").encode())
+        write_atomically(path, (json.dumps(output.replace_nonfinite(document), indent=1) + "\n").encode())

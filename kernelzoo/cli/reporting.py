@@ -10,7 +10,7 @@ import typer
 
 from kernelzoo import terminal
 from kernelzoo.cli import measuring, options, output
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.measure import record, shards
 from kernelzoo.report.reading import NoTimesError, load
 from kernelzoo.report.results import BASELINE
@@ -66,11 +66,11 @@ def report(
     markdown: Markdown = False,
     json: options.Json = False,
 ) -> int:
-    """Show the contents of results files: tables here, a page, a folder with figures, or blocks in documents.
+    """Show results files as tables on the terminal, as a page, as a folder with figures, or inside Markdown files.
 
-    A table has the ratio of each time to that of the baseline.
+    A table has the ratio of each time to that of the baseline. --insert puts tables between marks in a Markdown file.
 
-    Exit status: 0; 1 if --check finds a document that would change; 2 for bad usage, or a file that can't be read.
+    Exit status: 0; 1 if --check finds an --insert file that would change; 2 for bad usage, or an unreadable file.
     """
     from kernelzoo.report import cards, rows, sections, writing
 
@@ -88,11 +88,11 @@ def report(
     except NoTimesError:
         if to or printed or baseline:
             raise
-        return _report_checks(files, insert, check)
+        return _report_check_records(files, insert, check)
     older = load(against) if against else None
     if baseline:
         results = results.relative_to(baseline)
-    text = sections.blocks(results)
+    text = sections.document_blocks(results)
     text |= {"cards": beside} if (beside := cards.markdown(results)) else {}
     documents = {path: writing.refresh_document(path, text) for path in insert}  # nothing is written yet
     said = list[str]()
@@ -115,15 +115,15 @@ def report(
     return 1 if outdated else 0
 
 
-def _report_checks(files: Sequence[Path], insert: Sequence[Path], check: bool) -> int:
-    """Print records of checks as tables, or insert them into the documents ``insert``. Returns the exit status."""
+def _report_check_records(files: Sequence[Path], insert_into: Sequence[Path], dry_run: bool) -> int:
+    """Print or insert tables of the records of ``kernelzoo fuzz`` and similar commands. Returns the exit status."""
     from kernelzoo.report import findings, writing
 
-    text = findings.blocks(files)
-    documents = {path: writing.refresh_document(path, text) for path in insert}
+    text = findings.markdown_by_kind(files)
+    documents = {path: writing.refresh_document(path, text) for path in insert_into}
     if not documents:
         print(findings.terminal_text(files, terminal.width()))
-    said, outdated = _write_changed(documents, check)
+    said, outdated = _write_changed(documents, dry_run)
     print(*said, sep="\n", end="\n" * bool(said))
     return 1 if outdated else 0
 
@@ -135,7 +135,7 @@ def _write_changed(documents: Mapping[Path, tuple[str, list[str]]], check: bool)
         if changed and check:
             outdated.append(f"{path} is out of date: {', '.join(changed)}; run again without --check")
         elif changed:
-            write_whole(path, text.encode())
+            write_atomically(path, text.encode())
             said.append(f"{path}: {', '.join(changed)} refreshed")
     for line in outdated:
         print(line, file=sys.stderr)

@@ -107,7 +107,7 @@ class Tables:
         self._console.print(described["problem"], style="bold")
         cells = [self._cells(row) for row in measured]
         columns = [name for name in cells[0] if any(cell[name] not in ("", "-") for cell in cells)]
-        table = output.table(*columns, spare=_SPARE)
+        table = output.make_table(*columns, optional=_SPARE)
         for row, cell in zip(measured, cells, strict=True):
             style = None if notes.marks(row["flags"]) else _STYLES.get(cell["verdict"])
             table.add_row(*(cell[name] for name in columns), style=style)
@@ -119,7 +119,7 @@ class Tables:
         for why in dict.fromkeys(row["unclear"] for row in unclear):
             ids = [row["id"] for row in unclear if row["unclear"] == why]
             output.print_note(self._console, f"UNCLEAR, {ids[0] if len(ids) == 1 else f'{len(ids)} rows'}: {why}")
-        for line in notes.contract_costs((row["id"], row["form"] or "") for row in measured):
+        for line in notes.contract_slowdowns((row["id"], row["form"] or "") for row in measured):
             self._print_note_once(line)
         counted = [Energy(**row["energy"]) for row in measured if row.get("energy")]
         if counted:  # the counter is the same for all tables
@@ -137,8 +137,8 @@ class Tables:
             output.print_note(self._console, text)
             self._noted.add(subject or text)
 
-    def end(self) -> None:
-        """If there were several tables, explain their marks once more, with the number of marked results."""
+    def print_marks_summary(self) -> None:
+        """After several tables, explain once more the marks behind ids, with the number of results that have each."""
         for line in notes.explain_marks(self._marks) if self._tables > 1 else ():
             output.print_note(self._console, line)
 
@@ -146,7 +146,7 @@ class Tables:
         full = self._full
         return {
             "implementation": notes.append_marks(row["id"], row["flags"]),
-            "form": _chosen_form(row) if full else "",
+            "form": _chosen_variant_name(row) if full else "",
             ">median, µs": output.number(row["median_us"]),
             ">95 %, µs": output.format_interval(*row["interval_us"]).strip() if full else "",
             ">ratio": output.number(row["ratio"]),
@@ -171,8 +171,8 @@ _SPARE = (
 _STYLES = {"FASTER": "green", "SLOWER": "red"}
 
 
-def _chosen_form(row: Row) -> str:
-    """Return the name of the form that ran, or "" if that is the implementation itself."""
+def _chosen_variant_name(row: Row) -> str:
+    """Return the name of the variant that ``auto`` or another chooser ran, or "" if the row's own kernel ran."""
     form: str = row["form"] or row["id"]
     return "" if form == row["id"] else form.rpartition("/")[2]
 
@@ -181,7 +181,7 @@ def print_without_result(problems: Sequence[Row]) -> None:
     console = output.console()
     for line in without_result_lines(problems):
         console.print(line)
-    for line in not_taken_lines(problems):
+    for line in describe_refusals(problems):
         output.print_note(console, line)
 
 
@@ -189,8 +189,8 @@ _NOT_TAKEN = re.compile(r"\S+ can't take this problem: (.*?)(?:; variant='auto' 
 """A pattern for the message of UnsupportedProblemError. Its group is the reason why a form refuses a problem."""
 
 
-def not_taken_lines(problems: Sequence[Row]) -> list[str]:
-    """Return a line for each reason why forms refuse problems. Reasons that differ only in numbers count as one."""
+def describe_refusals(problems: Sequence[Row]) -> list[str]:
+    """Return a line per reason why implementations refuse problems. Reasons differing only in numbers share a line."""
     told: dict[str, list[tuple[str, str]]] = {}
     for row in (row for described in problems for row in described["rows"] if row["outcome"] == "refused"):
         if found := _NOT_TAKEN.fullmatch(row["reason"]):
@@ -205,7 +205,7 @@ def not_taken_lines(problems: Sequence[Row]) -> list[str]:
 
 
 def without_result_lines(problems: Sequence[Row]) -> list[str]:
-    """Return lines about broken contracts, then about wrong or failed rows, then one per reason of refusals."""
+    """Return lines on timed rows that break the contract, on wrong or failed rows without a time, and on refusals."""
     breaking, wrong, refusals = dict[str, str](), list[str](), dict[str, list[str]]()
     for described in problems:
         for row in described["rows"]:

@@ -33,10 +33,10 @@ def show(
     markdown: Markdown = False,
     json: options.Json = False,
 ) -> int:
-    """Show an operation's plain form in each language: its source, its lines of code, and its score.
+    """Show an operation's simplest kernel in each language: its source, its lines of code, and its score.
 
-    The source is read, and no language needs to be installed. A score is the geometric mean of limit / time over the
-    problems in --results. kernelzoo inspect --source prints every other form.
+    The source is read, and no language needs to be installed. A score is the geometric mean, over the problems in
+    --results, of the shortest possible time / the time. kernelzoo inspect --source prints any other implementation.
 
     Exit status: 0; 2 for an unknown name, or a file without results.
     """
@@ -45,11 +45,11 @@ def show(
     options.check_names("language", chosen, packages.LANGUAGES)
     scores = _load_scores(op, results or [])
     if markdown:
-        print(side_by_side.page(op, scores), end="")
+        print(side_by_side.format_comparison_page(op, scores), end="")
         return 0
-    found = side_by_side.forms(op, chosen)
+    found = side_by_side.simplest_variants(op, chosen)
     if json:
-        output.print_json({"operation": op, "forms": [_form_row(name, form, scores) for name, form in found.items()]})
+        output.print_json({"operation": op, "forms": [_variant_json(name, one, scores) for name, one in found.items()]})
         return 0
     console = output.console()
     for name, form in found.items():
@@ -57,7 +57,7 @@ def show(
         if form is None:
             console.print(f"{title}: has no {op} yet\n", style="dim")
             continue
-        console.print(f"{title}: {form.id}, {side_by_side.format_scores(form, scores)}", style="bold")
+        console.print(f"{title}: {form.id}, {side_by_side.describe_variant(form, scores)}", style="bold")
         console.print(form.summary)
         for kind, text in form.code:
             console.print()
@@ -66,11 +66,11 @@ def show(
     return 0
 
 
-def _form_row(name: str, form: Any, scores: dict[str, float]) -> dict[str, Any]:
+def _variant_json(language: str, form: Any, scores: dict[str, float]) -> dict[str, Any]:
     if form is None:
-        return {"language": name, "id": None}
+        return {"language": language, "id": None}
     best = scores.get(f"{form.id.rpartition('/')[0]}/auto")
-    facts = {"language": name, "id": form.id, "lines": form.lines, "score": scores.get(form.id), "best_score": best}
+    facts = {"language": language, "id": form.id, "lines": form.lines, "score": scores.get(form.id), "best_score": best}
     return {**facts, "summary": form.summary, "code": [{"kind": kind, "text": text} for kind, text in form.code]}
 
 

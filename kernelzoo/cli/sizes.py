@@ -17,9 +17,9 @@ from kernelzoo.operations.limits import broken_limit
 SHAPE = "4096x4096"
 
 
-def default_shapes(ops: Iterable[str], sized: bool) -> list[str]:
-    """Return a list with the default shape, or [] if ``sized`` or if an operation does not work by rows."""
-    return [] if sized or not all(OPERATIONS[op].by_rows for op in ops) else [SHAPE]
+def default_shapes(ops: Iterable[str], sizes_given: bool) -> list[str]:
+    """Return [the default shape]; [] if other options give sizes or an operation doesn't work by rows."""
+    return [] if sizes_given or not all(OPERATIONS[op].by_rows for op in ops) else [SHAPE]
 
 
 def problems(
@@ -43,7 +43,7 @@ def problems(
         registry.check_operation_name(op)
         operation = OPERATIONS[op]
         plain = [dtype for dtype in usual if dtype in operation.dtypes] or operation.dtypes[:1]
-        kinds = tuple(map(operations.full_dtype, dtypes)) or tuple(plain)
+        kinds = tuple(map(operations.expand_dtype_name, dtypes)) or tuple(plain)
         if not operation.by_rows and not operation.free_axes and not sizes and not workloads:
             found += [_sized_problem(op, dtype, {}) for dtype in kinds]
             continue
@@ -109,6 +109,6 @@ def _sized_problem(op: str, dtype: str, axes: Mapping[str, int], values: Mapping
         return measure.Problem(op, tuple(axes[axis] for axis in names), dtype, names.index("n") - len(names))
     if words := broken_limit(operation.limits, axes):
         raise OptionError(f"{op} takes no such sizes: {words}")
-    sizes = tuple((axis, axes[axis]) for axis in operation.sizes)
-    scalars = tuple(operation.sized_scalars({**(values or {}), **axes}).items())
+    sizes = tuple((axis, axes[axis]) for axis in operation.extra_axes)
+    scalars = tuple(operation.scalars_for({**(values or {}), **axes}).items())
     return measure.Problem(op, operation.first_input_shape(axes), dtype, sizes=sizes, scalars=scalars)

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kernelzoo import operations, registry, tables
 from kernelzoo.cli import measuring, options, output, recording
-from kernelzoo.cli.guards import Guards, check_gpus
+from kernelzoo.cli.guards import MeasuringProcesses, check_gpus
 from kernelzoo.cli.progress import Bar
-from kernelzoo.cli.tune_tables import Json, knob_rows, make_tuner, plan_knobs, print_knobs, print_trials, trial_rows
+from kernelzoo.cli.tune_tables import Json, knob_rows, list_knobs, make_tuner, print_knobs, print_trials, trial_rows
 from kernelzoo.errors import KernelZooError
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import problems
-from kernelzoo.tables import Card
+from kernelzoo.tables import Gpu
 
 if TYPE_CHECKING:
     from kernelzoo.measure.tuning import TuningOutcome
@@ -87,7 +87,7 @@ def tune(
         with Bar() as bar:
             for name in backends:
                 bar.show_step(f"planning for {name}")
-                listed += plan_knobs(name, arch, wanted, dtypes, rounds, absent)
+                listed += list_knobs(name, arch, wanted, dtypes, rounds, absent)
         if not listed:
             without = [name for name in backends if name not in absent]
             none = [f"no launch table for {' or '.join(wanted)} in {', '.join(without)}"] if without else []
@@ -97,7 +97,7 @@ def tune(
     run = recording.Recording("kernelzoo-tune/1")
     places = check_gpus(gpus, device)
     start = partial(Guard, device, patience=patience)
-    with Bar() as bar, Guards(lambda gpu: start(gpu=gpu), places) as guards:
+    with Bar() as bar, MeasuringProcesses(lambda gpu: start(gpu=gpu), places) as guards:
         guard = guards.first
         found = guard.tables(backends, wanted)
         if found["card"] is None:
@@ -106,7 +106,7 @@ def tune(
                 "none is used here; kernelzoo doctor says what is missing, --dry-run --arch sm_90 lists what would be "
                 "measured"
             )
-        card = tables.Card(**found["card"])
+        card = tables.Gpu(**found["card"])
         if reset:
             with bar.hide_while_printing():
                 return _remove_stored_tables(card, backends, options.split_words(op), json)
@@ -130,11 +130,11 @@ def tune(
 class TuningSession:
     """A tuning run over all tables."""
 
-    guards: Guards
+    guards: MeasuringProcesses
     processes: int
     """The number of processes: 1, or the number of GPUs. Each tunes one table at a time."""
     bar: Bar
-    card: Card
+    card: Gpu
     rounds: int
     seconds: float
     """The time limit for all tables together."""
@@ -156,7 +156,7 @@ class TuningSession:
         def tuned(guard: Guard, numbered: tuple[int, Json]) -> Iterator[tuple[TuningOutcome, _TableProgress]]:
             index, one = numbered
             share = (self.seconds - self.record.seconds) / math.ceil((count - index) / self.processes)
-            self._check_card(guard)
+            self._check_same_gpu_model(guard)
             words = f"{one['backend']}/{one['op']}"
             tell = _TableProgress(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.record)
             processors = self.card.multiprocessors
@@ -206,8 +206,8 @@ class TuningSession:
                 return 130
         return 1 if findings else 0
 
-    def _check_card(self, guard: Guard) -> None:
-        """Raise OptionError if the guard's GPU is of another model, because its times don't apply to this card."""
+    def _check_same_gpu_model(self, guard: Guard) -> None:
+        """Raise OptionError if the guard's GPU is of another model than the tuned card, whose times would differ."""
         if guard is not self.guards.first and guard.tables((), ())["card"] != asdict(self.card):
             raise options.OptionError(
                 f"{guard.about.device_name} is no {self.card}: a table is for one card; name GPUs of one model"
@@ -240,7 +240,7 @@ class _TableProgress:
         self._told = _STEPS
 
 
-def _check_folder(card: Card) -> None:
+def _check_folder(card: Gpu) -> None:
     """Raise OptionError if no table can be stored, before any table is measured."""
     try:
         folder = tables.path(card, "any").parent
@@ -252,7 +252,7 @@ def _check_folder(card: Card) -> None:
         raise options.OptionError(f"no table can be stored: {error}; {remedy}") from error
 
 
-def _remove_stored_tables(card: Card, backends: Sequence[str], ops: Sequence[str], json: bool) -> int:
+def _remove_stored_tables(card: Gpu, backends: Sequence[str], ops: Sequence[str], json: bool) -> int:
     removed = [str(file) for name in backends if (file := tables.reset(card, name, ops)) is not None]
     if json:
         output.print_json({"card": asdict(card), "removed": removed})

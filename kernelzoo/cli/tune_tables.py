@@ -35,7 +35,7 @@ def make_tuner(
         return samples, {f["id"].partition("@")[2]: f"{f['outcome']}: {f['reason']}" for f in failed}
 
     knobs = [Knob(**{**knob, "among": tuple(knob["among"])}) for knob in one["knobs"]]
-    problems = planning.pool(one["op"], dtypes, multiprocessors)
+    problems = planning.tuning_problems(one["op"], dtypes, multiprocessors)
     return Tuner(knobs, one["ids"], problems, planner.plans, race, rounds=rounds, **more)
 
 
@@ -67,9 +67,9 @@ def _measured_values(trial: Trial | TableVerdict) -> Json:
 def print_trials(one: Json, outcome: TuningOutcome) -> None:
     console = output.console()
     console.print(f"{one['backend']}/{one['op']}, {outcome.seconds:.0f} s", style="bold")
-    table = output.table(
+    table = output.make_table(
         *("knob", ">shipped", "tried", ">time / before", ">95 % interval", ">slowest problem", "verdict", "kept"),
-        spare=("95 % interval", "slowest problem", "shipped"),
+        optional=("95 % interval", "slowest problem", "shipped"),
     )
     shipped = {knob["name"]: knob["shipped"] for knob in one["knobs"]}
     for row in trial_rows(one, outcome):
@@ -85,10 +85,10 @@ def print_trials(one: Json, outcome: TuningOutcome) -> None:
     console.print()
 
 
-def plan_knobs(
-    backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str], rounds: int, absent: dict[str, str]
+def list_knobs(
+    backend: str, arch: str, ops: Sequence[str], dtypes: Sequence[str], rounds: int, unavailable: dict[str, str]
 ) -> list[Json]:
-    """Return a backend's knobs and their problems on a simulated GPU. If it can't plan, ``absent`` gets the reason."""
+    """List a backend's knobs (launch numbers), and where to measure each. ``unavailable`` gets reasons for failures."""
     from kernelzoo.measure.tuning import TuningError
 
     options.check_names("architecture", [arch], ARCHITECTURES)
@@ -101,14 +101,14 @@ def plan_knobs(
     except TuningError:
         raise
     except KernelZooError as error:
-        absent[backend] = str(error)
+        unavailable[backend] = str(error)
     return rows
 
 
 def knob_rows(one: Json, tuner: Tuner) -> list[Json]:
     """Return a row for each knob of a table: its facts, and the problems on which it would be measured."""
     rows = []
-    for knob, site in zip(tuner.knobs, tuner.find_sites(tuner.knobs, {}), strict=True):
+    for knob, site in zip(tuner.knobs, tuner.find_knob_effects(tuner.knobs, {}), strict=True):
         problems = [problem.id for problem in site.problems] if site else []
         where = {"id": site.id if site else None, "affected": site.affected if site else 0, "problems": problems}
         rows.append({"backend": one["backend"], "op": one["op"], **asdict(knob), **where})
@@ -128,7 +128,9 @@ def print_knobs(
     console.print(f"on {where}; nothing is measured")
     for name in dict.fromkeys((row["backend"], row["op"]) for row in listed):
         console.print("/".join(name), style="bold")
-        table = output.table("knob", ">shipped", "values tried", "what it is", "measured on", spare=("what it is",))
+        table = output.make_table(
+            "knob", ">shipped", "values tried", "what it is", "measured on", optional=("what it is",)
+        )
         for row in listed:
             if (row["backend"], row["op"]) == name:
                 others = ", ".join(str(value) for value in row["among"] if value != row["shipped"])

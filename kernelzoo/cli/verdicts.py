@@ -66,20 +66,20 @@ class Judgment:
         else:
             self.wrong = failed
 
-    def verdict(self, workloads: int, unmade: Sequence[str] = ()) -> Row:
-        """Return the verdict. ``workloads``: the number that became problems. ``unmade``: why others could not."""
-        wrong = self.wrong or (self.failures[0] if self.failures and self.right else None)
-        if wrong is not None:
-            return self._record("wrong", fault_kind(wrong), wrong["reason"], workloads) | {"case": _failing_case(wrong)}
+    def decide_verdict(self, workload_count: int, workload_errors: Sequence[str] = ()) -> Row:
+        """Return the verdict. ``workload_count``: how many became problems. ``workload_errors``: why others did not."""
+        bad = self.wrong or (self.failures[0] if self.failures and self.right else None)
+        if bad is not None:
+            return self._record("wrong", fault_kind(bad), bad["reason"], workload_count) | {"case": _failing_case(bad)}
         if self.unjudged:
-            return self.refused(self.unjudged, UNJUDGED, workloads)
+            return self.refused(self.unjudged, UNJUDGED, workload_count)
         if self.right:
-            return self._record("right", "", "", workloads)
+            return self._record("right", "", "", workload_count)
         if self.failures:
-            return self.refused(self.failures[0]["reason"], "raises", workloads)
+            return self.refused(self.failures[0]["reason"], "raises", workload_count)
         if self.undecided:
-            return self._record(UNDECIDABLE, "the reference is wrong", self.undecided[0], workloads)
-        return self.refused(next(iter((*self.refusals, *unmade)), "it has no workload"), "", workloads)
+            return self._record(UNDECIDABLE, "the reference is wrong", self.undecided[0], workload_count)
+        return self.refused(next(iter((*self.refusals, *workload_errors)), "it has no workload"), "", workload_count)
 
     def refused(self, reason: str, kind: str = "", workloads: int = 0) -> Row:
         """Return the verdict on a solution that can't be judged on this machine."""
@@ -112,7 +112,7 @@ class Judgment:
         }
 
 
-def workload_problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
+def convert_workloads_to_problems(task: Task, ops: Sequence[str]) -> tuple[list[Problem], list[str]]:
     """Return a definition's workloads as problems, sorted by bytes, and the reasons why some can't become problems.
 
     KernelBench and gpu-mode have no workloads: there, the operation states the sizes of its inputs.
@@ -188,7 +188,7 @@ def print_verdicts(found: Sequence[Row], judged: int, timed: int) -> None:
         rows.append([*names, one["verdict"], one["kind"], us, speedup, published])
     titles = "definition", "solution", "verdict", "kind", ">µs", ">speedup", ">published"
     kept = [place for place in range(len(titles)) if place < 4 or any(row[place] for row in rows)]
-    made = output.table(*(titles[place] for place in kept), spare=("definition",))
+    made = output.make_table(*(titles[place] for place in kept), optional=("definition",))
     for one, row in zip(order, rows, strict=True):
         made.add_row(*(row[place] for place in kept), style=_STYLES.get(one["verdict"]))
     output.show(console, made)

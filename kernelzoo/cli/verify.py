@@ -52,18 +52,18 @@ def verify(
     They run in a separate process: one that crashes or hangs is a finding. Without an ID, all are checked; with a
     --module, those that it adds.
 
-    Exit status: 0; 1 for any finding; 2 for an unknown name, if what was asked for can't run here, or if an
-    operation's own functions fail.
+    Exit status: 0; 1 for any finding; 2 for an unknown name, if what was asked for can't run here, or if the functions
+    that define an operation (not a kernel) fail.
     """
     patterns, ops, backends = ids or [], options.split_words(op), options.split_words(backend)
-    early = options.select_early(module, patterns, ops, backends)
+    early = options.select_ids_before_modules(module, patterns, ops, backends)
     if not module:  # a module may add operations
-        _check_cases(case, dtype, dict.fromkeys(options.op_of(id) for id in early))
+        _validate_case_patterns(case, dtype, dict.fromkeys(options.op_of(id) for id in early))
     seed = secrets.randbits(32) if seed is None else seed
     results, whole = dict[str, Any](), True
     console = output.console()
-    options.use_their_tolerance(their_tolerance)
-    asked = processes.guards_and_ids(module, device, gpus, patience, patterns, ops, backends)
+    options.use_definition_tolerances(their_tolerance)
+    asked = processes.open_processes_for_ids(module, device, gpus, patience, patterns, ops, backends)
     with asked as (guards, chosen), Bar(len(chosen)) as bar:
 
         def verify_one(guard: Guard, id: str) -> Iterator[dict[str, Any]]:
@@ -77,7 +77,7 @@ def verify(
                 seed=seed,
             )
             for finding in (*found["findings"], *found.get("beyond", ())):
-                finding["repeat"] = _repeat_command(finding, module, device, seed)
+                finding["repeat"] = _format_finding_command(finding, module, device, seed)
             yield found | ({"gpu": guard.about.gpu} if guards.places else {})
 
         try:
@@ -156,7 +156,7 @@ def _realistic_problems(id: str, dtypes: Sequence[str]) -> tuple[Problem, ...]:
     return sizes.problems([op], _SHAPES, known)
 
 
-def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[str]) -> None:
+def _validate_case_patterns(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[str]) -> None:
     """Raise OptionError if a pattern matches no case, or if no matching case has one of the dtypes."""
     if not patterns and not dtypes:
         return
@@ -174,11 +174,11 @@ def _check_cases(patterns: Sequence[str], dtypes: Sequence[str], ops: Iterable[s
         raise options.OptionError("these options together leave no case")
 
 
-def _repeat_command(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: int) -> str:
+def _format_finding_command(finding: dict[str, Any], modules: Sequence[Path], device: str, seed: int) -> str:
     id, case = finding["id"], finding["case"]
     words = ["--case", case] if case else []
     words += ["--seed", str(seed)] if case.startswith(f"{options.op_of(id)}-") else []
-    return options.repeat_command("verify", id, modules, device, *words)
+    return options.format_command("verify", id, modules, device, *words)
 
 
 def _print_result(id: str, found: dict[str, Any]) -> None:

@@ -30,8 +30,8 @@ __all__ = [
     "load_custom_kernel",
     "load_definition",
     "load_file",
+    "load_file_locating_errors",
     "load_problem",
-    "load_reported",
     "load_solution",
     "load_submission",
     "load_task_folder",
@@ -65,7 +65,7 @@ def load_file(path: str | Path) -> None:
             raise DefinitionError(f"{path} registers no kernel; a submission defines ModelNew or custom_kernel")
 
 
-def load_reported(path: str) -> None:
+def load_file_locating_errors(path: str) -> None:
     """Load a user's file. An error other than KernelZooError becomes a RegistrationError that names the file's line."""
     try:
         load_file(path)

@@ -46,7 +46,7 @@ class Axes:
             return said if said.isdigit() else safe_name(said)
         if axis.get("type") == "const":
             return str(axis["value"])
-        text = self._expand(said, ())
+        text = self._reduce_to_free_axes(said, ())
         names = variables(text)
         if not names:
             return str(evaluate(text, {}))
@@ -68,35 +68,36 @@ class Axes:
                 known[name] = evaluate(self.derived[size], sizes)
         return known
 
-    def _expand(self, said: str, within: tuple[str, ...]) -> str:
+    def _reduce_to_free_axes(self, expression: str, enclosing: tuple[str, ...]) -> str:
         """Return an expression with free axes and numbers in place of all other axes. Raises ValueError."""
         axes = self.data["axes"]
-        if said in axes:
-            kind = axes[said]
+        if expression in axes:
+            kind = axes[expression]
             if kind["type"] == "const":
                 return str(kind["value"])
-            if kind["type"] == "var" and said not in self.rules:
-                return safe_name(said)
-            if said in within:
-                raise ValueError(f"an axis {said!r} that is an expression of itself")
-            return self._expand(kind["expression"] if kind["type"] == "expr" else self.rules[said], (*within, said))
+            if kind["type"] == "var" and expression not in self.rules:
+                return safe_name(expression)
+            if expression in enclosing:
+                raise ValueError(f"an axis {expression!r} that is an expression of itself")
+            text = kind["expression"] if kind["type"] == "expr" else self.rules[expression]
+            return self._reduce_to_free_axes(text, (*enclosing, expression))
         try:
-            names = variables(said)
+            names = variables(expression)
         except ValueError as error:
             raise ValueError(f"a size that is no axis: {error}") from None
         for name in names:
             if name not in axes:
                 raise ValueError(f"an axis {name!r}, which is not among the axes")
-        parsed = ast.parse(said.strip(), mode="eval").body
+        parsed = ast.parse(expression.strip(), mode="eval").body
 
         class Inliner(ast.NodeTransformer):
             def visit_Name(inner, node: ast.Name) -> ast.AST:  # noqa: N805  # ast's own
-                return ast.parse(self._expand(node.id, within), mode="eval").body
+                return ast.parse(self._reduce_to_free_axes(node.id, enclosing), mode="eval").body
 
         return ast.unparse(Inliner().visit(parsed))
 
     def _has_only_axes(self, node: ast.expr, name: str) -> bool:
-        """Whether an expression in a constraint has only numbers and other axes."""
+        """Whether an expression in a constraint on the axis ``name`` has only numbers and axes other than this one."""
         try:
             names = variables(ast.unparse(node))
         except ValueError:
@@ -118,7 +119,7 @@ def constraints(data: Json) -> list[ast.expr]:
     return found
 
 
-def axes_by_last_entry(data: Json) -> dict[str, str]:
+def axes_equal_to_last_entry_of_inputs(data: Json) -> dict[str, str]:
     """Return {input: axis} for each constraint that an axis equals the input's last entry."""
     found = {}
     for node in constraints(data):

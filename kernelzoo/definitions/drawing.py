@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from kernelzoo.definitions.axes import Axes, axes_by_last_entry
+from kernelzoo.definitions.axes import Axes, axes_equal_to_last_entry_of_inputs
 from kernelzoo.definitions.files import DefinitionError, Json, safe_name
 from kernelzoo.lazy import torch
 from kernelzoo.operations import INTEGERS, Input
@@ -70,11 +70,11 @@ def input_distributions(axes: Axes, space: Mapping[str, Any], workloads: Sequenc
         made = _CustomDraws(axes, space[custom])
         scalars = made.scalars if len(tensors) < len(data["inputs"]) else None
         return DrawingMethod(inputs, made.draws, scalars)
-    inputs, own, ends = {}, dict[str, Draw](), axes_by_last_entry(data)
+    inputs, own, last_entry_axes = {}, dict[str, Draw](), axes_equal_to_last_entry_of_inputs(data)
     for key, tensor in tensors.items():
         low, high = tensor.get("low"), tensor.get("high")
         if tensor["dtype"] in INTEGERS and tensor["dtype"] != "bool" and low is None and high is None:
-            found = _usual_values(key, tensor, axes, ends) or _random_range(key, tensor, workloads)
+            found = _values_meant_by_name(key, tensor, axes, last_entry_axes) or _random_range(key, tensor, workloads)
             if found is None:
                 raise DefinitionError(
                     f"{axes.where}: nothing says which integers {key!r} may hold; "
@@ -85,8 +85,8 @@ def input_distributions(axes: Axes, space: Mapping[str, Any], workloads: Sequenc
                 found = (0, None)
             low, high = found
         inputs[safe_name(key)] = Input(text[key], tensor["dtype"], low=_as_bound(axes, low), high=_as_bound(axes, high))
-    least = {text[key]: 2 for key in tensors if _last_offset_size(key, data, ends)}
-    return DrawingMethod(inputs, _draw_all(inputs, own) if own else None, least=least)
+    least = {text[key]: 2 for key in tensors if _last_offset_expression(key, data, last_entry_axes)}
+    return DrawingMethod(inputs, _make_draw_of_all_inputs(inputs, own) if own else None, least=least)
 
 
 def _as_bound(axes: Axes, said: Any) -> Any:
@@ -99,11 +99,11 @@ def _as_bound(axes: Axes, said: Any) -> Any:
     return int(size) if size.isdigit() else size
 
 
-def _usual_values(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -> Any:
+def _values_meant_by_name(key: str, tensor: Json, axes: Axes, last_entry_axes: Mapping[str, str]) -> Any:
     """Return the range, or a function that draws, for an input whose name has a usual meaning; else None."""
     data = axes.data
-    if end := _last_offset_size(key, data, ends):
-        first = next(found for one in data["inputs"] if (found := _last_offset_size(one, data, ends)))
+    if end := _last_offset_expression(key, data, last_entry_axes):
+        first = next(found for one in data["inputs"] if (found := _last_offset_expression(one, data, last_entry_axes)))
         return _draw_offsets(axes.axis_text(end), axes.axis_text(first))
     for pattern, kind, candidates in MEANT:
         if re.fullmatch(pattern, key) and (size := _first_known_size(candidates, data)):
@@ -114,11 +114,11 @@ def _usual_values(key: str, tensor: Json, axes: Axes, ends: Mapping[str, str]) -
     return RANDOM[tensor["dtype"]] if packed else None  # bytes of a packed type, each of which is legal
 
 
-def _last_offset_size(key: str, data: Json, ends: Mapping[str, str]) -> str:
-    """Return the size that an input's last offset equals; "" if the input has no offsets."""
+def _last_offset_expression(key: str, data: Json, last_entry_axes: Mapping[str, str]) -> str:
+    """Return the axis or expression that an input's last offset equals; "" if the input has no offsets."""
     for pattern, candidates in _BOUNDARIES:
         if re.fullmatch(pattern, key) and data["inputs"][key]["dtype"] in INTEGERS:
-            return ends.get(key) or _first_known_size(candidates, data)
+            return last_entry_axes.get(key) or _first_known_size(candidates, data)
     return ""
 
 
@@ -132,25 +132,25 @@ def _random_range(key: str, tensor: Json, workloads: Sequence[Json]) -> tuple[in
     return RANDOM.get(tensor["dtype"], _RANDOM) if "random" in said else None
 
 
-def _draw_all(inputs: dict[str, Input], own: Mapping[str, Draw]) -> Callable[..., Any]:
+def _make_draw_of_all_inputs(inputs: dict[str, Input], draw_by_key: Mapping[str, Draw]) -> Callable[..., Any]:
     def draws(sizes: Mapping[str, Any], generator: torch.Generator) -> Any:
         found = []
         for key, declared in inputs.items():
             shape = tuple(int(axis) if axis.isdigit() else sizes[axis] for axis in declared.names)
             dtype = str(declared.dtype)
-            draw = own.get(key, partial(draw_declared, declared))
+            draw = draw_by_key.get(key, partial(draw_declared, declared))
             found.append(draw(shape, dtype, sizes, generator))
         return tuple(found)
 
     return draws
 
 
-def _draw_offsets(end: str, first: str) -> Draw:
-    """Return a function that draws ascending offsets from 0 to the size ``end``. ``first``: the end of the first
-    input with offsets. Inputs with a larger end have parts at least as long as the first input's."""
+def _draw_offsets(last_offset: str, first_last_offset: str) -> Draw:
+    """Return a function that draws ascending offsets, the bounds of packed sequences, from 0 to ``last_offset``.
+    ``first_last_offset``: that of the first input with offsets. With a larger ``last_offset``, none is shorter."""
 
     def draw(shape: tuple[int, ...], dtype: str, sizes: Mapping[str, Any], generator: torch.Generator) -> torch.Tensor:
-        last, least = (int(size) if size.isdigit() else int(sizes[size]) for size in (end, first))
+        last, least = (int(size) if size.isdigit() else int(sizes[size]) for size in (last_offset, first_last_offset))
         seed = sum(map(ord, dtype)) + last % 7 if last < least else 0
         cuts = torch.rand(max(0, shape[0] - 2), generator=torch.Generator().manual_seed(least + seed)).sort().values
         own = torch.rand(cuts.shape, generator=torch.Generator().manual_seed(least + 1)).sort().values

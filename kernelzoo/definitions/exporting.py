@@ -11,7 +11,7 @@ from types import FunctionType
 
 from kernelzoo.definitions.files import Json
 from kernelzoo.definitions.loading import loaded
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.operations import OPERATIONS
 from kernelzoo.operations.declared import SUMMED, WIDE
 from kernelzoo.operations.hooks import parameters
@@ -36,7 +36,7 @@ def export_definition(name: str, dtype: str = "float32", path: str | Path | None
     check_operation_name(name)
     found = _build_definition(name, dtype) if name not in loaded else loaded[name].data
     if path is not None:
-        write_whole(Path(path), (json.dumps(found, indent=2) + "\n").encode())
+        write_atomically(Path(path), (json.dumps(found, indent=2) + "\n").encode())
     return found
 
 

@@ -145,12 +145,12 @@ def random_calls(code: ast.Module, start: str) -> str:
                 left.append(node.id)
             if isinstance(node, ast.Call):
                 name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-                if _DRAWS.fullmatch(name) or (name == "dropout" and not _drops_nothing(node)):
+                if _DRAWS.fullmatch(name) or (name == "dropout" and not _is_disabled_dropout(node)):
                     found.append(name)
     return ", ".join(dict.fromkeys(found))
 
 
-def _drops_nothing(call: ast.Call) -> bool:
+def _is_disabled_dropout(call: ast.Call) -> bool:
     """Whether a call of dropout drops nothing, because its ``training`` is false."""
     said = {word.arg: word.value for word in call.keywords}
     training = said.get("training", call.args[2] if len(call.args) > 2 else None)

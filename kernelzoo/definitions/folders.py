@@ -198,7 +198,7 @@ def _count_common_folders(problem: Path, path: Path) -> int:
 
 
 def _published_speedups(folders: Iterable[Path]) -> dict[tuple[str, str], float]:
-    """Return the speedup in traces, by definition and solution: the geometric mean over the passed workloads."""
+    """Return {(definition, solution): geometric mean of the speedups that flashinfer-bench's result files state}."""
     stated = dict[tuple[str, str], list[float]]()
     for path in sorted({path for folder in folders if folder.is_dir() for path in folder.rglob("*.jsonl")}):
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -14,10 +14,10 @@ from typing import Any
 
 from kernelzoo import children
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, top_level_names
-from kernelzoo.definitions.loading import EXPECTS, declare_drawn
+from kernelzoo.definitions.loading import EXPECTS, declare_self_drawing_operation
 from kernelzoo.definitions.reference import ONE_OF_SEVERAL
 from kernelzoo.definitions.solutions import add_solution, bind_returning
-from kernelzoo.definitions.tolerance import use_set_tolerance
+from kernelzoo.definitions.tolerance import uses_tolerance_of_problem_set
 from kernelzoo.errors import ContractError
 from kernelzoo.lazy import torch
 from kernelzoo.operations import Arguments, Operation
@@ -118,9 +118,9 @@ class ProblemInstance:
         self.folder.space[_DEVICE] = tensors[0].device.type
         return self.folder.space["ref_kernel"](self.fill_data(tensors))
 
-    def submission_call(self, function: Callable[[Any], Any]) -> Callable[..., Any]:
-        """Return a function of (arguments, outputs) that returns a submission's call, for :func:`bind_returning`."""
-        return lambda arguments, outs: partial(function, self.fill_data(arguments, outs))
+    def wrap_submission(self, submission: Callable[[Any], Any]) -> Callable[..., Any]:
+        """Return ``make_call`` for :func:`bind_returning`. It binds the submission to the problem's nested data."""
+        return lambda arguments, outs: partial(submission, self.fill_data(arguments, outs))
 
     def own_check(self, args: Arguments) -> ProblemCheck:
         """Return the problem's own check for a call."""
@@ -143,7 +143,7 @@ class ProblemCheck:
         if not right:
             raise ContractError(f"{entry.folder.path.name}, by its own check: {words}", "wrong value")
 
-    check_strictly = check
+    check_within_bounds = check
 
 
 def is_task_folder(path: str | Path) -> bool:
@@ -156,7 +156,7 @@ def load_task_folder(path: str | Path) -> tuple[Operation, ...]:
 
     If there is a GPU, benchmarks become operations too. ``generate_input`` draws the inputs from a seed. A tensor that
     it leaves unset is a buffer for a result of that dtype. ``ref_kernel`` is the reference. Results are judged as for a
-    definition, but only by ``check_implementation`` if that does not use ``ref_kernel``.
+    definition. If ``check_implementation`` does not use ``ref_kernel``, it alone judges instead.
 
     Raises DefinitionError for a problem that fails.
     """
@@ -172,12 +172,12 @@ def load_task_folder(path: str | Path) -> tuple[Operation, ...]:
     found = []
     for name, entry in made.items():
         space: dict[str, Any] = {"_kernelzoo_run": entry.run, "_kernelzoo_draw": entry.draw}
-        if folder.by_property or use_set_tolerance():
+        if folder.by_property or uses_tolerance_of_problem_set():
             space[EXPECTS] = entry.own_check
         if folder.by_property:
             space[ONE_OF_SEVERAL] = True
         description = f"{folder.path.name} of gpu-mode, {entry.settings}."
-        found.append(declare_drawn(name, description, entry.inputs, entry.results, _CODE, path, space))
+        found.append(declare_self_drawing_operation(name, description, entry.inputs, entry.results, _CODE, path, space))
         folder.operations[found[-1].name] = entry
     return tuple(found)
 
@@ -202,7 +202,7 @@ def load_custom_kernel(path: str | Path) -> None:
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {error}") from error
     doc = f"{Path(path).name}, a submission to {folder.path.name}."
     for op, entry in folder.operations.items():
-        add_solution("submission", op, Path(path).stem, bind_returning(op, entry.submission_call(function)), doc)
+        add_solution("submission", op, Path(path).stem, bind_returning(op, entry.wrap_submission(function)), doc)
 
 
 def nested_tensors(data: Any) -> Iterator[torch.Tensor]:

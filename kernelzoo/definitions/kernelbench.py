@@ -10,7 +10,7 @@ from typing import Any
 from kernelzoo import registry
 from kernelzoo.definitions.drawing import seeded_generators
 from kernelzoo.definitions.files import DefinitionError, identifier, top_level_names
-from kernelzoo.definitions.loading import declare_drawn, loaded
+from kernelzoo.definitions.loading import declare_self_drawing_operation, loaded
 from kernelzoo.definitions.reference import PREPARE
 from kernelzoo.definitions.solutions import add_solution, bind_returning
 from kernelzoo.lazy import torch
@@ -121,7 +121,7 @@ def load_problem(path: str | Path) -> Operation:
     }
     _problems[name] = problem
     description = f"{name}, as {Path(path).name} of KernelBench has it."
-    return declare_drawn(name, description, tensors, results, _CODE, path, given)
+    return declare_self_drawing_operation(name, description, tensors, results, _CODE, path, given)
 
 
 def load_submission(path: str | Path) -> registry.Implementation:

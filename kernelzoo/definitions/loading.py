@@ -14,7 +14,7 @@ from kernelzoo.definitions.drawing import input_distributions
 from kernelzoo.definitions.files import DefinitionError, Json, identifier, read, safe_name
 from kernelzoo.definitions.meant_sizes import small_valid_sizes, workload_sizes
 from kernelzoo.definitions.reference import CHANGES, Reference, error_hook, errors_hook, rename_parameters, result_hook
-from kernelzoo.definitions.tolerance import Tolerance, ToleratedResults, tolerance_of, use_set_tolerance
+from kernelzoo.definitions.tolerance import Tolerance, ToleratedResults, tolerance_of, uses_tolerance_of_problem_set
 from kernelzoo.errors import RegistrationError, UndecidableError
 from kernelzoo.launch import Launch
 from kernelzoo.lazy import torch
@@ -57,9 +57,9 @@ def load_definition(path: str | Path) -> Operation:
 
     The right result is the reference in float64, even where its code converts to other dtypes. The allowed error has
     three parts. First: two roundings of the first input's dtype, plus float32 rounding errors that grow with the
-    longest axis. The result may have this error, and so may each input; six perturbed inputs show the effect. Second:
-    four times the error of the reference as it is written, on these inputs. For one element in 1000, its worst error in
-    the row or in nine elements of similar magnitude counts. Third: the rounding of the output. If the reference itself
+    longest axis. The result may have this error, and so may each input. Six runs on perturbed inputs show its effect.
+    Second: four times the reference's own error as written, in these runs. For one element in 1000, the worst error in
+    its row or in nine elements of similar size counts. Third: the output's rounding. If the reference itself
     exceeds the bounds, the case is undecidable, and judges no kernel. Inputs are at most 1e15, because most references
     square them in float32. The reference itself is registered as ``reference/NAME/reference``.
 
@@ -115,7 +115,9 @@ def declare_operation(
         raise DefinitionError(f"{path}: no small sizes were found that its constraints allow")
     if stated := tolerance_of(workloads, {}):
         body["tolerance"] = str(stated)
-    if expects := (given or {}).get(EXPECTS) or (partial(_tolerance_check, name, run) if use_set_tolerance() else None):
+    if expects := (given or {}).get(EXPECTS) or (
+        partial(_tolerance_check, name, run) if uses_tolerance_of_problem_set() else None
+    ):
         body["expects"] = rename_parameters(expects, ("args",))
     if axes.derived:
         body["derived"] = axes.derived
@@ -132,7 +134,7 @@ def declare_operation(
     return OPERATIONS[name]
 
 
-def declare_drawn(
+def declare_self_drawing_operation(
     name: str,
     description: str,
     inputs: Sequence[torch.Tensor],
@@ -169,7 +171,7 @@ def _tolerance_check(name: str, run: Reference, args: Arguments) -> ToleratedRes
     op = OPERATIONS[name]
     given, _ = arguments_of(name, args.inputs, zip_dict(op.scalars, args.scalars))
     results = [result.to(dtype) for result, dtype in zip(run.run_on_copies(given), op.out_dtypes(args), strict=True)]
-    tolerance = tolerance_of(loaded[name].workloads, op.bound_sizes(args)) or Tolerance()
+    tolerance = tolerance_of(loaded[name].workloads, op.named_sizes_and_scalars(args)) or Tolerance()
     return ToleratedResults(tuple(Bounds(name, right, right) for right in results), tolerance=tolerance)
 
 

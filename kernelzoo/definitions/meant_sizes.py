@@ -17,7 +17,6 @@ _STARTS = ((3, 2, 5, 4, 7), (1, 1, 2, 3, 1), (2, 4, 8, 16, 2), (17, 9, 33, 5, 6)
 _MOST = 2**16
 """The most elements of a small case's largest tensor, if the definition's constants allow so few."""
 
-
 _PLAIN = (
     ast.Compare | ast.BinOp | ast.UnaryOp | ast.Name | ast.Constant | ast.Load | ast.cmpop | ast.operator | ast.unaryop
 )
@@ -60,8 +59,8 @@ def _stated_sizes(
 def _scale_down(
     free: Sequence[str], texts: Sequence[Sequence[str]], known: Sequence[Mapping[str, int]], axes: Axes
 ) -> Iterator[dict[str, int]]:
-    """Yield small workloads' sizes, scaled down. Common multiples remain, as do axes that are equal or differ by 1."""
-    steps = {axis: _least_size([one[axis] for one in known]) for axis in free}
+    """Yield scaled-down workload sizes. Each stays a multiple of gcd(its axis's sizes, 128). Gaps of 0 and 1 remain."""
+    steps = {axis: _least_scaled_size([one[axis] for one in known]) for axis in free}
     divisors = {axis: math.gcd(math.gcd(*(one[axis] for one in known)), 128) for axis in free}
     fixed = {axis for axis in free if len({one[axis] for one in known}) == 1 and len(known) > 2}
     order = sorted(known, key=lambda one: _max_elements(one, texts, axes))
@@ -80,9 +79,9 @@ def _scale_down(
                 break
 
 
-def _least_size(sizes: Sequence[int]) -> int:
-    """Return the least scaled size: gcd(sizes, 128), or the smallest size if that is larger and at most 4."""
-    return max(math.gcd(math.gcd(*sizes), 128), min(sizes) if min(sizes) <= 4 else 1)
+def _least_scaled_size(stated: Sequence[int]) -> int:
+    """Return how small an axis may get: gcd(stated sizes, 128), or the smallest size if larger and up to 4."""
+    return max(math.gcd(math.gcd(*stated), 128), min(stated) if min(stated) <= 4 else 1)
 
 
 def _max_elements(sizes: Mapping[str, int], texts: Sequence[Sequence[str]], axes: Axes) -> int:

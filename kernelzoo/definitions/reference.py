@@ -14,7 +14,7 @@ from kernelzoo.definitions.files import DefinitionError, Json
 from kernelzoo.errors import KernelZooError, UndecidableError
 from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, NARROW
-from kernelzoo.operations.expected import RareErrors
+from kernelzoo.operations.expected import RareElementErrorBounds
 from kernelzoo.operations.meaning import has_plain_floats
 
 _TRIES, _STEP = 6, 2.0**-12
@@ -98,11 +98,11 @@ class Reference:
 
     def run_in_float64(self, arguments: Sequence[Any]) -> tuple[Any, ...]:
         """Return the results in float64. Where the code converts to narrower floats, it gets float64 instead."""
-        from kernelzoo.torch_private import dispatch_mode
+        from kernelzoo.torch_private import dispatch_mode_class
 
         narrow = {torch.float32, torch.float16, torch.bfloat16}
 
-        class Widening(dispatch_mode()):  # type: ignore[misc]  # torch's own base class
+        class Widening(dispatch_mode_class()):  # type: ignore[misc]  # torch's own base class
             def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 def widen(value: Any) -> Any:
                     return torch.float64 if isinstance(value, torch.dtype) and value in narrow else value
@@ -149,7 +149,7 @@ def errors_hook(
 
     def errors(unit: float, tiny: float, ref: Any, **given: Any) -> Iterator[Any]:
         several = ref if isinstance(ref, tuple) else (ref,)
-        step = max((_relative_step(dtype) for dtype in floats), default=_STEP)
+        step = max((_relative_perturbation(dtype) for dtype in floats), default=_STEP)
         longest = max((size for name in dtypes for size in given[name].shape), default=1)
         steps = [torch.finfo(getattr(torch, out)).eps if out in NARROW else 0.0 for out in outs]  # near a tie
         shares = (8 + math.sqrt(longest)) * unit + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
@@ -166,11 +166,11 @@ def errors_hook(
             found = run.run_on_copies([near[name] for name in order])
             for place, (result, other, said) in enumerate(zip(several, exact, found, strict=True)):
                 if result.is_floating_point():
-                    _raise_to(moved[place], (other - result).abs_())
+                    _update_largest_errors(moved[place], (other - result).abs_())
                     off = said.to(torch.float64, copy=True).sub_(other).abs_()
                     if rounding := _rounding_error(outs[place]):
                         off.sub_(other.abs(), alpha=rounding)
-                    _raise_to(own[place], off)
+                    _update_largest_errors(own[place], off)
 
         def bound(worst: bool = False) -> Any:
             return _single_or_tuple(
@@ -188,7 +188,7 @@ def errors_hook(
             learn()
             if tried in _LEARNT:
                 yield bound()
-        yield RareErrors(bound(worst=True), _SHARE)
+        yield RareElementErrorBounds(bound(worst=True), _SHARE)
 
     return rename_parameters(errors, (*order, "unit", "tiny", "ref"))
 
@@ -214,8 +214,8 @@ def _smooth_errors(own: torch.Tensor, order: torch.Tensor, worst: bool) -> torch
 
 
 def _pool_errors(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.Tensor:
-    """Raise each error to the mean error of elements of similar magnitude; if ``worst``, to their maximum and the
-    row's. Few runs may show no error in an element, as near the kink of a ReLU."""
+    """Raise each error to the mean error of elements of similar magnitude. If ``worst``, raise it to the maximum of
+    these and of the row. Six runs may by chance show no error in an element, as near the kink of a ReLU."""
     if own.numel() < _WINDOW:
         return own.clone()
     found = torch.empty(own.shape, dtype=own.dtype, device=own.device)
@@ -232,7 +232,7 @@ def _perturb_input(x: Any, dtype: str, generator: torch.Generator) -> Any:
     if dtype not in FLOATS:
         return _to_own_dtype(x, dtype) if dtype else x
     signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
-    return (x * signs.double().mul_(_relative_step(dtype)).add_(1)).to(getattr(torch, dtype))
+    return (x * signs.double().mul_(_relative_perturbation(dtype)).add_(1)).to(getattr(torch, dtype))
 
 
 def _to_own_dtype(x: Any, dtype: str) -> Any:
@@ -240,7 +240,7 @@ def _to_own_dtype(x: Any, dtype: str) -> Any:
     return x.to(getattr(torch, dtype)) if isinstance(x, torch.Tensor) and x.dtype == torch.float64 else _clone(x)
 
 
-def _relative_step(dtype: str) -> float:
+def _relative_perturbation(dtype: str) -> float:
     return max(_STEP, torch.finfo(getattr(torch, dtype)).eps)
 
 
@@ -273,9 +273,9 @@ def _is_changed_input(x: Any, result: Any) -> bool:
     return both and x.untyped_storage().data_ptr() == result.untyped_storage().data_ptr()
 
 
-def _raise_to(most: torch.Tensor, errors: torch.Tensor) -> None:
-    """Raise ``most`` to the finite errors, in place."""
-    torch.maximum(most, errors.nan_to_num_(0.0, 0.0, 0.0), out=most)
+def _update_largest_errors(largest: torch.Tensor, errors: torch.Tensor) -> None:
+    """Set each element of ``largest`` to the error in its place if that is finite and larger."""
+    torch.maximum(largest, errors.nan_to_num_(0.0, 0.0, 0.0), out=largest)
 
 
 def _rounding_error(dtype: str) -> float:

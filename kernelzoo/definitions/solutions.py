@@ -16,11 +16,11 @@ from kernelzoo.definitions.files import DefinitionError, Json, identifier, read
 from kernelzoo.definitions.loading import arguments_of, loaded
 from kernelzoo.definitions.reference import order_results
 from kernelzoo.errors import ContractError
-from kernelzoo.files import write_whole
-from kernelzoo.launch import Launch, ReturningLaunch, void
+from kernelzoo.files import write_atomically
+from kernelzoo.launch import Launch, ResultCopyingLaunch, void
 from kernelzoo.lazy import torch
 from kernelzoo.operations.expected import why_unlike
-from kernelzoo.packages import load_module, packages
+from kernelzoo.packages import backend_packages, load_module
 
 _COMPILED = (".cu", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".cuh")
 """Suffixes of files with a compiled entry point. Any other file is a Python module that has it as a function."""
@@ -50,7 +50,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
     for source in data["sources"]:
         file = folder / source["path"]
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, source["content"].encode())
+        write_atomically(file, source["content"].encode())
     try:
         function = _build_entry_point(data, folder)
     except DefinitionError:
@@ -59,7 +59,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
         lines = [line.strip() for line in str(error).splitlines() if "error:" in line]  # of a compiler's hundreds
         words = (" | ".join(lines[:3]) or str(error)).replace(f"{folder}/", "")
         raise DefinitionError(f"{path} can't be built: {type(error).__name__}: {words}") from error
-    bind = _bind_writing(op, function)
+    bind = _bind_output_writing_solution(op, function)
     if not _takes_outputs(data, op, function):
         bind = bind_returning(op, lambda arguments, outs: partial(function, *arguments))
     doc = data.get("description") or f"{data['name']}, by {data['author']}."
@@ -69,7 +69,7 @@ def load_solution(path: str | Path) -> registry.Implementation:
 def add_solution(author: str, op: str, name: str, bind: Callable[..., Launch], doc: str) -> registry.Implementation:
     """Register a bind function under its author's name, with the prefix ``by_`` if a backend has that name."""
     backend, variant = identifier(author), identifier(name)
-    backend = f"by_{backend}" if backend in packages() else backend
+    backend = f"by_{backend}" if backend in backend_packages() else backend
     bind.__doc__ = doc
     registry.register(backend, op, variant)(bind)
     return registry.implementation(f"{backend}/{op}/{variant}")
@@ -148,7 +148,7 @@ def check_returned(op: str, returned: Any, outs: Sequence[torch.Tensor]) -> tupl
     return results
 
 
-def _bind_writing(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
+def _bind_output_writing_solution(op: str, function: Callable[..., Any]) -> Callable[..., Launch]:
     """Return a bind function for a solution that writes into the outputs."""
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
@@ -171,6 +171,6 @@ def bind_returning(
                 if result.data_ptr() != out.data_ptr():
                     out.copy_(result)
 
-        return ReturningLaunch(make_call(arguments, outs), copy_results)
+        return ResultCopyingLaunch(make_call(arguments, outs), copy_results)
 
     return bind

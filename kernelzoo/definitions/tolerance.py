@@ -17,7 +17,7 @@ VARIABLE = "KERNELZOO_THEIR_TOLERANCE"
 
 @dataclass(frozen=True)
 class Tolerance:
-    """The error that a set's own check allows. The defaults are SOL-ExecBench's."""
+    """The error that a problem set's own check allows. The defaults are those of the set SOL-ExecBench."""
 
     max_atol: float = 1e-2
     max_rtol: float = 1e-2
@@ -31,8 +31,8 @@ class Tolerance:
         return f"{self.required_matched_ratio:.4g} of all elements within {within}{more}"
 
 
-def use_set_tolerance() -> bool:
-    """Whether the sets' own tolerances are to be used."""
+def uses_tolerance_of_problem_set() -> bool:
+    """Whether the user asked for the tolerances of the problem sets in place of kernelzoo's bounds."""
     return os.environ.get(VARIABLE) == "1"
 
 
@@ -56,8 +56,8 @@ class ToleratedResults(Expected):
 
     tolerance: Tolerance = Tolerance()
 
-    def check_strictly(self, outs: Sequence[torch.Tensor]) -> None:
-        """Raise ContractError for results that the set's own check would reject."""
+    def check_within_bounds(self, outs: Sequence[torch.Tensor]) -> None:
+        """Raise ContractError for results that the problem set's own check would reject."""
         for bounds, out in zip(self.outputs, outs, strict=True):
             if (out.shape, out.dtype) != (bounds.lower.shape, bounds.lower.dtype):
                 Bounds(bounds.name, bounds.lower, bounds.upper).check(out)

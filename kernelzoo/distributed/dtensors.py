@@ -40,7 +40,7 @@ def minimum(x: Any, dim: int, keepdim: bool, backend: str | None) -> DTensor:
 
 
 def _add_up_partials(x: DTensor, dim: int) -> tuple[DTensor, Groups, tuple[int, ...]]:
-    """Return the DTensor with partial sums added up, the groups that share the axis, and (the axis,)."""
+    """Return x with its partial sums added up, the groups that share the axis ``dim``, and (dim,)."""
     if any(isinstance(placed, Partial) for placed in x.placements):
         whole = [Replicate() if isinstance(placed, Partial) else placed for placed in x.placements]
         x = x.redistribute(placements=whole)

@@ -30,23 +30,22 @@ def is_capturing(x: torch.Tensor) -> bool:
     return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
-def cached_by_layout(make: Callable[..., T], x: torch.Tensor, *rest: Any, beside: Sequence[torch.Tensor] = ()) -> T:
-    """Return ``make(x, *rest)``, cached by stream and thread for tensors of the same layout as x and ``beside``.
+def cached_by_layout(make: Callable[..., T], x: torch.Tensor, *args: Any, beside: Sequence[torch.Tensor] = ()) -> T:
+    """Return ``make(x, *args)``, cached by ``args``, stream, thread and the layouts of x and ``beside``.
 
-    Nothing is cached while a CUDA graph is captured, because the graph owns new memory, or within ``tables.using``.
-    """
+    Nothing is cached while other launch tables are set, or during a CUDA graph's capture, which owns new memory."""
     from kernelzoo.torch_private import current_stream
 
     if is_capturing(x) or tables.chosen.get():
-        return make(x, *rest)
+        return make(x, *args)
     stream = current_stream(x.get_device()) if x.is_cuda else 0
     looks = ((one.dtype, one.shape, one.stride(), one.device, one.data_ptr() % 16) for one in (x, *beside))
-    key = (make, *looks, stream, threading.get_ident(), *rest)
+    key = (make, *looks, stream, threading.get_ident(), *args)
     found: T | None = _kept.get(key)
     if found is None:
         if len(_kept) >= KEPT:
             _kept.clear()
-        found = _kept[key] = make(x, *rest)
+        found = _kept[key] = make(x, *args)
     return found
 
 
@@ -75,14 +74,14 @@ class BoundOperation:
             # Implementation.launch is not used, because its launch can't run on other addresses.
             operation = self._implementation.operation
             args = operation.arguments(tuple(inputs), dim, False, {})
-            registry.language(self._implementation.backend).check(*args.inputs)
-            launch = operation.launch(self._implementation.bind, args, tuple(outs))
+            registry.language(self._implementation.backend).check_inputs(*args.inputs)
+            launch = operation.make_launch(self._implementation.bind, args, tuple(outs))
             if isinstance(launch, RebindableLaunch) and len(launch.tensors) == len(inputs) + len(outs):
                 self._workspace = launch.workspace
                 self._at = launch.at
             launch()
 
-    def run_at(self, *addresses: int) -> bool:
+    def run_on_addresses(self, *addresses: int) -> bool:
         """Run the operation on other addresses, inputs first, or return False if it is not bound. Tensors at these
         addresses must be on the current device, with the bound tensors' layout and 16-byte alignment."""
         if self._at is None:

@@ -51,61 +51,62 @@ def split_elements(n: int, parts: int) -> RowSplit:
     return RowSplit(n // span, span, n % span)
 
 
-class PartsPass:
-    """An operation on all parts of shards like x: a launch for full-size parts, another for the rest.
+class PartwiseOperation:
+    """An operation on all parts of shards of x's layout: a launch for full-size parts, another for the rest.
 
-    If a shard is split, it and its tensors of one number per row must be contiguous. Its device must be current.
-    """
+    If shards are split, they and the operation's other inputs must be contiguous. Their device must be current."""
 
     def __init__(self, backend: str, op: str, x: torch.Tensor, dim: int, cut: RowSplit) -> None:
         self._dim, self._cut, self._kept_shape = dim, cut, x.shape[:dim] + x.shape[dim + 1 :]
         self._first, self._last = BoundOperation(backend, op, x), BoundOperation(backend, op, x)
 
-    def compute_part_numbers(
-        self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], part_numbers: Sequence[torch.Tensor]
+    def compute_part_statistics(
+        self, shards: Sequence[torch.Tensor], row_inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]
     ) -> None:
-        """Write each part's numbers per row into ``part_numbers``, tensors of shape (parts, rows). shards: the inputs
-        of x's shape. rows: the inputs of one number per row."""
+        """Write statistics of each row's parts, such as their maxima and sums, into ``outs`` of shape (parts, rows).
+        shards: the inputs of x's shape. row_inputs: the inputs with one number per row."""
         whole, span, rest = self._cut
-        places = [one.data_ptr() for one in (*shards, *rows, *part_numbers)]
+        places = [one.data_ptr() for one in (*shards, *row_inputs, *outs)]
         if self._cut.nonempty_parts == 1:
-            if not self._first.run_at(*places):
-                self._first((*shards, *rows), [one[0].view(self._kept_shape) for one in part_numbers], self._dim)
+            if not self._first.run_on_addresses(*places):
+                self._first((*shards, *row_inputs), [one[0].view(self._kept_shape) for one in outs], self._dim)
             return
-        if whole and not self._first.run_at(*places):
-            self._first(self._full_parts(shards, rows), [one[:whole].t() for one in part_numbers], 2)
+        if whole and not self._first.run_on_addresses(*places):
+            self._first(self._full_parts(shards, row_inputs), [one[:whole].t() for one in outs], 2)
         if rest:
-            behind = *(whole * span,) * len(shards), *(0,) * len(rows), *(whole * one.stride(0) for one in part_numbers)
-            if not self._last.run_at(*_advance_addresses(places, behind, (*shards, *rows, *part_numbers))):
-                self._last(self._last_part(shards, rows), [one[whole] for one in part_numbers], 1)
+            behind = *(whole * span,) * len(shards), *(0,) * len(row_inputs), *(whole * one.stride(0) for one in outs)
+            if not self._last.run_on_addresses(*_advance_addresses(places, behind, (*shards, *row_inputs, *outs))):
+                self._last(self._last_part(shards, row_inputs), [one[whole] for one in outs], 1)
 
-    def compute_result(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], out: torch.Tensor) -> None:
+    def compute_result(
+        self, shards: Sequence[torch.Tensor], row_inputs: Sequence[torch.Tensor], out: torch.Tensor
+    ) -> None:
         """Write the result, of x's shape, into a contiguous tensor."""
         whole, span, rest = self._cut
-        places = [one.data_ptr() for one in (*shards, *rows, out)]
+        places = [one.data_ptr() for one in (*shards, *row_inputs, out)]
         if self._cut.nonempty_parts == 1:
-            if not self._first.run_at(*places):
-                self._first((*shards, *rows), (out,), self._dim)
+            if not self._first.run_on_addresses(*places):
+                self._first((*shards, *row_inputs), (out,), self._dim)
             return
-        if whole and not self._first.run_at(*places):
-            self._first(self._full_parts(shards, rows), self._full_parts((out,), ()), 2)
+        if whole and not self._first.run_on_addresses(*places):
+            self._first(self._full_parts(shards, row_inputs), self._full_parts((out,), ()), 2)
         if rest:
-            behind = *(whole * span,) * len(shards), *(0,) * len(rows), whole * span
-            if not self._last.run_at(*_advance_addresses(places, behind, (*shards, *rows, out))):
-                self._last(self._last_part(shards, rows), self._last_part((out,), ()), 1)
+            behind = *(whole * span,) * len(shards), *(0,) * len(row_inputs), whole * span
+            if not self._last.run_on_addresses(*_advance_addresses(places, behind, (*shards, *row_inputs, out))):
+                self._last(self._last_part(shards, row_inputs), self._last_part((out,), ()), 1)
 
-    def _full_parts(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _full_parts(self, shards: Sequence[torch.Tensor], row_inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the inputs' parts of full size, with shapes (rows, parts, elements) and (rows, parts)."""
         whole, span, _ = self._cut
         total = math.prod(self._kept_shape)
         taken = [one.view(total, -1)[:, : whole * span].view(total, whole, span) for one in shards]
-        return taken + [one.view(total, 1).expand(-1, whole) for one in rows]
+        return taken + [one.view(total, 1).expand(-1, whole) for one in row_inputs]
 
-    def _last_part(self, shards: Sequence[torch.Tensor], rows: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _last_part(self, shards: Sequence[torch.Tensor], row_inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Return the inputs' last, shorter part, with shapes (rows, elements) and (rows,)."""
         whole, span, _ = self._cut
         total = math.prod(self._kept_shape)
-        return [one.view(total, -1)[:, whole * span :] for one in shards] + [one.view(total) for one in rows]
+        return [one.view(total, -1)[:, whole * span :] for one in shards] + [one.view(total) for one in row_inputs]
 
 
 def _advance_addresses(places: Sequence[int], elements: Sequence[int], tensors: Sequence[torch.Tensor]) -> list[int]:

@@ -15,7 +15,7 @@ from kernelzoo.distributed import parts, symmetric
 from kernelzoo.distributed.exchange import Groups, gather_from_ranks
 from kernelzoo.distributed.local import BoundOperation, cached_by_layout, is_capturing
 from kernelzoo.errors import EmptyReductionError, UnknownNameError
-from kernelzoo.layout import identity, plain
+from kernelzoo.layout import bool_as_uint8, min_identity
 from kernelzoo.operations.tensors import check_storage
 
 EXCHANGES = ("group", "symmetric")
@@ -31,11 +31,10 @@ row, the second merges them, and the third computes the result. A vecdot with on
 
 
 class Plan:
-    """A rank's passes for one shard layout and given sizes of groups, with memory for the exchanged numbers.
+    """A rank's launches for one shard layout and one list of group sizes, with memory for the exchanged statistics.
 
-    It serves one call at a time. Numbers are stored as (parts, numbers, rows). So the gathered parts of all ranks form
-    one axis, along which they are merged in order.
-    """
+    It serves one call at a time. Statistics of rows, such as their maxima and sums, have the shape (parts, statistics,
+    rows). So the gathered parts of all ranks form one axis, along which they are merged in order."""
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str, op: str, dense: bool) -> None:
         first, merge, last, empty = PASSES[op]
@@ -52,7 +51,7 @@ class Plan:
         self._parts = self._sent.unbind(1)
         self._merged = [torch.empty((len(empty), rows), dtype=wide, device=x.device) for _ in ranks]
         self._ones = [torch.ones((1, 1), dtype=wide, device=x.device)] * (merge == "vecdot")
-        self._first, self._last = (parts.PartsPass(backend, one, x, dim, cut) for one in (first, last))
+        self._first, self._last = (parts.PartwiseOperation(backend, one, x, dim, cut) for one in (first, last))
         self._merge = [BoundOperation(backend, merge, x) for _ in ranks]
         self._further = [number * rows * wide.itemsize for number in range(len(empty))]
         self._found = [number.view(self._kept_shape) for merged in self._merged[-1:] for number in merged]
@@ -67,12 +66,12 @@ class Plan:
     ) -> None:
         """Write this rank's part of the result; see :func:`run`."""
         if shards[0].numel():
-            self._first.compute_part_numbers(shards, row_inputs, self._parts)
+            self._first.compute_part_statistics(shards, row_inputs, self._parts)
         sent = self._sent
         for group, merged, merge in zip(groups, self._merged, self._merge, strict=True):
             received = gather_from_ranks(sent, group)
             place, into, ones = received.data_ptr(), merged.data_ptr(), [one.data_ptr() for one in self._ones]
-            if not merge.run_at(
+            if not merge.run_on_addresses(
                 *(place + step for step in self._further), *ones, *(into + step for step in self._further)
             ):
                 of_all = received.flatten(0, 1).unbind(1)
@@ -118,11 +117,10 @@ def run(
 
 
 class MinimumPlan:
-    """A minimum's passes for one shard layout and given sizes of groups, with the memory that this rank sends.
+    """A minimum's launches for one shard layout and one list of group sizes, with the memory that this rank sends.
 
     A rank sends the minimum of each row, then a flag that its shard is not empty. Only ranks with an empty shard read
-    the flags, unless a CUDA graph is captured.
-    """
+    the flags. While a CUDA graph is captured, no rank reads them."""
 
     def __init__(self, x: torch.Tensor, dim: int, ranks: tuple[int, ...], backend: str) -> None:
         self.dim, self.kept_shape = dim, x.shape[:dim] + x.shape[dim + 1 :]
@@ -131,7 +129,7 @@ class MinimumPlan:
         if x.size(dim):
             self._sent[0].fill_(1)  # sets the flag, in one launch; the minima are overwritten
         else:
-            self._sent[0].fill_(identity(plain(x).dtype))
+            self._sent[0].fill_(min_identity(bool_as_uint8(x).dtype))
             self._sent[0][-1:].fill_(0)  # assigning one element copies from the host, which no capture allows
         self._local = BoundOperation(backend, "min", x)
         self._reduce = [BoundOperation(backend, "min", x) for _ in ranks]
@@ -139,13 +137,13 @@ class MinimumPlan:
     def run(self, x: torch.Tensor, groups: Groups, out: torch.Tensor) -> None:
         """Write each row's minimum over all ranks, with the same bits on each rank. Raises EmptyReductionError."""
         sent = self._sent[0]
-        if x.numel() and not self._local.run_at(x.data_ptr(), sent.data_ptr()):
+        if x.numel() and not self._local.run_on_addresses(x.data_ptr(), sent.data_ptr()):
             self._local((x,), (sent[:-1].view(self.kept_shape),), self.dim)
         for i, (group, reduce) in enumerate(zip(groups, self._reduce, strict=True)):
             received = gather_from_ranks(sent, group)
             last = i + 1 == len(groups)
             into = out if last else self._sent[i + 1]
-            if not reduce.run_at(received.data_ptr(), into.data_ptr()):
+            if not reduce.run_on_addresses(received.data_ptr(), into.data_ptr()):
                 reduce((received[:, :-1],), (into.view(-1)[: self.rows],), 0)
             if not last:
                 sent = self._sent[i + 1]

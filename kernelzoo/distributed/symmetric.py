@@ -20,7 +20,7 @@ from kernelzoo.device import on_device_of
 from kernelzoo.distributed.exchange import gather_from_ranks
 from kernelzoo.distributed.local import is_capturing
 from kernelzoo.errors import BackendUnavailableError, PeerError
-from kernelzoo.packages import packages
+from kernelzoo.packages import backend_packages
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -120,7 +120,7 @@ def _wait_for_last_launch(device: torch.device) -> None:
 @functools.cache
 def _symmetric_variant(backend: str) -> Any:
     """Return a backend's variant that exchanges states by symmetric memory, or None."""
-    package = packages().get(backend, "")
+    package = backend_packages().get(backend, "")
     name = f"{package}.softmax.split_ranks"
     known = package and importlib.util.find_spec(name) is not None
     return importlib.import_module(name).split_ranks if known else None

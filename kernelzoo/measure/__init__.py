@@ -8,9 +8,9 @@ from kernelzoo.measure.problems import SETS, Problem, label, problems
 
 if TYPE_CHECKING:
     from kernelzoo.measure.ceilings import Ceilings
-    from kernelzoo.measure.judge.entrant import Entrant, Here
+    from kernelzoo.measure.judge.entrant import Entrant, LocalRunner
     from kernelzoo.measure.judge.gate import Gate
-    from kernelzoo.measure.judge.memory import Sets
+    from kernelzoo.measure.judge.memory import TensorSets
     from kernelzoo.measure.judge.race import race
 else:  # importing these imports torch, which a report does not need
 
@@ -18,12 +18,12 @@ else:  # importing these imports torch, which a report does not need
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from kernelzoo.measure.ceilings import Ceilings
-        from kernelzoo.measure.judge.entrant import Entrant, Here
+        from kernelzoo.measure.judge.entrant import Entrant, LocalRunner
         from kernelzoo.measure.judge.gate import Gate
-        from kernelzoo.measure.judge.memory import Sets
+        from kernelzoo.measure.judge.memory import TensorSets
         from kernelzoo.measure.judge.race import race
 
-        return {one.__name__: one for one in (Ceilings, Entrant, Here, Gate, Sets, race)}[name]
+        return {one.__name__: one for one in (Ceilings, Entrant, LocalRunner, Gate, TensorSets, race)}[name]
 
 
 __all__ = [
@@ -31,10 +31,10 @@ __all__ = [
     "Ceilings",
     "Entrant",
     "Gate",
-    "Here",
+    "LocalRunner",
     "Measurement",
     "Problem",
-    "Sets",
+    "TensorSets",
     "device_name",
     "gpu_uuid",
     "label",

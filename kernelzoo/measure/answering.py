@@ -40,24 +40,24 @@ class RequestServer:
     ) -> None:
         """Send a CacheWarning to the parent, which shows it to the user. Print any other warning."""
         if issubclass(category, CacheWarning):
-            self.say(warning=str(message))
+            self.send_reply(warning=str(message))
         else:
             print(f"{filename}:{lineno}: {category.__name__}: {message}", file=sys.stderr)
 
     def _report_progress(self, stage: str, id: str, **more: Any) -> None:
         self.in_hand = True
-        self.say(stage=stage, id=id, **more)
+        self.send_reply(stage=stage, id=id, **more)
 
-    def say(self, **reply: Any) -> None:
-        """Send a reply. A forked child must not reply, so this ends a child that a kernel has forked."""
+    def send_reply(self, **reply: Any) -> None:
+        """Send a reply to the parent. If a GPU kernel's code has forked this process, end the forked child instead."""
         if os.getpid() != self._process:
             os._exit(1)
         print(json.dumps({**reply, "number": self.number}), file=self._replies, flush=True)
 
 
 def serve(make: Callable[[IO[str]], RequestServer], descriptor: int, lifeline: int) -> None:
-    """Answer requests until the parent ends. ``descriptor`` takes replies; the parent's end closes ``lifeline``."""
-    _end_with_guard(lifeline)
+    """Answer requests until the parent process ends. Replies go to ``descriptor``. The end closes ``lifeline``."""
+    _exit_when_guard_ends(lifeline)
     with contextlib.suppress(OSError):  # if memory runs out, Linux ends this process first
         Path("/proc/self/oom_score_adj").write_text("1000")
     faulthandler.enable()
@@ -74,11 +74,11 @@ def serve(make: Callable[[IO[str]], RequestServer], descriptor: int, lifeline: i
             # An error of the running implementation is its failure, not a refusal of the request.
             words = error.reason if isinstance(error, DeviceLostError) else f"raised {type(error).__name__}: {error}"
             reply = {"lost": words} if worker.in_hand else {"error": str(error)}
-        worker.say(**reply)
+        worker.send_reply(**reply)
 
 
-def _end_with_guard(lifeline: int) -> None:
-    """Kill this process and its children when the guard ends. A helper process waits, as kernels may hold the GIL."""
+def _exit_when_guard_ends(lifeline: int) -> None:
+    """Let a helper process kill this one and its children when the guard ends. A thread could be blocked by kernels."""
     if child := os.fork():
         os.waitpid(child, 0)
         os.close(lifeline)

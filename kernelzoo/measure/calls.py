@@ -15,12 +15,12 @@ from kernelzoo import operations, registry
 from kernelzoo.calls import backend as backends
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Launch
-from kernelzoo.measure.clocks import Clock, DeviceClock, Link, Turn, WallClock
+from kernelzoo.measure.clocks import Clock, DeviceClock, InputChange, Turn, WallClock
 from kernelzoo.measure.problems import Problem
 
 
 class Call:
-    """A user's call on one set. As a launch, it also copies results to the set. The clock times only ``call``."""
+    """A user's call on one set of inputs and outputs. Only ``call`` is timed. Calling this also copies its results."""
 
     __slots__ = ("call", "outs")
 
@@ -28,10 +28,10 @@ class Call:
         self.call, self.outs = call, tuple(outs)
 
     def __call__(self) -> None:
-        self.deliver(self.call())
+        self.copy_result_to_outputs(self.call())
 
-    def deliver(self, result: Any) -> None:
-        """Copy a call's result to the set. Raises ContractError for a wrong shape or dtype that copying would hide."""
+    def copy_result_to_outputs(self, result: Any) -> None:
+        """Copy a call's result to the set's outputs. Raises ContractError if its shape or dtype is wrong."""
         made = result if isinstance(result, tuple) else (result,)
         for out, one in zip(self.outs, made, strict=True):
             if (one.shape, one.dtype) != (out.shape, out.dtype):
@@ -57,20 +57,20 @@ def torch_function_name(operation: operations.Operation, id: str) -> str:
 
 
 class CallClock:
-    """A clock of users' calls by ``time.perf_counter``. ``base`` is the clock of launches on the same device.
+    """A clock of users' calls by ``time.perf_counter``. ``launch_clock`` times launches on the same device.
 
-    On a GPU, a turn starts on an idle device, and has fewer calls than a stream can queue.
+    On a GPU, the timed calls start on an idle device. They are too few to fill a stream's queue.
     """
 
     name = "call"
 
-    def __init__(self, base: Clock, device: torch.device, op: str) -> None:
-        self.base, self._device = base, device
+    def __init__(self, launch_clock: Clock, device: torch.device, op: str) -> None:
+        self.launch_clock, self._device = launch_clock, device
         own = torch_function_name(operations.OPERATIONS[op], registry.baseline(op))
         self.detail = f"time.perf_counter around kernelzoo.get(BACKEND).{op}" + (f", or torch.{own} itself" * bool(own))
         self.detail += ", not waited for" * (device.type == "cuda")
 
-    def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
+    def prepare_turn(self, launches: Sequence[Launch], input_change: InputChange | None = None) -> Turn:
         calls = [launch for launch in launches if isinstance(launch, Call)]
 
         def turn(times: int) -> float:
@@ -81,14 +81,14 @@ class CallClock:
                 results[place] = call.call()
             seconds = perf_counter() - started
             for call, result in zip(calls, results, strict=True):
-                call.deliver(result)
+                call.copy_result_to_outputs(result)
             self._wait()
             return seconds
 
         return turn
 
-    def submit(self, launches: Sequence[Launch]) -> float | None:
-        return self.base.submit(launches)
+    def measure_submit_seconds(self, launches: Sequence[Launch]) -> float | None:
+        return self.launch_clock.measure_submit_seconds(launches)
 
     def _wait(self) -> None:
         if self._device.type == "cuda":

@@ -16,7 +16,7 @@ from kernelzoo import operations, registry
 from kernelzoo.errors import ContractError, KernelZooError
 from kernelzoo.launch import Launch, void
 from kernelzoo.measure.clocks import DeviceClock
-from kernelzoo.measure.judge.memory import Set, Sets
+from kernelzoo.measure.judge.memory import Set, TensorSets
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Ceilings:
         """Return an operation's limiting bandwidth: of a copy if it writes as much as it reads, else of a read."""
         return self.copy if operations.OPERATIONS[op].writes_as_much_as_reads else self.read
 
-    def limit(self, op: str, bytes_moved: int) -> float:
+    def shortest_seconds(self, op: str, bytes_moved: int) -> float:
         """Return the shortest possible time in seconds: launch floor + bytes / bandwidth."""
         return self.floor + bytes_moved / self.bandwidth(op)
 
@@ -61,19 +61,19 @@ def ceilings(device: torch.device) -> Ceilings:
             lambda: torch.neg(x, out=y),
             lambda: torch.mul(x, 2.0, out=y),
             lambda: torch.abs(x.view(torch.int32), out=y.view(torch.int32)),
-            *_find_launches(copying, square, y.view(2**14, -1)),
+            *_find_ceiling_launches(copying, square, y.view(2**14, -1)),
         )
         reads = (
             lambda: torch.sum(x),
             lambda: torch.amin(square, 1, out=row),
             lambda: torch.sum(square, 1, out=row),
-            *_find_launches(reading, square, row),
+            *_find_ceiling_launches(reading, square, row),
         )
 
         def best(launch: Callable[[], object]) -> float:
             try:
                 launch()
-                turn = clock.arrange([lambda: void(launch())] * 2)
+                turn = clock.prepare_turn([lambda: void(launch())] * 2)
                 return min(turn(1) for _ in range(5)) / 2
             except ContractError:  # no kernel in a graph
                 return math.inf
@@ -82,7 +82,7 @@ def ceilings(device: torch.device) -> Ceilings:
             return best(lambda: [launch() for _ in range(1000)]) / 1000
 
         bytes_read = count * x.element_size()
-        empty = (lambda: torch.neg(smallest, out=smallest), *_find_launches(reading, shortest, smallest))
+        empty = (lambda: torch.neg(smallest, out=smallest), *_find_ceiling_launches(reading, shortest, smallest))
         return Ceilings(
             copy=2 * bytes_read / min(map(best, copies)),
             read=bytes_read / min(map(best, reads)),
@@ -101,7 +101,7 @@ def find_impossible_bandwidth(bytes_moved: int, seconds: float, volume: int) -> 
     """Return why the host can't move so many bytes in ``seconds``; "" if it can.
 
     The bound is _FASTER times the best bandwidth of up to 50 copies now, on all processors or on one.
-    ``volume``: the bytes of all sets. A copy moves at most as many.
+    ``volume``: the bytes of all sets. Each of these copies moves at most ``volume`` bytes.
     """
     half = max(2**16, min(volume, HOST_BYTES)) // 2
     x = torch.ones(half, dtype=torch.uint8)
@@ -126,7 +126,7 @@ def find_impossible_bandwidth(bytes_moved: int, seconds: float, volume: int) -> 
     )
 
 
-def moves_like_copy(sets: Sets) -> bool:
+def moves_like_copy(sets: TensorSets) -> bool:
     """Whether the operation moves as many bytes as a copy: it has one input, and one output of equal size."""
     inputs, outs = sets[0]
     return len(inputs) == len(outs) == 1 and inputs[0].nbytes == outs[0].nbytes
@@ -145,9 +145,9 @@ def make_copy_launches(sets: Sequence[Set]) -> list[Launch]:
     return [partial(copy, words(x), words(out)) for (x,), (out,) in sets]
 
 
-def _find_launches(operations: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
-    """Yield launches of variant ``auto``. Each operation uses its two most preferred backends with right results."""
-    ids = [f"{backend}/{op.name}/auto" for op in operations for backend in registry.PREFERENCE["cuda"]]
+def _find_ceiling_launches(ops: Sequence[operations.Operation], x: torch.Tensor, out: torch.Tensor) -> Iterator[Launch]:
+    """Yield launches to measure bandwidth. Each operation uses its two most preferred backends with right results."""
+    ids = [f"{backend}/{op.name}/auto" for op in ops for backend in registry.PREFERENCE["cuda"]]
     made = Counter[str]()
     for implementation in map(registry.implementation, ids):
         if made[implementation.op] == _ENOUGH:

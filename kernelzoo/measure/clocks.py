@@ -15,7 +15,7 @@ import torch
 
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Launch
-from kernelzoo.measure.graph_nodes import Nodes, check_same_nodes, count_captured_nodes
+from kernelzoo.measure.graph_nodes import Nodes, check_equal_launches, count_captured_nodes
 from kernelzoo.torch_private import spin
 
 Turn = Callable[[int], float]
@@ -24,18 +24,18 @@ Turn = Callable[[int], float]
 TURN = 2e-3
 """The shortest turn in seconds: 2000 times a host clock's resolution and cost, 20 times the cost of cold code."""
 
-Link = tuple[int, Callable[[], object]]
+InputChange = tuple[int, Callable[[], object]]
 """The index of a launch in a turn, and a function that changes this launch's input right before the launch."""
 
 
-def insert_link(launches: Sequence[Launch], link: Link | None) -> list[Callable[[], object]]:
-    """Return a turn's launches, with the link's function inserted before its launch."""
-    place, change = link or (0, None)
+def insert_input_change(launches: Sequence[Launch], input_change: InputChange | None) -> list[Callable[[], object]]:
+    """Return a turn's launches. Right before one of them is the function that changes its input, if there is one."""
+    place, change = input_change or (0, None)
     return [*launches[:place], *([change] if change else []), *launches[place:]]
 
 
 class DeviceClock:
-    """A clock by CUDA events around a CUDA graph, which has one launch for every set of a turn.
+    """A clock by CUDA events around a CUDA graph. The graph has a turn's launches, each on another set of data.
 
     The graph is queued after a spinning kernel, so the time excludes the host's work. It includes the start of each
     kernel in the graph, about a microsecond on an H200. The cost of starting the graph is subtracted.
@@ -56,13 +56,13 @@ class DeviceClock:
         self._stream = stream(device)  # torch's default capture stream belongs to the first device that used it
         self._counts = torch.version.cuda is not None  # ROCm's graph nodes are not read
 
-    def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
-        """Return a function that runs these launches in this order, with the link. Warm-up runs happen at once."""
-        graph, found = self._capture(insert_link(launches, link))
+    def prepare_turn(self, launches: Sequence[Launch], input_change: InputChange | None = None) -> Turn:
+        """Return a function that runs the launches in order, with the change of one input. Warm-up runs happen now."""
+        graph, found = self._capture(insert_input_change(launches, input_change))
         if self._counts and not found:
             raise ContractError("its launches put no kernel into a CUDA graph", "not repeatable")
-        check_same_nodes(found, self._capture([link[1]])[1] if link else Nodes(), len(launches))
-        start, cycles = self.start, self._warm_up(graph)
+        check_equal_launches(found, self._capture([input_change[1]])[1] if input_change else Nodes(), len(launches))
+        start, cycles = self.graph_start_seconds, self._warm_up(graph)
 
         def turn(times: int, _alive: Sequence[Launch] = tuple(launches)) -> float:
             # A graph holds addresses: the launches must live on, since they own workspaces.
@@ -72,8 +72,8 @@ class DeviceClock:
         return turn
 
     @cached_property
-    def start(self) -> float:
-        """The seconds that the two CUDA events would measure around a graph without launches."""
+    def graph_start_seconds(self) -> float:
+        """The seconds to start a graph without launches, which are subtracted from each time."""
         one = torch.zeros(1, device=self.device)
         short, long = (self._capture([one.zero_] * count)[0] for count in (1, 1 + self._FILLS))
         once, many = (min(self._replay(graph) for _ in range(5)) for graph in (short, long))
@@ -114,7 +114,7 @@ class DeviceClock:
             end.synchronize()
         return float(start.elapsed_time(end)) * 1e-3 / times
 
-    def submit(self, launches: Sequence[Launch]) -> float:
+    def measure_submit_seconds(self, launches: Sequence[Launch]) -> float:
         """Return the seconds that the host takes to submit one launch."""
         started = perf_counter()
         for launch in launches[:2]:
@@ -137,8 +137,8 @@ class WallClock:
     name = "wall"
     detail = "time.perf_counter around the launch"
 
-    def arrange(self, launches: Sequence[Launch], link: Link | None = None) -> Turn:
-        chosen = insert_link(launches, link)
+    def prepare_turn(self, launches: Sequence[Launch], input_change: InputChange | None = None) -> Turn:
+        chosen = insert_input_change(launches, input_change)
 
         def turn(times: int) -> float:
             started = perf_counter()
@@ -149,7 +149,7 @@ class WallClock:
 
         return turn
 
-    def submit(self, launches: Sequence[Launch]) -> float | None:
+    def measure_submit_seconds(self, launches: Sequence[Launch]) -> float | None:
         """Return None: on a host, to submit a launch is to run it."""
         return None
 

@@ -127,7 +127,7 @@ class HostWatch:
         self._processes, self._began = processes, time.perf_counter()
         self._waits, self._waited, self._used = _read_thread_waits(processes), 0.0, _read_cpu_seconds(processes)
 
-    def discard_waits(self) -> None:
+    def ignore_untimed_waits(self) -> None:
         """Ignore the threads' waits since the last reading, because nothing was timed."""
         self._waits = _read_thread_waits(self._processes)
 

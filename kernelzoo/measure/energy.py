@@ -80,8 +80,8 @@ def make_energy_meter(device: torch.device) -> Callable[[], float]:
     return partial(read_joules, *found)
 
 
-class Replays:
-    """Repeated runs of the same launches, back to back. ``queue`` queues one run, which takes about ``seconds``."""
+class RepeatedRuns:
+    """A queue of repeated runs of the same launches. ``queue`` adds one run, which takes about ``seconds``."""
 
     def __init__(self, queue: Callable[[], None], seconds: float, device: torch.device) -> None:
         self._queue, self._device = queue, device
@@ -89,7 +89,7 @@ class Replays:
         self._waiting: deque[Any] = deque()
         self._first, self._runs = self._event(), 0
 
-    def more(self) -> None:
+    def queue_runs(self) -> None:
         """Queue more runs, enough to keep the device busy."""
         while len(self._waiting) > 1 and self._waiting[0].query():
             self._waiting.popleft()
@@ -98,7 +98,7 @@ class Replays:
             self._runs += 1
             self._waiting.append(self._event())
 
-    def end(self) -> float:
+    def wait_for_runs(self) -> float:
         """Wait for all runs. Returns the mean seconds per run."""
         last = self._waiting[-1]
         last.synchronize()
@@ -110,9 +110,11 @@ class Replays:
         return event
 
 
-def measure(more: Callable[[], object], end: Callable[[], float], launches: int, meter: Callable[[], float]) -> Energy:
-    """Measure a launch's energy. ``more`` queues runs of ``launches``. ``end`` waits, and returns seconds per run."""
-    more()
+def measure_launch_energy(
+    queue_runs: Callable[[], object], wait_for_runs: Callable[[], float], launches: int, meter: Callable[[], float]
+) -> Energy:
+    """Measure a launch's energy over runs of ``launches`` each. ``wait_for_runs`` returns the mean seconds of a run."""
+    queue_runs()
     began = moved = perf_counter()
     moves: list[tuple[float, float]] = []
     unknown = ""
@@ -121,7 +123,7 @@ def measure(more: Callable[[], object], end: Callable[[], float], launches: int,
         # A span has at least 0.2 s of launches, and four steps, since the delay until a step is seen varies.
         while not unknown and not (len(moves) > 4 and moves[-1][0] - moves[0][0] >= 0.2):
             sleep(_PAUSE)
-            more()
+            queue_runs()
             counted, now = meter(), perf_counter()
             if counted < last:
                 unknown = "the counter went back"
@@ -133,7 +135,7 @@ def measure(more: Callable[[], object], end: Callable[[], float], launches: int,
     except EnergyError as error:
         unknown = str(error)
     finally:
-        launch = end() / launches
+        launch = wait_for_runs() / launches
     if unknown:
         return Energy(unknown=unknown)
     (start, before), (stop, after) = moves[0], moves[-1]

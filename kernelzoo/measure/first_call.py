@@ -21,7 +21,7 @@ from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.lazy import torch
 from kernelzoo.measure.environment import device_name
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import DiedError, GuardError, Json, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import DiedError, GuardError, Json, WorkerProcess, say_nothing
 
 Shape = tuple[int, ...]
 
@@ -73,7 +73,7 @@ class FirstCall:
 def first_calls(
     ids: Sequence[str], dtypes: Sequence[str], device: str, modules: Sequence[str], *, patience: float
 ) -> Iterator[FirstCall]:
-    """Yield a row per id, dtype and class of problems, from two new processes. An unavailable backend gets one row."""
+    """Yield the first-call times of each id and dtype on each of CLASSES. An unavailable backend gets only one row."""
     unavailable = set[str]()
     for id, dtype, name in product(ids, dtypes, CLASSES):
         backend = id.partition("/")[0]
@@ -99,7 +99,7 @@ def first_call(
             environment = dict.fromkeys(_CACHES, folder)
             try:
                 with WorkerProcess(device, modules, patience=patience, environment=environment) as process:
-                    return process._ask({**request, "folder": folder}, quiet)
+                    return process._ask({**request, "folder": folder}, say_nothing)
             except (DiedError, GuardError) as error:
                 return {"outcome": "failed", "reason": str(error)}
 
@@ -121,7 +121,7 @@ def time_calls(id: str, dtype: str, problems: Sequence[tuple[Shape, int]], folde
         return {**found, "outcome": "refused", "reason": str(error)}
     if backend.emulator:
         return {**found, "outcome": "refused", "reason": f"{backend.emulator} runs here, and is never timed"}
-    found["table"] = tables.label(backend_name, op, device.index or 0) if device.type == "cuda" else None
+    found["table"] = tables.table_label(backend_name, op, device.index or 0) if device.type == "cuda" else None
     made = [Problem(op, tuple(shape), dtype, dim) for shape, dim in problems]
     generator = torch.Generator(device).manual_seed(0)
     given = [problem.inputs(generator) for problem in made]

@@ -46,9 +46,9 @@ def count_captured_nodes(stream: int) -> Nodes:
     return found
 
 
-def check_same_nodes(found: Nodes, apart: Nodes, launches: int) -> None:
-    """Raise ContractError unless each node occurs ``launches`` times or a multiple. ``apart``: nodes of no launch."""
-    uneven = [count for count in (found - apart).values() if count % launches]
+def check_equal_launches(graph_nodes: Nodes, extra_nodes: Nodes, launches: int) -> None:
+    """Raise ContractError unless each kind of node, without ``extra_nodes``, occurs equally often in each launch."""
+    uneven = [count for count in (graph_nodes - extra_nodes).values() if count % launches]
     if uneven:
         raise ContractError(
             f"its {launches} launches in a CUDA graph differ: one kernel occurs {uneven[0]} times", "not repeatable"

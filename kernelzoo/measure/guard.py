@@ -14,7 +14,7 @@ from kernelzoo.measure import record, worker_process
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.measurement import UNJUDGED
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import WAITING, DiedError, GuardError, Json, Progress, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import WAITING, DiedError, GuardError, Json, Progress, WorkerProcess, say_nothing
 
 _MOST_DEATHS = 4
 """The most processes that one implementation may kill in one batch of cases, since each restart takes seconds."""
@@ -73,19 +73,21 @@ class Guard(WorkerProcess):
         label: str = "",
         tables: Mapping[str, Mapping[str, int]] | None = None,
         waive: Sequence[str] = (),
-        progress: Progress = quiet,
+        progress: Progress = say_nothing,
     ) -> tuple[list[Json], list[Json]]:
         """Measure implementations by :func:`kernelzoo.measure.race`. Returns entries of a results file, and failures.
 
-        The id ``backend/op/variant@label`` uses the knobs that ``tables`` has for this id. If an implementation kills
-        the process, hangs or breaks the device, it fails, and the others are measured again. If ``cross_check``, the
-        profiler times cold GPU results too. If ``rounds`` is 0, right implementations are in neither list.
+        ``tables``: the knobs of ids such as ``backend/op/variant@label``. An implementation that kills the process,
+        hangs or breaks the device fails, and the others are measured again. If ``cross_check``, the profiler times
+        cold GPU results too. If ``rounds`` is 0, nothing is timed, so right implementations are in neither list.
         """
         request = {"do": "race", "problem": asdict(problem), "rounds": rounds, "cache": cache, "timed": timed}
         request |= {"energy": energy, "label": label, "waive": list(waive)}
         request["tables"] = {id: dict(values) for id, values in (tables or {}).items()}
         judge = partial(_find_answer_mismatch, problem, cache, rounds)
-        done, lost = self._ask_retry(request, ids, partial(record.failure, problem, outcome="failed"), progress, judge)
+        done, lost = self._ask_without_deadly_ids(
+            request, ids, partial(record.failure, problem, outcome="failed"), progress, judge
+        )
         entries, failed = done.get("entries", []), lost + done.get("failed", [])
         self._opening["ceilings"] = done.get("ceilings") or self._opening["ceilings"]  # for the next process
         if cross_check and cache == "cold":
@@ -97,26 +99,26 @@ class Guard(WorkerProcess):
             facts["gpu"] = self.about.gpu
         return entries, failed
 
-    def _ask_retry(
+    def _ask_without_deadly_ids(
         self,
         request: Json,
         ids: Sequence[str],
-        failure: Callable[..., Json],
-        progress: Progress = quiet,
-        judge: Callable[[Sequence[str], Json], str] = lambda ids, done: "",
+        make_failure: Callable[..., Json],
+        progress: Progress = say_nothing,
+        find_mismatch: Callable[[Sequence[str], Json], str] = lambda ids, done: "",
     ) -> tuple[Json, list[Json]]:
-        """Repeat a request without ids that kill the process. Returns the answer, and a ``failure`` of each such id."""
+        """Repeat a request without the ids that kill the process. Returns the answer, and a failure of each such id."""
         left, lost = list(ids), list[Json]()
         while left:
             try:
-                return self._ask({**request, "ids": left}, progress, judge=partial(judge, left)), lost
+                return self._ask({**request, "ids": left}, progress, judge=partial(find_mismatch, left)), lost
             except DiedError as error:
                 self.restart()
                 # If no id was running, or no signal killed the process, the kernels may be right: "unjudged".
                 known = error.id in left
                 blamed, unjudged = [error.id] if known else left, not known or worker_process.ENDED in error.reason
                 lost += [
-                    failure(id=id, reason=error.reason) | ({"kind": UNJUDGED} if unjudged else {}) for id in blamed
+                    make_failure(id=id, reason=error.reason) | ({"kind": UNJUDGED} if unjudged else {}) for id in blamed
                 ]
                 left = [id for id in left if id not in blamed]
         return {}, lost
@@ -138,7 +140,7 @@ class Guard(WorkerProcess):
         self,
         id: str,
         problems: Sequence[Problem],
-        progress: Progress = quiet,
+        progress: Progress = say_nothing,
         *,
         cases: Sequence[str] = (),
         dtypes: Sequence[str] = (),
@@ -160,10 +162,10 @@ class Guard(WorkerProcess):
             reason = f"{error.reason}; its other cases were not checked"
             return CheckResults(findings=[Finding(id, case, kind, reason, **known)]).document()
 
-    def largest(self, id: str) -> Json:
-        """Return ``elements`` of the largest fuzzing case, any ``emulator``, or why the id is ``unavailable``."""
+    def find_fuzzing_limits(self, id: str) -> Json:
+        """Return the largest fuzzing case's ``elements``, the ``emulator`` if one runs it, or why none can run."""
         try:
-            return self._ask({"do": "largest", "id": id}, quiet, at_least=worker_process.IMPORTING)
+            return self._ask({"do": "fuzzing_limits", "id": id}, say_nothing, at_least=worker_process.IMPORTING)
         except DiedError as error:
             self.restart()
             return {"unavailable": f"importing its backend: {error.reason}", "elements": 0, "emulator": ""}
@@ -218,7 +220,7 @@ class Guard(WorkerProcess):
         """
         request = {"do": "accuracy", "op": op, "dtype": dtype, "values": values, "seed": seed}
         row = {"op": op, "dtype": dtype}
-        done, lost = self._ask_retry(request, ids, lambda id, reason: {"id": id, **row, "failed": reason})
+        done, lost = self._ask_without_deadly_ids(request, ids, lambda id, reason: {"id": id, **row, "failed": reason})
         return [*done.get("rows", []), *lost]
 
 

@@ -103,8 +103,8 @@ class Measurement:
         return self.problem.bytes
 
     @property
-    def of_limit(self) -> float | None:
-        """The limit divided by the median time; None without a limit, or for a hot cache, which may exceed it."""
+    def fraction_of_limit(self) -> float | None:
+        """The shortest possible time divided by the median time; None if unknown. A hot cache has no such limit."""
         return None if self.limit is None or self.cache == "hot" else self.limit / self.median
 
     @property

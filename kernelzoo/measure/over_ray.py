@@ -67,14 +67,14 @@ def worker_starters(device: str, modules: Sequence[str], patience: float) -> lis
     if not count:
         raise RayMissingError("the Ray cluster has no GPU; kernelzoo doctor says what is missing on this machine")
     paths = [os.path.abspath(module) for module in modules]
-    ours = record.source(list(map(Path, paths)))
+    ours = record.digest_sources(list(map(Path, paths)))
     return [lambda: RayWorker(device, paths, patience, ours)] * count
 
 
 class RayWorker:
     """A local proxy for a guard on one GPU of the cluster. It handles one request at a time.
 
-    Raises GuardError if the guard can't start, or if its host has another kernelzoo or other modules.
+    Raises GuardError if the guard can't start, or if its host has other code of kernelzoo or of the modules.
     """
 
     def __init__(self, device: str, modules: Sequence[str], patience: float, source: Json) -> None:
@@ -107,19 +107,19 @@ class RayWorker:
         found: tuple[list[Json], list[Json]] = self._call(problem.id, "race", problem, list(ids), **how)
         return found
 
-    def largest(self, id: str) -> Json:
-        """Return facts for fuzzing; see :meth:`kernelzoo.measure.guard.Guard.largest`."""
-        return dict(self._call(id, "largest", id))
+    def find_fuzzing_limits(self, id: str) -> Json:
+        """Return the largest fuzzing case; see :meth:`kernelzoo.measure.guard.Guard.find_fuzzing_limits`."""
+        return dict(self._call(id, "find_fuzzing_limits", id))
 
     def close(self) -> None:
         """End the worker and its guard."""
         self._over.set()
         self._end()
 
-    def _call(self, what: str, *call: Any, **how: Any) -> Any:
-        """Call a method of the remote guard, and return its result. Replace a lost worker. ``what`` names the task.
+    def _call(self, task: str, *method: Any, **how: Any) -> Any:
+        """Call a method of the remote guard, and return its result. Replace a lost worker. ``task`` is for messages.
 
-        Without ``call``, only start a worker. Raises GuardError if the call fails, RaceLostError after TRIES losses.
+        Without a ``method``, only start a worker. Raises GuardError if it fails, RaceLostError after TRIES losses.
         """
         import ray
 
@@ -128,7 +128,7 @@ class RayWorker:
             try:
                 if fresh:
                     self._start()
-                return ray.get(self._actor.ask.remote(*call, **how)) if call else None
+                return ray.get(self._actor.ask.remote(*method, **how)) if method else None
             except ray.exceptions.RayTaskError as error:
                 if fresh:
                     self._end()
@@ -138,7 +138,7 @@ class RayWorker:
                 if self._over.is_set():
                     raise GuardError("the worker was ended") from None
                 if not left:
-                    words = f"{what} has lost {TRIES} workers, the last one by: {_shorten_error(error)}"
+                    words = f"{task} has lost {TRIES} workers, the last one by: {_shorten_error(error)}"
                     raise RaceLostError(words) from None
             except KernelZooError:
                 self._end()
@@ -173,7 +173,7 @@ class _RemoteGuard:
         about = self._guard.about
         where = {"host": self._host} | (about.gpu or {"index": gpu.index, "uuid": None})
         self._guard.about = replace(about, gpu=where, host={"machine": record.machine(about.device_name)})
-        return self._guard.about, record.source(list(map(Path, modules)))
+        return self._guard.about, record.digest_sources(list(map(Path, modules)))
 
     def ask(self, name: str, *given: Any, **how: Any) -> Any:
         """Call a method of the guard."""

@@ -15,11 +15,11 @@ from typing import Any
 
 from kernelzoo import operations, registry, tables
 from kernelzoo.errors import InspectionError, KernelZooError
-from kernelzoo.launch import recorded
+from kernelzoo.launch import record_binds
 from kernelzoo.lazy import torch
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.worker_process import WorkerProcess
-from kernelzoo.packages import packages
+from kernelzoo.packages import backend_packages
 
 Values = Mapping[str, int]
 """The knobs of a table that differ from the shipped table, by name."""
@@ -32,8 +32,8 @@ _LARGEST = 2**26
 
 
 def declared_knobs(backend: str, op: str) -> dict[str, Any] | None:
-    """Return a loaded backend's knobs and ids for an operation, ``auto`` first; None if the backend has no table."""
-    table = tables.declared(backend, op)
+    """Return a loaded backend's knobs and ids for an operation, ``auto`` first; None without a launch table for it."""
+    table = tables.declared_table(backend, op)
     if table is None:
         return None
     variants = sorted(
@@ -48,20 +48,20 @@ def declared_knobs(backend: str, op: str) -> dict[str, Any] | None:
     }
 
 
-def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device: torch.device) -> list[list[str]]:
-    """Return, for each problem, a digest of its plan with each table. Equal digests mean equal launches.
+def hash_plans(id: str, problems: Sequence[Problem], knobs: Sequence[Values], device: torch.device) -> list[list[str]]:
+    """Return, for each problem, a digest of the launches that each table leads to. Nothing is compiled or run.
 
-    Nothing is compiled or run. If a problem exceeds the device's memory, its plans are REFUSED, except on ``meta``.
+    If a problem does not fit into the device's memory, its digests are "refused". The device ``meta`` has no limit.
     """
     implementation = registry.implementation(id)
-    bind = registry._registered[implementation.backend, implementation.op, implementation.registered]
-    made = [make_table(implementation, one) for one in values]
+    bind = registry._registered[implementation.backend, implementation.op, implementation.base_name]
+    made = [make_table(implementation, one) for one in knobs]
     found = []
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         for problem in problems:
             operation = problem.operation
             try:
-                args = replace(problem.meta, inputs=operation.unset(problem.meta, device))
+                args = replace(problem.meta, inputs=operation.allocate_arbitrary_inputs(problem.meta, device))
                 outs = operation.allocate(args)
                 found.append([_plan_digest(bind, operation, args, outs, table) for table in made])
             except torch.OutOfMemoryError:
@@ -72,9 +72,9 @@ def plans(id: str, problems: Sequence[Problem], values: Sequence[Values], device
 def _plan_digest(
     bind: Any, operation: operations.Operation, args: operations.Arguments, outs: Sequence[torch.Tensor], table: Any
 ) -> str:
-    with tables.using(table), recorded() as steps:
+    with tables.using(table), record_binds() as steps:
         try:
-            operation.launch(bind, args, outs)
+            operation.make_launch(bind, args, outs)
         except KernelZooError:
             return REFUSED
     return hashlib.sha256(repr(steps).encode()).hexdigest()[:16]
@@ -82,13 +82,13 @@ def _plan_digest(
 
 def make_table(implementation: registry.Implementation, values: Values) -> Any:
     """Return a loaded backend's table with these values. Raises TableError if one is illegal or there is no table."""
-    table = tables.declared(implementation.backend, implementation.op)
+    table = tables.declared_table(implementation.backend, implementation.op)
     if table is None:
         raise tables.TableError(f"{implementation.backend} declares no launch table for {implementation.op}")
     return tables.table_with_values(table, values)
 
 
-def pool(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
+def tuning_problems(op: str, dtypes: Sequence[str], multiprocessors: int) -> list[Problem]:
     """Return problems to tune on. Some have about as many rows as SMs. Some lengths are near powers of two."""
     m = multiprocessors
     rows = sorted({8, 16, 40, m // 2 + 1, m - 1, m, 2 * m + 1, 3 * m, 1000, 4096, 20011, 100003, 499979})
@@ -116,7 +116,7 @@ class SimulatedPlanner(WorkerProcess):
     """
 
     def __init__(self, backend: str, arch: str) -> None:
-        package = packages().get(backend, "")
+        package = backend_packages().get(backend, "")
         if not package or importlib.util.find_spec(f"{package}.inspection") is None:
             raise InspectionError(f"{backend} can't plan for {arch}: it has no module 'inspection'")
         environment = {

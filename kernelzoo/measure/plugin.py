@@ -12,7 +12,7 @@ TABLE = {"columns": ["median", "iqr"], "sort": "median"}
 """Default options of pytest-benchmark for a table of 80 columns."""
 
 
-class ReplayTimer:
+class SampleReplayTimer:
     """A timer that replays ``samples`` to pytest-benchmark. Each timed ``step`` takes as long as the next sample."""
 
     def __init__(self) -> None:

@@ -51,7 +51,7 @@ class Problem:
     @property
     def meta(self) -> operations.Arguments:
         """The call's arguments, as tensors on the device ``meta``, without memory."""
-        found = self.operation.meta(self.shape, self.dtype, self.dim, dict(self.sizes))
+        found = self.operation.meta_arguments(self.shape, self.dtype, self.dim, dict(self.sizes))
         return replace(found, scalars=self.operation.scalars_of(dict(self.scalars)))
 
     @property
@@ -82,7 +82,7 @@ def problem_from_json(given: dict[str, Any]) -> Problem:
     if "scalars" in found.operation.hooks:  # they are drawn with the inputs, which only this process can do
         return replace(
             found,
-            scalars=tuple({**found.operation.sized_scalars({**found.axes, **dict(scalars)}), **dict(scalars)}.items()),
+            scalars=tuple({**found.operation.scalars_for({**found.axes, **dict(scalars)}), **dict(scalars)}.items()),
         )
     return found
 
@@ -170,15 +170,15 @@ _STEPS = (1, 1, 2, 16)
 """Drawn at random. For 1, so half of the problems, the last axis is odd; otherwise it is a multiple of 2 or 16."""
 
 
-def count_of(shape_set: str) -> int:
-    """Return the count of a random sample, 200 for ``"random:200"``; 0 for any other shape set."""
+def random_sample_size(shape_set: str) -> int:
+    """Return the number of problems in a random sample, 200 for ``"random:200"``; 0 for any other shape set."""
     digits = shape_set.removeprefix(PREFIX)
     known = shape_set.startswith(PREFIX) and re.fullmatch(r"[1-9]\d{0,4}", digits, re.ASCII)
     return int(digits) if known and int(digits) <= MOST else 0
 
 
 def draw_problems(count: int, seed: int, dtypes: Sequence[str]) -> Iterator[tuple[tuple[int, int], str, int]]:
-    """Yield ``count`` different shapes with dtype and axis. Sizes are log-uniform. A larger count only appends."""
+    """Yield ``count`` different shapes with dtype and axis. Sizes are log-uniform. A larger count adds to the same."""
     chance = random.Random(f"kernelzoo {seed}")
     seen = set[tuple[tuple[int, int], str, int]]()
     while len(seen) < count:
@@ -199,7 +199,7 @@ def _element_bytes(dtype: str) -> int:
 
 def label(shape_set: str, seed: int) -> str:
     """Return a shape set's name for results. The name of a random sample includes the seed."""
-    return f"{shape_set}, seed {seed}" if count_of(shape_set) else shape_set
+    return f"{shape_set}, seed {seed}" if random_sample_size(shape_set) else shape_set
 
 
 def problems(
@@ -209,7 +209,7 @@ def problems(
     seed: int = 0,
 ) -> tuple[Problem, ...]:
     """Return the problems of a named set, or of ``random:COUNT`` for each operation. Raises UnknownNameError."""
-    dtypes, count = tuple(map(operations.full_dtype, dtypes)), count_of(shape_set)
+    dtypes, count = tuple(map(operations.expand_dtype_name, dtypes)), random_sample_size(shape_set)
     if shape_set not in SETS and not count:
         raise UnknownNameError("shape set", shape_set, [*SETS, f"{PREFIX}COUNT"])
     for op in op_names:

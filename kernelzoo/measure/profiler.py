@@ -18,7 +18,7 @@ import torch
 
 from kernelzoo import registry
 from kernelzoo.launch import Launch
-from kernelzoo.measure.judge.memory import Sets
+from kernelzoo.measure.judge.memory import TensorSets
 from kernelzoo.measure.problems import Problem
 from kernelzoo.torch_private import spin
 
@@ -30,7 +30,7 @@ _LONGEST = 0.2  # most seconds to spin
 def kernel_seconds(launches: Sequence[Launch], device: torch.device, *, repeats: int = 5) -> float | None:
     """Return the device's active seconds per launch, by CUPTI through torch.profiler; None if unknown.
 
-    ``launches`` has one launch per rotated set, so that data is cold. They run ``repeats`` times. Each run is queued
+    ``launches``: one for each of several sets of data, so that data is cold. They run ``repeats`` times. Each is queued
     after a spinning kernel, so launches are back to back although the profiler slows the host. Times of kernels,
     fills and copies are added; overlaps count once. Gaps are not included, since CUPTI changes them. The result is the
     median over the runs. It is None if there is no GPU or CUPTI, another profiler is active, or too few runs are
@@ -129,7 +129,7 @@ def cross_check(
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         generator = torch.Generator(device).manual_seed(random.getrandbits(48))
         count = max(2, min(256, 2**28 // max(1, problem.bytes)))
-        sets = Sets(problem, count, device)
+        sets = TensorSets(problem, count, device)
         for number in range(count):
             for x, drawn in zip(sets[number][0], problem.inputs(generator), strict=True):
                 x.copy_(drawn)

@@ -35,7 +35,7 @@ class RecordError(KernelZooError, ValueError):
 
 
 def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
-    """Return all facts of a result except its samples. The report reads no other facts."""
+    """Return all facts of a result except its samples. The commands that report results read only these."""
     problem, implementation = measured.problem, measured.implementation
     return {
         "id": implementation.id,
@@ -51,7 +51,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "cache": measured.cache,
         "device": device_name(device),
         "gpu": {"index": _device_index(device), "uuid": uuid} if (uuid := gpu_uuid(device)) else None,
-        "table": tables.label(implementation.backend, problem.op, _device_index(device)),
+        "table": tables.table_label(implementation.backend, problem.op, _device_index(device)),
         "versions": versions(device),
         "samples": len(measured.samples),
         "rounds": measured.rounds,
@@ -63,7 +63,7 @@ def extra_info(measured: Measurement, device: str, ceilings: Ceilings | None, sh
         "floor_us": _round(ceilings.floor, 1e6) if ceilings else None,
         "copy_us": _round(measured.copy, 1e6),
         "limit_us": _round(measured.limit, 1e6),
-        "of_limit": _round(measured.of_limit),
+        "of_limit": _round(measured.fraction_of_limit),
         # If the energy is unknown, the flags say why.
         "energy": measured.energy.as_numbers if measured.energy and not measured.energy.unknown else None,
         "same_bits": measured.same_bits,
@@ -80,7 +80,7 @@ def _device_index(device: str) -> int:
     return int(device.partition(":")[2] or 0) if device.startswith("cuda") else -1
 
 
-def entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
+def make_benchmark_entry(measured: Measurement, device: str, ceilings: Ceilings | None, shape_set: str) -> Json:
     """Return an entry of a results file's ``benchmarks``, as pytest-benchmark writes it."""
     data = measured.samples
     first, _, third = statistics.quantiles(data, n=4, method="inclusive") if len(data) > 1 else 3 * data
@@ -158,7 +158,7 @@ def machine(device: str) -> Json:
     }
 
 
-def source(modules: Sequence[Path]) -> Json:
+def digest_sources(modules: Sequence[Path]) -> Json:
     """Return digests of kernelzoo's files and of each module. A module's package is included."""
     found = {m.name: _digest([file for one in modules if one.name == m.name for file in _files(one)]) for m in modules}
     return {"sha256": _digest_own_files(), "modules": found}
@@ -189,7 +189,7 @@ class Record:
         If ``resume``, an existing file is continued. Raises RecordError if it is no results file, or was measured with
         another shard, device, kernelzoo or ``modules``. If given, ``versions`` and ``rounds`` must match too.
         """
-        now = source(modules)
+        now = digest_sources(modules)
         self.path = path
         self._document: Json = {
             "machine_info": machine(device),
@@ -220,26 +220,23 @@ class Record:
         """Add descriptions of workers. The next call of :meth:`add` writes them."""
         self._document["kernelzoo"]["workers"] = [*self._document["kernelzoo"].get("workers", []), *workers]
 
-    def missing(self, problem: Problem, ids: Sequence[str], cache: str = "cold", timed: str = "device") -> list[str]:
+    def ids_to_run(self, problem: Problem, ids: Sequence[str], cache: str = "cold", timed: str = "device") -> list[str]:
         """Return the ids that have neither a result nor a failure for this problem, cache state and kind of timing."""
         infos = [e["extra_info"] for e in self._document["benchmarks"]]
         infos = [info for info in infos if (info["clock"] == "call") == (timed == "call")]
-        held = {record_key(info) for info in infos if info.get("cache", "cold") == cache} | {
-            record_key(f) for f in self._document["kernelzoo"]["failed"]
+        held = {result_key(info) for info in infos if info.get("cache", "cold") == cache} | {
+            result_key(f) for f in self._document["kernelzoo"]["failed"]
         }
-        return [id for id in ids if record_key({"id": id, "op": problem.op, **describe_problem(problem)}) not in held]
+        return [id for id in ids if result_key({"id": id, "op": problem.op, **describe_problem(problem)}) not in held]
 
     def add(self, entries: Sequence[Json], failed: Sequence[Json], verdicts: Sequence[Json] = ()) -> None:
-        """Add results, and write the file. If there are verdicts, results replace those of the same id and problem.
-
-        Raises RecordError if the file can't be written.
-        """
+        """Add results, and write the file, else raise RecordError. With ``verdicts``, replace earlier results."""
         ours, held = self._document["kernelzoo"], self._document["benchmarks"]
         lost = ours["failed"]
         if verdicts:
-            new = {*(record_key(entry["extra_info"]) for entry in entries), *map(record_key, failed)}
-            held = [entry for entry in held if record_key(entry["extra_info"]) not in new]
-            lost = [failure for failure in lost if record_key(failure) not in new]
+            new = {*(result_key(entry["extra_info"]) for entry in entries), *map(result_key, failed)}
+            held = [entry for entry in held if result_key(entry["extra_info"]) not in new]
+            lost = [failure for failure in lost if result_key(failure) not in new]
             ours = {**ours, "verdicts": [*ours.get("verdicts", []), *verdicts]}
         ours = {**ours, "failed": [*lost, *failed]}
         grown = {**self._document, "benchmarks": [*held, *entries], "kernelzoo": ours}
@@ -254,7 +251,7 @@ class Record:
 def write(path: Path, document: Json) -> None:
     """Write a results file completely or not at all. Raises OSError."""
     text = json.dumps(document, indent=1, allow_nan=False).encode()
-    files.write_whole(path, gzip.compress(text, mtime=0) if files.resolve_symlinks(path).suffix == ".gz" else text)
+    files.write_atomically(path, gzip.compress(text, mtime=0) if files.resolve_symlinks(path).suffix == ".gz" else text)
 
 
 def _read_to_resume(path: Path, device: str, versions: Mapping[str, str] | None, rounds: int | None) -> Json:
@@ -317,10 +314,10 @@ def _first_difference(there: Mapping[str, str], here: Mapping[str, str]) -> str:
     return ""
 
 
-def record_key(of: Mapping[str, Any]) -> tuple[Any, ...]:
+def result_key(result: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return a key for the implementation and problem of a result or failure."""
-    further = (tuple(sorted(of.get(key, {}).items())) for key in ("axes", "scalars"))
-    return of["id"], of["op"], tuple(of["shape"]), of["dim"], of["dtype"], *further
+    further = (tuple(sorted(result.get(key, {}).items())) for key in ("axes", "scalars"))
+    return result["id"], result["op"], tuple(result["shape"]), result["dim"], result["dtype"], *further
 
 
 _HOME = Path(__file__).resolve().parents[1]

@@ -31,14 +31,14 @@ def find_error(document: Any) -> str:
     return "" if error is None else _describe_error(document, error)
 
 
-def is_registry_name(value: object) -> bool:
-    """Whether a value could be a registry name, with or without ``+batch_invariant``. Such names suit file names."""
+def is_implementation_name_part(value: object) -> bool:
+    """Whether a value could be one of the three names in an id: a backend, operation or variant."""
     return isinstance(value, str) and value.removesuffix(BATCH_INVARIANT).isidentifier()
 
 
 _FORMATS: dict[str, Callable[[str], bool]] = {
-    "identifier": is_registry_name,
-    "implementation": lambda v: v.count("/") == 2 and all(map(is_registry_name, v.split("/"))),
+    "identifier": is_implementation_name_part,
+    "implementation": lambda v: v.count("/") == 2 and all(map(is_implementation_name_part, v.split("/"))),
     "printable": lambda v: bool(printable(v)),
 }
 

@@ -102,7 +102,7 @@ def _check_complete(path: Path, document: Json) -> None:
     shard = document["kernelzoo"]["shard"]
     asked, held = _expected_keys(shard["asked"]), set[object]()
     for row in (*(entry["extra_info"] for entry in document["benchmarks"]), *document["kernelzoo"].get("failed", [])):
-        key = record.record_key(row)
+        key = record.result_key(row)
         if key in held:
             raise ShardError(f"{path} holds {_format_key(key)} twice")
         if key not in asked:
@@ -131,7 +131,7 @@ def _join_documents(documents: Sequence[Json]) -> Json:
 
 
 def _expected_keys(asked: Sequence[Json]) -> dict[object, None]:
-    return {record.record_key({**one, "id": id}): None for one in asked for id in one["ids"]}
+    return {record.result_key({**one, "id": id}): None for one in asked for id in one["ids"]}
 
 
 def _format_key(key: Any) -> str:

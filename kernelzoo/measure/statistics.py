@@ -92,10 +92,10 @@ def ratio_interval(
     """Return the ratio of times, ``samples`` to ``baseline``, with its interval. Below 1, ``samples`` are faster.
 
     If ``paired``, sample i of both is from round i of one race. The estimate is the median of the ratios of all rounds,
-    so a slowdown of a complete round cancels. It differs a little from the ratio of medians if the skews differ. The
-    ratios' logarithms give the :func:`median_interval`, so that swapping the arguments inverts it. Autocorrelated
-    rounds contain less information, so the interval is widened by sqrt((1 + a) / (1 - a)). Here a is an upper bound on
-    the lag-1 autocorrelation. With 15 rounds, the factor is about four. If ``independent``, it is not widened.
+    so a slowdown of a complete round cancels. It differs a little from the ratio of medians if the skews differ.
+    Logarithms of the ratios give the :func:`median_interval`, so that swapping the arguments inverts it.
+    Autocorrelated rounds contain less information, so the interval is widened, by a factor of about four for 15 rounds.
+    The factor is sqrt((1 + a) / (1 - a)), where a bounds the autocorrelation. If ``independent``, it is not widened.
 
     If not ``paired``, the estimate is the ratio of two runs' medians. The interval combines their intervals (MOVER: Zou
     and Donner, Statistics in Medicine 27, 2008). It ignores that runs may differ in temperature or machine.
@@ -121,7 +121,7 @@ def verdict(ratio: Interval, *, margin: float = 0.01, disturbed: bool = False) -
 
     SAME: the interval is between 1 - margin and 1 + margin, where differences do not matter. FASTER or SLOWER: it is
     completely below or above that range. UNCLEAR: any other interval, or the device stayed ``disturbed``. If rounds are
-    significantly autocorrelated, FASTER and SLOWER need a ratio above two. :func:`why_unclear` gives the reason.
+    significantly autocorrelated, FASTER needs an interval below 0.5, and SLOWER one above 2. See :func:`why_unclear`.
 
         >>> verdict(Interval(0.985, 0.987, 0.989)), verdict(Interval(0.985, 0.99, 0.995))
         (<Verdict.FASTER: 'faster'>, <Verdict.UNCLEAR: 'unclear'>)
@@ -149,9 +149,9 @@ def why_unclear(ratio: Interval, *, disturbed: bool = False) -> str:
     return "the interval contains a difference of 1%"
 
 
-def settled(lanes: Sequence[Sequence[float]]) -> bool:
-    """Whether a race may stop: each verdict against the first implementation is clear, or rounds are below FEWEST."""
-    base, *others = lanes
+def can_stop_race(samples: Sequence[Sequence[float]]) -> bool:
+    """Whether verdicts against the first implementation are all clear, or can't be since rounds are below FEWEST."""
+    base, *others = samples
     return len(base) < FEWEST or all(
         verdict(ratio_interval(other, base, paired=True)) is not Verdict.UNCLEAR for other in others
     )
@@ -227,9 +227,9 @@ def _widen(interval: Interval, rounds: NDArray[np.float64]) -> Interval:
 
 @lru_cache(maxsize=256)
 def _median_bounds(count: int, confidence: float) -> tuple[int, float] | None:
-    """Return the index of the sample, from either end, that bounds the median, and its inner neighbour's weight.
+    """Return the index k of the sorted sample, from either end, that bounds the median, and a weight w.
 
-    None if even the range of all samples does not reach that confidence.
+    The bound is (1 - w) * sample k + w * sample k + 1. None if all samples are too few for that confidence.
     """
     outside = [0]  # outside[k]: how many of 2^count equally likely cases have fewer than k samples below the median
     for k in range(count // 2 + 1):

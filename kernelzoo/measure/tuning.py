@@ -54,8 +54,8 @@ class TuningError(KernelZooError, ValueError):
 
 
 @dataclass(frozen=True)
-class Site:
-    """An implementation and problems on which a knob has an effect: their plans depend on the knob's value."""
+class KnobEffect:
+    """One implementation's problems for which the value of a knob changes the plan, which says what is launched."""
 
     id: str
     problems: tuple[Problem, ...]
@@ -143,9 +143,9 @@ class Tuner:
         if rounds < least:
             raise TuningError(f"{rounds} rounds can't tell {tests} changes apart from chance; at least {least} can")
 
-    def find_sites(self, knobs: Sequence[Knob], values: Values) -> list[Site | None]:
-        """Return each knob's site, with the other knobs at ``values``; None if the knob affects no plan."""
-        left, found = list(knobs), dict[str, Site]()
+    def find_knob_effects(self, knobs: Sequence[Knob], values: Values) -> list[KnobEffect | None]:
+        """Return problems that each knob affects, with other knobs at ``values``; None if it changes no launch."""
+        left, found = list(knobs), dict[str, KnobEffect]()
         for id in self.ids:
             if left:  # all tables in one call, since planning may start a process
                 tables = [{**values, knob.name: value} for knob in left for value in knob.among]
@@ -153,7 +153,7 @@ class Tuner:
                 for knob in left:
                     of_values = [[next(plan) for _ in knob.among] for plan in plans]
                     now = values.get(knob.name, knob.shipped)
-                    if (site := _find_site(id, knob, now, self.pool, of_values)) is not None:
+                    if (site := _find_knob_effect(id, knob, now, self.pool, of_values)) is not None:
                         found[knob.name] = site
                 left = [knob for knob in left if knob.name not in found]
         return [found.get(knob.name) for knob in knobs]
@@ -181,7 +181,7 @@ class Tuner:
         return outcome
 
     def _tune_knob(self, knob: Knob, current: Values, outcome: TuningOutcome, turn: int) -> None:
-        (site,) = self.find_sites([knob], current)
+        (site,) = self.find_knob_effects([knob], current)
         if site is None:
             if not turn:
                 outcome.unmeasured[knob.name] = "it changes no plan of the problems here"
@@ -198,7 +198,7 @@ class Tuner:
                 del current[knob.name]
 
     def _race_values(
-        self, knob: Knob, now: int, site: Site, current: Values, outcome: TuningOutcome
+        self, knob: Knob, now: int, site: KnobEffect, current: Values, outcome: TuningOutcome
     ) -> tuple[Races, dict[int, str]]:
         """Race a knob's values. Values with equal plans share samples. Returns samples, and why values failed."""
         races, lost = Races(), dict[int, str]()
@@ -218,7 +218,7 @@ class Tuner:
                     lost |= {v: f"{why} ({problem.id})" for v in knob.among if plan_of[v] == plan}
         return races, lost
 
-    def _judge(self, knob: Knob, value: int, now: int, site: Site, races: Races, lost: dict[int, str]) -> Trial:
+    def _judge(self, knob: Knob, value: int, now: int, site: KnobEffect, races: Races, lost: dict[int, str]) -> Trial:
         """Judge one value against the current one, on the problems where their plans differ."""
         at = [knob.among.index(value), knob.among.index(now)]
         differ = [k for k, plans in enumerate(site.plans) if plans[at[0]] != plans[at[1]]]
@@ -234,7 +234,7 @@ class Tuner:
         return replace(trial, ratio=ratio, worst=worst, verdict=said.value, reason=slow)
 
     def _verify(self, current: Values, outcome: TuningOutcome) -> None:
-        """Race a table against the shipped one. Remove knobs that slow a problem until the table is better or empty."""
+        """Race a table against the shipped one. Remove knobs that slow a problem until it is faster or has none."""
         values = dict(current)
         while values:
             self._tell("verifying", 1 - VERIFYING)
@@ -269,7 +269,7 @@ class Tuner:
         return found, slow
 
     def _changed_plans(self, values: Values, problems: Sequence[Problem]) -> list[tuple[str, Problem]]:
-        """Return ids with problems whose plans ``values`` change. Each id shows knobs that earlier ids do not."""
+        """Return ids with problems whose plans ``values`` change. Each id adds knobs that affect no earlier id."""
         found, shown = list[tuple[str, Problem]](), set[str]()
         for id in self.ids:
             left = [name for name in values if name not in shown]
@@ -308,8 +308,10 @@ class Tuner:
         return {name for name, ratio in ratios.items() if verdict(ratio) is Verdict.FASTER} or set(left)
 
 
-def _find_site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequence[Sequence[str]]) -> Site | None:
-    """Return a site with a problem for each value that changes a plan of ``id``; None if there is none."""
+def _find_knob_effect(
+    id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Sequence[Sequence[str]]
+) -> KnobEffect | None:
+    """Return problems of ``id`` that a knob affects, with one for each value that does; None if there are none."""
     affected = {
         problem: tuple(of_values)
         for problem, of_values in zip(pool, plans, strict=True)
@@ -324,7 +326,7 @@ def _find_site(id: str, knob: Knob, now: int, pool: Sequence[Problem], plans: Se
         those = [p for p, of_values in affected.items() if of_values[k] != of_values[at]]
         telling += [those[(2 * turn + 1) * len(those) // (2 * len(others))]] if those else []
     chosen = _pick_spread(telling, list(affected), PROBLEMS)
-    return Site(id, tuple(chosen), tuple(affected[problem] for problem in chosen), len(affected))
+    return KnobEffect(id, tuple(chosen), tuple(affected[problem] for problem in chosen), len(affected))
 
 
 def _pick_spread(first: Sequence[Problem], others: Sequence[Problem], most: int) -> list[Problem]:

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from kernelzoo import definitions, inspect, measure, registry, tables
 from kernelzoo.check import verifying, weak
-from kernelzoo.device import ARCHITECTURES, check_device
+from kernelzoo.device import ARCHITECTURES, raise_if_device_lost
 from kernelzoo.errors import BackendUnavailableError, ContractError, DeviceLostError, KernelZooError
 from kernelzoo.lazy import torch
 from kernelzoo.measure import first_call, planning
@@ -68,11 +68,11 @@ class Worker(RequestServer):
         self._runner = Runner(self._device)
         return {**about(str(self._device)), "refused": refused}
 
-    def on_runner(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    def on_call_runner(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Call a method of the runner. Returns its value, or what the implementation raised."""
         self.in_hand = True
         try:
-            if call == "open":
+            if call == "open_sets":
                 arguments["problem"] = problem_from_json(arguments["problem"])
             return {"value": getattr(self._runner, call)(**arguments)}
         except ContractError as error:
@@ -85,7 +85,7 @@ class Worker(RequestServer):
             if isinstance(error, torch.OutOfMemoryError) or "CUDA error: out of memory" in str(error):
                 return {"raised": "refused", "words": f"{FULL}: {error}"}
             words = f"raised {type(error).__name__}: {error}"
-        check_device(self._device, str(arguments.get("id", "")), words)
+        raise_if_device_lost(self._device, str(arguments.get("id", "")), words)
         return {"raised": "failed", "words": words}
 
     def on_tables(self, backends: list[str], ops: list[str]) -> dict[str, Any]:
@@ -107,9 +107,9 @@ class Worker(RequestServer):
     def on_plans(
         self, id: str, problems: list[dict[str, Any]], values: list[dict[str, int]]
     ) -> dict[str, list[list[str]]]:
-        """Return each problem's plan with each table; see :func:`kernelzoo.measure.planning.plans`."""
+        """Return each problem's plan with each table; see :func:`kernelzoo.measure.planning.hash_plans`."""
         self._report_progress("plan", id)
-        return {"plans": planning.plans(id, [problem_from_json(problem) for problem in problems], values, self._device)}
+        return {"plans": planning.hash_plans(id, [problem_from_json(one) for one in problems], values, self._device)}
 
     def on_cross_check(self, problem: dict[str, Any], ids: list[str]) -> dict[str, float]:
         """Time implementations by the profiler. The profiler slows later launches, so no race may follow here."""
@@ -186,8 +186,8 @@ class Worker(RequestServer):
             rows += accuracy.measure(op, dtype, list(able), values, seed, device, progress=progress)
         return {"rows": rows}
 
-    def on_largest(self, id: str) -> dict[str, Any]:
-        """Return facts for fuzzing; see :meth:`kernelzoo.measure.guard.Guard.largest`."""
+    def on_fuzzing_limits(self, id: str) -> dict[str, Any]:
+        """Return the largest fuzzing case; see :meth:`kernelzoo.measure.guard.Guard.find_fuzzing_limits`."""
         from kernelzoo.check import fuzz
 
         implementation = registry.implementation(id)
@@ -198,7 +198,7 @@ class Worker(RequestServer):
         return {"unavailable": "", "elements": fuzz.max_elements(implementation), "emulator": emulator}
 
     def _device_for(self, id: str) -> torch.device | str:
-        """Return the device of an id, or why it can't run here. An id such as ``torch.softmax`` is torch's function."""
+        """Return the device an implementation runs on, or why it can't run. ``torch.softmax`` is torch's function."""
         backend, *rest = id.split("/")
         try:
             devices = registry.language(backend).devices if rest else (self._device.type,)
@@ -226,7 +226,7 @@ def load_modules(modules: Sequence[str]) -> dict[str, str]:
     refused = dict[str, str]()
     for path in modules:
         try:
-            definitions.load_reported(path)
+            definitions.load_file_locating_errors(path)
         except KernelZooError as error:
             refused[path] = str(error)
     return refused
@@ -249,15 +249,15 @@ def _pass_gate(
     problem: Problem,
     device: torch.device,
     seed: int,
-    known: Callable[[dict[str, Any]], None],
+    report_input: Callable[[dict[str, Any]], None],
 ) -> None:
     random.seed(seed)  # for the inputs
-    sets = measure.Sets(problem, 3, device)
+    sets = measure.TensorSets(problem, 3, device)
     x = sets[0][0][0]
-    known({"dtype": problem.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": problem.dim})
-    runner = measure.Here(device)
+    report_input({"dtype": problem.dtype, "shape": tuple(x.shape), "strides": x.stride(), "dim": problem.dim})
+    runner = measure.LocalRunner(device)
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        runner.open(problem, sets, "device")
+        runner.open_sets(problem, sets, "device")
         measure.Gate(sets, seed).admit(measure.Entrant(implementation, runner))
 
 

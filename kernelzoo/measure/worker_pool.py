@@ -55,7 +55,7 @@ class WorkerPool:
         self.close()
 
     @property
-    def first(self) -> Worker:
+    def first_worker(self) -> Worker:
         return self.workers[0]
 
     @property
@@ -79,8 +79,8 @@ class WorkerPool:
     def hand_out(self, tasks: Sequence[T], do: Callable[[Worker, T], R]) -> Iterator[tuple[Worker, T, R]]:
         """Give each task to one worker, and yield each result as it arrives, in this thread.
 
-        If ``do`` raises anything but RaceLostError, the worker gets no more tasks. After LostError, another worker gets
-        the task. LostError and GuardError are raised as one GuardError after all other tasks. Others are raised now.
+        If ``do`` raises anything but RaceLostError, the worker gets no more tasks. After LostError, another
+        worker gets the task. These errors and GuardErrors are collected, and raised as one GuardError at the end.
         """
         said: queue.SimpleQueue[tuple[Worker, T, Future[R]] | None] = queue.SimpleQueue()
 
@@ -127,7 +127,7 @@ class WorkerTime:
     why: str = ""
 
 
-def measure_on_each(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> list[WorkerTime]:
+def measure_with_each_worker(workers: WorkerPool, problem: Problem, id: str, **how: Any) -> list[WorkerTime]:
     """Measure one implementation on one problem with all workers at once, to compare GPUs of one model."""
 
     def median(worker: Worker) -> tuple[str, float | None, str]:
@@ -140,7 +140,7 @@ def measure_on_each(crew: WorkerPool, problem: Problem, id: str, **how: Any) -> 
             return name, None, failed[0]["reason"]
         return name, statistics.median(entries[0]["stats"]["data"]), ""
 
-    found, checked = crew.each(median), []
+    found, checked = workers.each(median), []
     for name, took, why in found:
         same = [other for model, other, _ in found if model == name]
         ratio = took / min(filter(None, same)) if took and len(same) > 1 else None

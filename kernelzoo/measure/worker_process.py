@@ -26,7 +26,7 @@ from multiprocessing import connection
 from typing import IO, Any, Self
 
 from kernelzoo import children, operations
-from kernelzoo.errors import CacheWarning, KernelZooError, Pickled
+from kernelzoo.errors import CacheWarning, KernelZooError, PicklableErrorMixin
 from kernelzoo.files import printable
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.problems import Problem
@@ -75,7 +75,7 @@ class RaceLostError(GuardError):
     """A task has lost too many workers and is given up. Its worker goes on with other tasks."""
 
 
-class DiedError(Pickled, Exception):
+class DiedError(PicklableErrorMixin, Exception):
     """The measuring process died or was killed. ``id`` is the implementation that it was running, or ""."""
 
     def __init__(self, id: str, reason: str) -> None:
@@ -189,7 +189,7 @@ class WorkerProcess:
     def _ask_at_start(self, request: Json) -> Json:
         """Return the answer to a request during the start. Raises GuardError."""
         try:
-            return self._answer(request, quiet, max(self._patience, IMPORTING))
+            return self._answer(request, say_nothing, max(self._patience, IMPORTING))
         except DiedError as error:
             self._stop()
             raise GuardError(f"the measuring process did not start: {error.reason}") from None
@@ -242,7 +242,7 @@ class WorkerProcess:
         return self._ask_safely({"do": "tables", "backends": list(backends), "ops": list(ops)})
 
     def plans(self, id: str, problems: Sequence[Problem], values: Sequence[Mapping[str, int]]) -> list[list[str]]:
-        """Return each problem's plan with each table; see :func:`kernelzoo.measure.planning.plans`."""
+        """Return each problem's plan with each table; see :func:`kernelzoo.measure.planning.hash_plans`."""
         request = {"do": "plans", "id": id, "problems": [asdict(p) for p in problems]}
         found: list[list[str]] = self._ask_safely({**request, "values": [dict(one) for one in values]})["plans"]
         return found
@@ -250,7 +250,7 @@ class WorkerProcess:
     def _ask_safely(self, request: Json) -> Json:
         """Return the reply to a request that runs no kernel of a user. Raises GuardError if the process dies."""
         try:
-            return self._ask(request, quiet, at_least=IMPORTING)
+            return self._ask(request, say_nothing, at_least=IMPORTING)
         except DiedError as error:
             self.restart()
             raise GuardError(f"{request['do']} could not be answered: {error.reason}") from None
@@ -268,7 +268,7 @@ class WorkerProcess:
         if words := judge(done):
             raise DiedError(self._in_hand, f"the answer does not match the request: {words}")
         # If another process forged the answer, the true one follows and fails this check.
-        self._answer({"do": "confirm"}, quiet, patience)
+        self._answer({"do": "confirm"}, say_nothing, patience)
         return done
 
     def _answer(self, request: Json, progress: Progress, patience: float) -> Json:
@@ -381,5 +381,5 @@ def _explaining_lines(lines: list[str]) -> list[str]:
     return lines[-4:]
 
 
-def quiet(stage: str, id: str) -> None:
+def say_nothing(stage: str, id: str) -> None:
     """Ignore progress."""

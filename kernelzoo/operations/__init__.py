@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kernelzoo.layout import dtype_name
 from kernelzoo.operations.arguments import FLOATS, INTEGERS, Arguments, Dims, axes_of
-from kernelzoo.operations.declared import Input, Output, Sample, Scalar, full_dtype
+from kernelzoo.operations.declared import Input, Output, Sample, Scalar, expand_dtype_name
 from kernelzoo.operations.declaring import declared, on_declared, operation
 from kernelzoo.operations.expected import Bounds, Expected
 from kernelzoo.operations.known import BUILT_IN, CALLED, MAPPED, OPERATIONS
@@ -35,7 +35,7 @@ __all__ = [
     "check_tensor",
     "declared",
     "dtype_name",
-    "full_dtype",
+    "expand_dtype_name",
     "on_declared",
     "operation",
 ]

@@ -8,9 +8,9 @@ from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.rms_norm import LARGEST, LARGEST_WEIGHT
 
 
-def half_of_largest(dtype: Finfo, n: int) -> float:
-    """Return the largest input: half of an RMS norm's, because two are added. The sum must not overflow its dtype."""
-    return min(LARGEST(dtype, n), dtype.max) / 2
+def half_of_largest_norm_input(dtype: Finfo, row_length: int) -> float:
+    """Return the largest legal x or residual: half of the largest sum that ``rms_norm`` and the dtype allow."""
+    return min(LARGEST(dtype, row_length), dtype.max) / 2
 
 
 @operation()
@@ -29,7 +29,7 @@ class add_rms_norm:
     out = Output("outer n inner")
     total = Output("outer n inner")
     gradient = "reference"
-    domain = {"x": half_of_largest, "residual": half_of_largest, "weight": LARGEST_WEIGHT}
+    domain = {"x": half_of_largest_norm_input, "residual": half_of_largest_norm_input, "weight": LARGEST_WEIGHT}
     finite = ("x", "residual", "weight")
 
     def reference(x: Tensor, residual: Tensor, weight: Tensor, eps: float, dtype: Dtype) -> tuple[Tensor, Tensor]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kernelzoo.device import batch_invariant
+from kernelzoo.device import require_batch_invariance
 from kernelzoo.errors import (
     AxisError,
     DeviceError,
@@ -21,15 +21,15 @@ from kernelzoo.errors import (
     ShapeError,
     UnsupportedProblemError,
 )
-from kernelzoo.launch import Bind, Launch, sequence
+from kernelzoo.launch import Bind, Launch, chain_launches
 from kernelzoo.layout import dtype_name, span, storage_covers
-from kernelzoo.operations.canonical import launch_invariant, launch_reduced, launch_rows, resolve_negation
+from kernelzoo.operations.canonical import bind_batch_invariant_rows, bind_reduction, bind_rows, resolve_negation
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Output
 from kernelzoo.operations.derived import completed_sizes, contradicting_sizes, shape_of
 from kernelzoo.operations.limits import broken_limit
 from kernelzoo.operations.memory import allocation_error, count_distinct_elements
 from kernelzoo.operations.signature import Signature, wide_dtype_name, zip_dict
-from kernelzoo.operations.tensors import check_integers, check_output, check_unusual, describe, is_traced, is_wrapper
+from kernelzoo.operations.tensors import check_integers, check_output, describe, is_traced, is_wrapper, recheck_input
 
 if TYPE_CHECKING:
     import torch
@@ -67,14 +67,12 @@ class Arguments:
 
 def check_input(x: Any, name: str, op: str, dtypes: Sequence[str]) -> None:
     """Check that an input is a dense tensor of an allowed dtype. The call must not lose its gradient or tangent.
-    The input must not belong to a torch transform that can't see into a kernel.
-
-    Raises InputTypeError, GradientError.
+    The input must not belong to a torch transform that can't see into a kernel. Raises InputTypeError, GradientError.
     """
-    from kernelzoo.torch_private import is_ordinary
+    from kernelzoo.torch_private import can_skip_dispatch
 
-    if not is_ordinary(x) or dtype_name(x.dtype) not in dtypes or not storage_covers(x, span(x)):
-        check_unusual(x, name, op, dtypes)
+    if not can_skip_dispatch(x) or dtype_name(x.dtype) not in dtypes or not storage_covers(x, span(x)):
+        recheck_input(x, name, op, dtypes)
 
 
 def is_cacheable_dim(dim: object) -> bool:
@@ -96,7 +94,7 @@ def _axis_as_int(axis: Any) -> Any:
 
 
 def convert_scalar(name: str, value: Any, kind: type) -> Any:
-    """Convert a scalar to a float or an int of 64 bits, if its default is one. Raises InputTypeError."""
+    """Convert a scalar to ``kind``, its default's type, if that is float or int (64 bits). Raises InputTypeError."""
     if (type(value) is int is kind and -(2**63) <= value < 2**63) or kind not in (int, float):
         return value
     wanted: Any = numbers.Real if kind is float else numbers.Integral
@@ -141,8 +139,8 @@ def is_empty(size: Any) -> bool:
     return guard_or_false(size == 0)
 
 
-class Bindable(Signature):
-    """An operation's signature and its calls: it checks arguments, and binds an implementation to them."""
+class ArgumentBinder(Signature):
+    """An operation's signature, with methods that check a call's arguments and bind an implementation to them."""
 
     def arguments(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False, scalars: Named = ()) -> Arguments:
         """Check the arguments of a call.
@@ -151,15 +149,15 @@ class Bindable(Signature):
         """
         dims = self.check_tensors(inputs, dim, keepdim)
         if self.needs_element and is_empty(inputs[0].numel()):
-            self._check_changed_elements(tuple(inputs[0].shape), dims)
+            self._check_reduced_axes_nonempty(tuple(inputs[0].shape), dims)
         args = Arguments(tuple(inputs), dims, keepdim, self.scalars_of(scalars) if self.scalars else ())
         if self.derived or self.checks_values:
             self._check_values(args)
         return args
 
     def _check_values(self, args: Arguments) -> None:
-        """Raise ShapeError for a wrong derived size, RangeError for an undeclared value of an integer on the host."""
-        if self.derived and (words := contradicting_sizes(self.derived, self.bound_sizes(args))):
+        """Raise ShapeError for a wrong derived size, RangeError for an integer on the host out of its range."""
+        if self.derived and (words := contradicting_sizes(self.derived, self.named_sizes_and_scalars(args))):
             raise ShapeError(f"{self.name} takes no such sizes: {words}")
         for place, check in self.value_checks(args) if self.checks_values else ():
             check(args.inputs[place])
@@ -177,7 +175,7 @@ class Bindable(Signature):
                 found.append((place, partial(check_integers, f"{self.name} takes {name}", low, high, also)))
         return found
 
-    def _check_changed_elements(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    def _check_reduced_axes_nonempty(self, shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
         for d in dims:
             if d < len(shape) and is_empty(shape[d]):
                 raise EmptyReductionError(
@@ -185,7 +183,7 @@ class Bindable(Signature):
                 )
 
     def check_tensors(self, inputs: Sequence[Any], dim: Dims = -1, keepdim: bool = False) -> tuple[int, ...]:
-        """Check the tensors, but allow empty reduced axes, for shards; returns the axes. Raises as ``arguments``."""
+        """Check the tensors, and return the axes. A reduced axis may be empty. Raises the errors of ``arguments``."""
         x = inputs[0]
         if self.by_rows and not self.several_axes and (not isinstance(dim, int) or isinstance(dim, bool)):
             raise AxisError(f"{self.name} takes one axis, an int; got dim={dim!r}")
@@ -197,11 +195,11 @@ class Bindable(Signature):
             self._check_other_inputs(inputs, dims)
         return dims
 
-    def scalars_of(self, given: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
-        """Return the scalars of a call in order, with defaults for missing ones. ``given``: some by name, or all."""
-        if isinstance(given, Mapping):
-            return tuple(given.get(name, scalar.default) for name, scalar in self.scalars.items())
-        return tuple(given) or tuple(scalar.default for scalar in self.scalars.values())
+    def scalars_of(self, values: Mapping[str, Any] | Sequence[Any]) -> tuple[Any, ...]:
+        """Return a call's scalars in order. In a dict, missing ones get their default. A sequence has all, or none."""
+        if isinstance(values, Mapping):
+            return tuple(values.get(name, scalar.default) for name, scalar in self.scalars.items())
+        return tuple(values) or tuple(scalar.default for scalar in self.scalars.values())
 
     def _dtypes_of(self, name: str, x: Any) -> tuple[str, ...]:
         """Return the allowed dtypes of an input other than the first."""
@@ -251,9 +249,9 @@ class Bindable(Signature):
         if self.by_rows:
             outs = self.axes[len(self.inputs) :]
             return tuple(_shape_by_rows(names, shape, args.dims, args.keepdim) for names in outs)
-        return self.shapes(shape, args.dims, args.keepdim, self.bound_sizes(args))[len(self.inputs) :]
+        return self.shapes(shape, args.dims, args.keepdim, self.named_sizes_and_scalars(args))[len(self.inputs) :]
 
-    def bound_sizes(self, args: Arguments) -> dict[str, Any]:
+    def named_sizes_and_scalars(self, args: Arguments) -> dict[str, Any]:
         """Return the sizes of named axes in a call, and its scalars, because a scalar may be a size too."""
         sizes = zip_dict(self.scalars, args.scalars)
         for names, tensor in zip(self.axes, args.inputs, strict=False):
@@ -307,7 +305,7 @@ class Bindable(Signature):
         outs = zip(self.out_shapes(args), self.out_dtypes(args), strict=True)
         return read + sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs)
 
-    def meta(
+    def meta_arguments(
         self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, sizes: Mapping[str, int] | None = None
     ) -> Arguments:
         """Return contiguous inputs on ``meta``, to compute shapes and bytes. Raises NoRoomError if far too large."""
@@ -323,10 +321,10 @@ class Bindable(Signature):
         )
         return Arguments(inputs, dims, False, self.scalars_of(()))
 
-    def launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+    def make_launch(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """Bind checked arguments and outputs in canonical form; returns the launch, which includes any copies."""
         if any(x.is_neg() for x in args.inputs):
-            return self._launch_negated(bind, args, outs)
+            return self._make_launch_copying_negated_views(bind, args, outs)
         if args.scalars:
             bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
         if not self.by_rows:
@@ -336,36 +334,36 @@ class Bindable(Signature):
             shapes = {ROW: (-1, x.size(-1), 1), ("outer", "inner"): (-1, 1)}
             named = zip(tensors, self.axes, strict=True)
             return bind(*(tensor.view(shapes[names]) if names in shapes else tensor for tensor, names in named))
-        return self._launch_any_layout(bind, args, outs)
+        return self._make_launch_for_any_layout(bind, args, outs)
 
-    def launch_invariant(self, id: str, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
-        """Bind as ``launch`` does, batch-invariantly. Raises UnsupportedProblemError if the implementation can't."""
+    def make_batch_invariant_launch(self, id: str, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+        """As ``make_launch``, but a row's bits depend on no other row. Raises UnsupportedProblemError if they must."""
         if not self.rounds:  # the order of operations can't change the bits
-            return self.launch(bind, args, outs)
+            return self.make_launch(bind, args, outs)
         if not self.separable:
             reason = "a result is a sum over rows, so that its bits depend on their number"
             raise UnsupportedProblemError(id, reason, "call it without batch_invariant")
         bind = partial(bind, **dict(zip(self.scalars, args.scalars, strict=True)))
-        with batch_invariant(id):
-            return launch_invariant(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
+        with require_batch_invariance(id):
+            return bind_batch_invariant_rows(bind, args.inputs, outs, self.axes, args.dims if args.x.ndim else ())
 
-    def _launch_negated(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+    def _make_launch_copying_negated_views(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """Bind arguments with lazily negated views, which the launch copies first."""
         plain = [resolve_negation(x) for x in args.inputs]
-        launch = self.launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
-        return sequence(*(copy for _, copy in plain), launch)
+        launch = self.make_launch(bind, replace(args, inputs=tuple(x for x, _ in plain)), outs)
+        return chain_launches(*(copy for _, copy in plain), launch)
 
-    def _launch_any_layout(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
+    def _make_launch_for_any_layout(self, bind: Bind, args: Arguments, outs: Sequence[torch.Tensor]) -> Launch:
         """Bind arguments with any axes and any strides."""
         if len(args.dims) == 1 and args.x.ndim:
-            return launch_rows(bind, args.inputs, outs, self.axes, args.dims[0])
+            return bind_rows(bind, args.inputs, outs, self.axes, args.dims[0])
         inputs, dims = args.inputs, args.dims or (0,)
         if args.x.ndim == 0:  # as vectors of one element
             tensors = zip((*inputs, *outs), self.axes, strict=True)
             turned = tuple(tensor.view(1) if names == ROW else tensor for tensor, names in tensors)
             inputs, outs, dims = turned[: len(inputs)], turned[len(inputs) :], (0,)
         if not self.several_axes:
-            return launch_rows(bind, inputs, outs, self.axes, dims[0])
+            return bind_rows(bind, inputs, outs, self.axes, dims[0])
         x, (out,) = inputs[0], outs
         if out.ndim == x.ndim and len(dims):  # keepdim: drop the reduced axes, which have size 1
             kept = [d for d in range(out.ndim) if d not in dims]
@@ -374,7 +372,7 @@ class Bindable(Signature):
 
         # Results between two reductions have the accumulator's dtype, so that nothing is rounded twice.
         wide = torch.promote_types(out.dtype, torch.float32) if out.dtype.is_floating_point else out.dtype
-        return launch_reduced(bind, x, out, dims, wide if self.rounds else out.dtype)
+        return bind_reduction(bind, x, out, dims, wide if self.rounds else out.dtype)
 
 
 def _shape_by_rows(names: tuple[str, ...], shape: Shape, dims: Shape, keepdim: bool = False) -> Shape:
@@ -385,7 +383,7 @@ def _shape_by_rows(names: tuple[str, ...], shape: Shape, dims: Shape, keepdim: b
     return (math.prod(shape[d] for d in dims) if shape else 1,) if names else ()
 
 
-def call_bind(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
+def make_bound_launch(id: str, bind: Bind, *tensors: torch.Tensor, **scalars: Any) -> Launch:
     """Call a bind with canonical tensors; returns its launch. Raises LaunchError if that is not callable."""
     launch = bind(*tensors, **scalars)
     if not callable(launch):

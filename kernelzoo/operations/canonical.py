@@ -17,9 +17,9 @@ from kernelzoo.launch import (
     Launch,
     RebindableLaunch,
     WorkspaceLaunch,
+    chain_launches,
+    chain_under_lock,
     keeping_alive,
-    locked_sequence,
-    sequence,
     void,
 )
 from kernelzoo.layout import VECTOR_BYTES, cdiv, fills_whole_vectors
@@ -30,7 +30,7 @@ Group: TypeAlias = "tuple[int, tuple[int, ...], bool]"
 
 
 def merge_axes(axes: Sequence[Group]) -> list[Group]:
-    """Merge neighbouring axes with equal marks if all strides allow it. Axes of size 1 are removed."""
+    """Merge neighbouring axes if all strides allow it and their ``Group`` marks are equal. Drop axes of size 1."""
     merged: list[Group] = []
     for size, strides, mark in axes:
         if size == 1:
@@ -45,13 +45,13 @@ def merge_axes(axes: Sequence[Group]) -> list[Group]:
 
 
 def merge_row_axes(kept: Sequence[Group]) -> list[Group]:
-    """Merge all axes but ``n``. Axes before ``n`` merge with axes after it only if three or more would remain."""
+    """Merge neighbouring axes on each side of the row's axis. Merge across that only if three or more would remain."""
     runs = merge_axes(kept)
     return runs if len(runs) <= 2 else merge_axes([(*run[:2], False) for run in runs])
 
 
-def as_outer_and_inner(groups: list[Group], tensors: int) -> tuple[Group, Group]:
-    one: Group = (1, (1,) * tensors, False)
+def outer_and_inner_axis_groups(groups: list[Group], tensor_count: int) -> tuple[Group, Group]:
+    one: Group = (1, (1,) * tensor_count, False)
     if len(groups) == 2:
         return groups[0], groups[1]
     if not groups:
@@ -87,7 +87,7 @@ def with_copies(bind_contiguous: Launched, inputs: Sequence[torch.Tensor], outs:
     targets = [contiguous(out) for out in outs]
     steps.append(bind_contiguous(staged, targets))
     steps += [_copy_launch(out, target) for out, target in zip(outs, targets, strict=True) if target is not out]
-    launch = sequence(*steps)
+    launch = chain_launches(*steps)
     return ContiguousFallback(keeping_alive(launch, *own) if own else launch)
 
 
@@ -95,7 +95,7 @@ def _copy_launch(to: torch.Tensor, x: torch.Tensor) -> Launch:
     return lambda: void(to.copy_(x))
 
 
-def launch_rows(
+def bind_rows(
     bind: Bind, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor], axes: Sequence[tuple[str, ...]], dim: int
 ) -> Launch:
     """Bind the canonical views of tensors. Rows are along the axis ``dim`` of the first input.
@@ -119,8 +119,8 @@ def launch_rows(
     groups = merge_row_axes(kept) if all(size for size, *_ in kept) else [(0, (0,) * len(rows), False)]
     if len(groups) > 2:
         # More row axes than the canonical form has: copy the tensors that have no such view.
-        return with_copies(lambda xs, to: launch_rows(bind, xs, to, axes, dim), inputs, outs)
-    outer, inner = as_outer_and_inner(groups, len(rows))
+        return with_copies(lambda xs, to: bind_rows(bind, xs, to, axes, dim), inputs, outs)
+    outer, inner = outer_and_inner_axis_groups(groups, len(rows))
     views = []
     for i, (tensor, names) in enumerate(zip(tensors, axes, strict=True)):
         if i not in rows:
@@ -135,7 +135,7 @@ def launch_rows(
     return bind(*views)
 
 
-def launch_invariant(
+def bind_batch_invariant_rows(
     bind: Bind,
     inputs: Sequence[torch.Tensor],
     outs: Sequence[torch.Tensor],
@@ -144,8 +144,8 @@ def launch_invariant(
 ) -> Launch:
     """Bind tensors of a batch-invariant call, so that the layout of a row depends on no other row.
 
-    Rows are contiguous. The first begins at a multiple of 16 bytes. So do all, if a row's bytes are a multiple of 16.
-    Tensors with other layouts are copied.
+    Each row is contiguous. The first row begins at a multiple of 16 bytes. If a row's bytes are a multiple of 16, every
+    row begins at one. A tensor with another layout is copied.
     """
     x, before, after = inputs[0], list[Launch](), list[Launch]()
     kept = [d for d in range(x.ndim) if d not in dims]
@@ -173,7 +173,7 @@ def launch_invariant(
                 after.append(_copy_launch(lies, place))
             lies = place
         views.append(lies.as_strided(*(((rows, n, 1), (step, 1, 1)) if "n" in names else ((rows, 1), (1, 1)))))
-    launch = sequence(*before, bind(*views), *after)
+    launch = chain_launches(*before, bind(*views), *after)
     return keeping_alive(launch, *own) if own else launch
 
 
@@ -185,7 +185,7 @@ def _kept_strides(tensor: torch.Tensor, names: tuple[str, ...], dim: int, ndim: 
     return strides[:dim] + strides[dim + 1 :] if tensor.ndim == ndim else strides
 
 
-def launch_reduced(
+def bind_reduction(
     bind: Bind, x: torch.Tensor, out: torch.Tensor, dims: tuple[int, ...], stage_dtype: torch.dtype
 ) -> Launch:
     """Bind a reduction over any number of axes of one tensor, in any order.
@@ -213,8 +213,8 @@ def launch_reduced(
         ]
     groups = merge_row_axes(kept)
     if len(groups) > 2:
-        return with_copies(lambda xs, to: launch_reduced(bind, xs[0], to[0], dims, stage_dtype), (x,), (out,))
-    outer, inner = as_outer_and_inner(groups, 2)
+        return with_copies(lambda xs, to: bind_reduction(bind, xs[0], to[0], dims, stage_dtype), (x,), (out,))
+    outer, inner = outer_and_inner_axis_groups(groups, 2)
     target = stage if staged else out
     launch = bind(
         x.as_strided((outer[0], first[0], inner[0]), (outer[1][0], first[1][0], inner[1][0])),
@@ -228,12 +228,12 @@ def launch_reduced(
         [strides[1] for _, strides, is_reduced in rest if not is_reduced],
     )
     rest_dims = tuple(i for i, run in enumerate(rest) if run[2])
-    further = launch_reduced(bind, stage, rest_out, rest_dims, stage_dtype)
+    further = bind_reduction(bind, stage, rest_out, rest_dims, stage_dtype)
     if not (isinstance(launch, RebindableLaunch) and isinstance(further, RebindableLaunch)):
-        return keeping_alive(sequence(launch, further), stage)
+        return keeping_alive(chain_launches(launch, further), stage)
     into, out_of = launch.at, further.at
     # The address is looked up each time, since on the host only a launch keeps the buffer.
-    at = locked_sequence(lambda x, out: into(x, stage.data_ptr()), lambda x, out: out_of(stage.data_ptr(), out))
+    at = chain_under_lock(lambda x, out: into(x, stage.data_ptr()), lambda x, out: out_of(stage.data_ptr(), out))
     own = [tensor for step in (launch, further) if isinstance(step, WorkspaceLaunch) for tensor in step.workspace]
     return WorkspaceLaunch(at, launch.tensors[0], further.tensors[-1], workspace=(stage, *own))
 
@@ -251,4 +251,4 @@ def split_in_two(
     def part(tensor: torch.Tensor, names: tuple[str, ...], start: int, size: int) -> torch.Tensor:
         return tensor.narrow(names.index(name), start, size) if name in names else tensor
 
-    return sequence(*(bind(*(part(t, names, *p) for t, names in zip(tensors, axes, strict=True))) for p in parts))
+    return chain_launches(*(bind(*(part(t, names, *p) for t, names in zip(tensors, axes, strict=True))) for p in parts))

@@ -39,9 +39,9 @@ class cross_entropy:
         return ((rounding_error(x, n) + 2 * ref.abs()) * unit).masked_fill(labels == ignore_index, 0)
 
     def samples() -> tuple[Sample, ...]:
-        return (Sample("float32-alike-40000", (2, 40000), equal_rows),)
+        return (Sample("float32-alike-40000", (2, 40000), rows_of_one_repeated_number),)
 
 
-def equal_rows() -> Tensor:
+def rows_of_one_repeated_number() -> Tensor:
     """Return rows that repeat one number, so large that adding a logarithm does not change it."""
     return torch.tensor([[1e30], [-1e6]]).expand(2, 40000).contiguous()

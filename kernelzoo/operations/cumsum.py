@@ -6,7 +6,7 @@ import math
 
 from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
-from kernelzoo.operations.declared import SUMMED, Input, Output, Tensor, no_overflow
+from kernelzoo.operations.declared import SUMMED, Input, Output, Tensor, largest_without_overflow
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.exact import Exact, two_sum
 from kernelzoo.operations.sum import sum as summed
@@ -26,7 +26,7 @@ class cumsum:
 
     x = Input("outer n inner")
     out = Output("outer n inner", dtype=SUMMED)
-    domain = {"x": no_overflow(1)}
+    domain = {"x": largest_without_overflow(1)}
     gradient = "reference"
     samples = summed.samples
 

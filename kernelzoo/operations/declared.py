@@ -26,7 +26,6 @@ WIDE = "wide"
 SUMMED = "summed"
 """A dtype that means int64 if the first input has integers or bool, else its dtype, as for torch.sum."""
 
-
 _SHORT = {
     "half": "float16",
     "fp16": "float16",
@@ -38,27 +37,27 @@ _SHORT = {
 }
 
 
-def full_dtype(name: str) -> str:
+def expand_dtype_name(name: str) -> str:
     """Return the full name of a dtype, which may be abbreviated.
 
-    >>> full_dtype("fp16"), full_dtype("bf16"), full_dtype("torch.float32"), full_dtype("int8")
-    ('float16', 'bfloat16', 'float32', 'int8')
+    >>> expand_dtype_name("fp16"), expand_dtype_name("torch.float32"), expand_dtype_name("int8")
+    ('float16', 'float32', 'int8')
     """
     plain = name.removeprefix("torch.")
     return _SHORT.get(plain, plain)
 
 
-def no_overflow(factors: int, share: float = 1.0, *, summed: bool = True) -> Callable[[Finfo, int], float]:
+def largest_without_overflow(factors: int, scale: float = 1.0, *, summed: bool = True) -> Callable[[Finfo, int], float]:
     """Return a function for ``domain``. It returns the largest input for which a sum of n products can't overflow.
 
-    A product is of ``factors`` inputs, in float32, or float64 for float64. ``share`` scales the largest input. Unless
-    ``summed``, the limit is for one product.
+    ``factors``: how many inputs a product multiplies, in float32, or float64 for float64. ``scale`` multiplies the
+    limit. Unless ``summed``, the limit is for one product.
     """
     root = {1: float, 2: math.sqrt, 3: math.cbrt}[factors]
 
     def largest(dtype: Finfo, n: int) -> float:
         widest = max(dtype.max, 3.4028234663852886e38)
-        return root(widest / (max(n, 1) if summed else 1)) * share
+        return root(widest / (max(n, 1) if summed else 1)) * scale
 
     return largest
 
@@ -79,8 +78,8 @@ class Input:
     ``dtype``: one name, or several that are allowed. "" is the dtype of the first input. "wide" is float32, or float64
     for float64.
 
-    ``low``, ``high``: range of random integers, without ``high``. ``also``: further values, drawn occasionally. Each
-    is a number, or the name of an axis or scalar. ``checked``: on the host, a call raises RangeError for other values.
+    ``low``, ``high``: random integers from ``low`` to ``high - 1``. ``also``: further values, drawn occasionally. Each
+    is a number, or the name of an axis or scalar. ``checked``: on the host, any other integer raises RangeError.
     """
 
     axes: str

@@ -67,7 +67,7 @@ def operation(
 
     The class has :class:`~kernelzoo.Input`, :class:`~kernelzoo.Scalar` and :class:`~kernelzoo.Output` attributes, and
     functions without ``self``. Their parameters are inputs and scalars by name, ``n`` (the length of a row), and those
-    listed here. An operation by rows gets its tensors in canonical form: axes (outer, n, inner), rows along axis 1.
+    listed below. An operation by rows gets its tensors in canonical form: axes (outer, n, inner), rows along axis 1.
 
     - ``reference`` (required): the result, or a tuple of results. With ``error``, it gets floats as float64.
       ``dtype`` is the dtype of the first input.
@@ -87,14 +87,14 @@ def operation(
     - ``samples()``: a tuple of :class:`~kernelzoo.operations.Sample`, more inputs to try.
     - ``draws(sizes, generator)``: a tuple of all inputs, if they depend on each other. ``sizes``: of axes, and scalars.
     - ``scalars(sizes)``: a dict of the scalars that go with the inputs of ``draws``.
-    - ``written(...)``: the result in the inputs' own dtypes, as its author wrote it. A case in which it exceeds the
-      bounds is undecidable. By default, it is the reference on inputs in float32.
+    - ``written(...)``: the result in the inputs' own dtypes, as its author wrote it. If even this exceeds the bounds, a
+      case is undecidable: it judges no kernel. The default is the reference on inputs in float32.
     - ``derived``: a dict from an axis to an expression for its size, such as ``"heads * head_dim"``.
     - ``sizes``: a list of dicts of small sizes to try, if the sizes of named axes are related. Special values are then
       reported separately. ``workloads``: a list of larger sizes.
     - ``expects(args)``: an object whose method ``check(outs)`` replaces the comparison with the reference.
       ``tolerance``: the author's tolerance, as text to show.
-    - ``decisive``: a value that decides the result of a row of ordinary values (20.0).
+    - ``decisive``: an element that outweighs the rest of a random row, so that a kernel must not skip it. Default: 20.
     - ``takes_empty``: whether a reduction has a result for an axis without elements.
     - ``gradient``: an operation that returns the gradients of the first inputs. Its input ``grad`` is the output's
       gradient, ``y`` the output, any other an input of this operation. ``"reference"``: torch differentiates that.

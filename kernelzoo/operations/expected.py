@@ -27,7 +27,8 @@ class Bounds:
     dtype: torch.dtype | None = None
     """The output's dtype, if it is not that of the bounds."""
 
-    def right(self, actual: torch.Tensor) -> torch.Tensor:
+    def correct_elements(self, actual: torch.Tensor) -> torch.Tensor:
+        """Return for each element whether it is within the bounds."""
         actual = actual.to(self.lower.dtype)
         right = (actual >= self.lower).logical_and_(actual <= self.upper)
         return right.logical_or_((actual != actual).logical_and_(self.lower != self.lower))
@@ -40,7 +41,7 @@ class Bounds:
         compared = actual.to(self.lower.dtype)
         if bool((compared >= self.lower).logical_and_(compared <= self.upper).all()):
             return
-        wrong = ~self.right(actual)
+        wrong = ~self.correct_elements(actual)
         count = int(wrong.sum())
         if count:
             where = unravel_index(int(wrong.flatten().view(torch.uint8).argmax()), wrong.shape)
@@ -76,7 +77,7 @@ def bounds_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 @dataclass(frozen=True)
-class RareErrors:
+class RareElementErrorBounds:
     """An item of the hook ``errors``: only a fraction of the elements may exceed the previous item's errors."""
 
     errors: Any
@@ -98,13 +99,13 @@ class Expected:
     def check(self, outs: Sequence[torch.Tensor]) -> None:
         """Raise ContractError, with the first wrong element, unless every output is right or undecidable."""
         try:
-            self.check_strictly(outs)
+            self.check_within_bounds(outs)
         except ContractError as error:
             if error.kind == "wrong kind of result" or self.doubt is None or not self.doubt(self):
                 raise
 
-    def check_strictly(self, outs: Sequence[torch.Tensor]) -> None:
-        """Raise ContractError for any output outside of the bounds, even if they can't decide."""
+    def check_within_bounds(self, outs: Sequence[torch.Tensor]) -> None:
+        """Raise ContractError for any output outside of the bounds, even if the case is undecidable."""
         try:
             for bounds, out in zip(self.outputs, outs, strict=True):
                 bounds.check(out)
@@ -112,9 +113,9 @@ class Expected:
             if error.kind == "wrong kind of result" or self.wider is None or (wider := self.wider()) is None:
                 raise
             for bounds, out in zip(self.outputs, outs, strict=True):
-                if wider.share < 1 and int((~bounds.right(out)).sum()) > max(1, wider.share * out.numel()):
+                if wider.share < 1 and int((~bounds.correct_elements(out)).sum()) > max(1, wider.share * out.numel()):
                     raise
-            wider.check_strictly(outs)
+            wider.check_within_bounds(outs)
 
 
 def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -132,7 +133,7 @@ def bounds_of(exact: torch.Tensor, error: torch.Tensor, dtype: torch.dtype) -> t
 
 
 def _distance_to_bounds(got: float, lower: float, upper: float, dtype: torch.dtype) -> tuple[float | None, str]:
-    """Return the distance from the nearest right value, or None for NaN or infinity, and its unit."""
+    """Return the distance from the nearest right value (None for NaN or infinity), and the distance's unit."""
     nearest = lower if got < lower else upper
     if not dtype.is_floating_point:
         return abs(int(got) - int(nearest)), "1"

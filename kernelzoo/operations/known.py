@@ -16,7 +16,6 @@ from kernelzoo.operations.meaning import Operation
 ENTRY_POINTS = "kernelzoo.operations"
 """Entry-point group of other packages' operations: a name, and the module that declares it."""
 
-
 MAPPED = ("softmax", "min")
 """Built-in operations that are benchmarked by default on every shape of a set."""
 
@@ -95,16 +94,16 @@ def signature_fields(op: Operation) -> dict[str, Any]:
     }
 
 
-def register_signature(said: Mapping[str, Any]) -> None:
+def register_signature(json_fields: Mapping[str, Any]) -> None:
     """Register an operation of which only the signature is known, sent by another process."""
 
     def made(kind: Any, part: str) -> dict[str, Any]:
         return {
             name: kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in one.items()})
-            for name, one in said[part].items()
+            for name, one in json_fields[part].items()
         }
 
-    if said["name"] not in OPERATIONS:
+    if json_fields["name"] not in OPERATIONS:
         tensors = {"inputs": made(Input, "inputs"), "outputs": made(Output, "outputs")}
-        known = {**said, **tensors, "scalars": made(Scalar, "scalars"), "dtypes": tuple(said["dtypes"])}
-        declared[said["name"]] = Operation(**known)
+        known = {**json_fields, **tensors, "scalars": made(Scalar, "scalars"), "dtypes": tuple(json_fields["dtypes"])}
+        declared[json_fields["name"]] = Operation(**known)

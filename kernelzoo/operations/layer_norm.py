@@ -4,7 +4,7 @@ import math
 from functools import partial
 
 from kernelzoo.lazy import torch
-from kernelzoo.operations.declared import Input, Output, Sample, Scalar, Tensor, no_overflow
+from kernelzoo.operations.declared import Input, Output, Sample, Scalar, Tensor, largest_without_overflow
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.rms_norm import LARGEST_WEIGHT
 
@@ -24,7 +24,7 @@ class layer_norm:
     eps = Scalar(1e-5, also=(0.5,))
     out = Output("outer n inner")
     gradient = "layer_norm_backward"
-    domain = {"x": no_overflow(2, 0.5), "weight": LARGEST_WEIGHT}  # distances from a mean are up to twice as large
+    domain = {"x": largest_without_overflow(2, 0.5), "weight": LARGEST_WEIGHT}  # x - mean is up to twice as large
     finite = ("weight",)  # an infinite weight times a value that underflows would be NaN
 
     def reference(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
@@ -46,7 +46,8 @@ class layer_norm:
     def samples() -> tuple[Sample, ...]:
         """Return rows far from zero. For these, mean(x * x) - mean(x)^2 is an inaccurate variance."""
         return tuple(
-            Sample(f"{dtype}-far-from-zero", (8, 300), partial(distant_rows, dtype)) for dtype in ("float32", "float64")
+            Sample(f"{dtype}-far-from-zero", (8, 300), partial(rows_far_from_zero, dtype))
+            for dtype in ("float32", "float64")
         )
 
 
@@ -59,10 +60,10 @@ def subtract_mean(x: Tensor) -> Tensor:
 
 
 def normalised_distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Return normalised distances from the mean, the error that rounding can cause in them, and their scale.
+    """Return (x - mean) * scale, its possible rounding error, and scale = 1 / sqrt(variance + eps).
 
     A sum in order has an error of about sqrt(n) roundings, relative to its terms' absolute values. The mean's error
-    shifts all distances equally. Its square is added to the variance.
+    shifts all distances equally. The square of the mean's error is added to the variance.
     """
     away = subtract_mean(x)
     scale = 1 / (away.square().mean(1, keepdim=True) + eps).sqrt()
@@ -71,7 +72,7 @@ def normalised_distances(x: Tensor, eps: float, n: int, unit: float) -> tuple[Te
     return normal, moved + normal.abs() * (unit * (8 + math.sqrt(n)) + moved.square().clamp_(max=1)), scale
 
 
-def distant_rows(dtype: str) -> tuple[Tensor, ...]:
+def rows_far_from_zero(dtype: str) -> tuple[Tensor, ...]:
     """Return rows with the means 1000, 2000, ... and a deviation of 1, and weights and biases."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(8, 300, dtype=torch.float64, generator=generator) + 1000 * torch.arange(1.0, 9)[:, None]

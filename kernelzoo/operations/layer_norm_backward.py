@@ -2,7 +2,7 @@
 
 import math
 
-from kernelzoo.operations.declared import Input, Output, Scalar, Tensor, no_overflow
+from kernelzoo.operations.declared import Input, Output, Scalar, Tensor, largest_without_overflow
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.layer_norm import normalised_distances, subtract_mean
 
@@ -28,7 +28,7 @@ class layer_norm_backward:
     dweight = Output("n")
     dbias = Output("n")
     gradient = "reference"
-    domain = dict.fromkeys(("x", "weight", "grad"), no_overflow(3, 1 / 16))
+    domain = dict.fromkeys(("x", "weight", "grad"), largest_without_overflow(3, 1 / 16))
     finite = ("weight", "grad")
 
     def reference(x: Tensor, weight: Tensor, grad: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:

@@ -33,6 +33,6 @@ class logsumexp_backward:
         return depth.mul_(4).add_(8).mul_(unit).mul_(ref.abs()).add_(tiny * (1 + grad.abs()[:, None])).nan_to_num_(0, 0)
 
     def others(x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the logsumexp of x, and the gradient as drawn."""
+        """Return the other inputs: the logsumexp of x, and the gradient as drawn."""
         wide = x.float() if x.itemsize < 4 else x
         return wide.logsumexp(1), grad

@@ -12,10 +12,10 @@ from kernelzoo.errors import ContractError, OperationError
 from kernelzoo.layout import dtype_name
 from kernelzoo.lazy import torch
 from kernelzoo.operations import sampling
-from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims
+from kernelzoo.operations.arguments import NARROW, ArgumentBinder, Arguments, Dims
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
-from kernelzoo.operations.expected import Bounds, Expected, RareErrors, bounds_dtype, bounds_of
+from kernelzoo.operations.expected import Bounds, Expected, RareElementErrorBounds, bounds_dtype, bounds_of
 from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.rows import CanonicalInputs, split_rows
 from kernelzoo.operations.signature import zip_dict
@@ -25,7 +25,7 @@ _PIECE = 2**24
 """The most elements whose bounds are computed at once."""
 
 
-class Operation(Bindable):
+class Operation(ArgumentBinder):
     """One operation: its right results, and all that a check, a benchmark or a report needs.
 
     :func:`kernelzoo.operation` makes it from a class. Implementations bind its canonical form; see
@@ -65,7 +65,7 @@ class Operation(Bindable):
             found: Expected = self.call("expects", {"args": args})
             return found
         if "errors" in self.hooks and not self.by_rows:
-            return self._expect_stepwise(args)
+            return self._expect_with_widening_bounds(args)
         rows, dtypes = CanonicalInputs(self, args), self.out_dtypes(args)
         pairs_of = [
             tuple(torch.empty(shape, dtype=bounds_dtype(dtype), device=args.x.device) for _ in range(2))
@@ -87,7 +87,7 @@ class Operation(Bindable):
         pairs = [[rows.restore_shape(i, bound) for bound in pair] for i, pair in enumerate(pairs_of)]
         return self._expected(args, pairs)
 
-    def _expect_stepwise(self, args: Arguments) -> Expected:
+    def _expect_with_widening_bounds(self, args: Arguments) -> Expected:
         """Return the bounds from the first of ``errors``. A result outside of them is compared with the next bounds."""
         kinds = list(zip(self.out_shapes(args), self.out_dtypes(args), strict=True))
         known = self._hook_arguments([self._as_float64(x) for x in CanonicalInputs(self, args).inputs], args)
@@ -108,12 +108,12 @@ class Operation(Bindable):
     ) -> Expected | None:
         """Return the bounds from the next of ``errors``; None after the last.
 
-        To save memory, they replace the ``narrower`` ones, unless only a share of the elements may need them. They are
-        part of no reference cycle, so that large tensors are freed without Python's garbage collector.
+        To save memory, they overwrite the ``narrower`` bounds. ``RareElementErrorBounds`` get new tensors, since most
+        elements must be within the narrower bounds. No tensor is in a reference cycle, so that Python frees it at once.
         """
         if (found := self.call_guarded("errors", next, errors, None)) is None:
             return None
-        found, share = (found.errors, found.share) if isinstance(found, RareErrors) else (found, 1.0)
+        found, share = (found.errors, found.share) if isinstance(found, RareElementErrorBounds) else (found, 1.0)
         pairs = narrower if share == 1.0 else []
         for shape, dtype in kinds if not pairs else ():
             pairs.append([torch.empty(shape, dtype=bounds_dtype(dtype), device=args.x.device) for _ in range(2)])
@@ -136,7 +136,7 @@ class Operation(Bindable):
         count = -(-lower.numel() // _PIECE) if lower.ndim else 1  # large tensors in pieces, to save memory
         for piece in zip(*(x.chunk(count) if count > 1 else (x,) for x in whole), strict=True):
             least, most, exact, error, special = piece
-            low, high = bounds_of(exact.double(), error + self._rounding(exact, dtype), lower.dtype)
+            low, high = bounds_of(exact.double(), error + self._output_rounding_error(exact, dtype), lower.dtype)
             if differs:
                 low, high = _bounds_with_special(low, high, exact, special)
             least.copy_(low)
@@ -177,7 +177,7 @@ class Operation(Bindable):
         except OperationError:  # it may be written for float64 alone
             return ""
         try:
-            expected.check_strictly([rows.restore_shape(i, out) for i, out in enumerate(outs)])
+            expected.check_within_bounds([rows.restore_shape(i, out) for i, out in enumerate(outs)])
         except ContractError as error:
             return str(error)
         return ""
@@ -196,7 +196,7 @@ class Operation(Bindable):
         return found
 
     @staticmethod
-    def _rounding(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    def _output_rounding_error(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Return the error that the output's dtype adds: half an ulp for half precision, and a flush to zero."""
         if dtype.itemsize == 1:
             return torch.zeros_like(exact)
@@ -211,10 +211,10 @@ class Operation(Bindable):
         known = self._hook_arguments([self._as_float64(x) for x in rows.inputs], args)
         rest = _as_tuple(self.call("reference", known))[1:] if len(self.outputs) > 1 else ()
         error: torch.Tensor = _as_tuple(self.call("error", {**known, "ref": _unpack_single((exact, *rest))}))[0]
-        return error + self._rounding(exact, self.out_dtypes(args)[0])
+        return error + self._output_rounding_error(exact, self.out_dtypes(args)[0])
 
     def exact(self, args: Arguments) -> Exact:
-        """Return the first output in canonical form, exact to 1/100 ulp. For float64, ``exact`` makes it a pair."""
+        """Return the first output, in canonical form, exact to 1/100 ulp. ``Exact`` explains the three parts."""
         rows = CanonicalInputs(self, args)
         if args.x.dtype == torch.float64 and "exact" in self.hooks:
             found: Exact = self.call("exact", self._hook_arguments(rows.inputs, args))
@@ -231,13 +231,13 @@ class Operation(Bindable):
 
     sample, match_other_inputs = sampling.sample, sampling.match_other_inputs
 
-    def unset(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
+    def allocate_arbitrary_inputs(self, args: Arguments, device: torch.device | str) -> tuple[torch.Tensor, ...]:
         """Allocate inputs of the same shapes and dtypes on a device. Their values are arbitrary, but legal."""
         made = zip(self.inputs.values(), args.inputs, strict=True)
         return tuple((torch.zeros_like if one.checked else torch.empty_like)(x, device=device) for one, x in made)
 
     @property
-    def related(self) -> bool:
+    def relates_inputs(self) -> bool:
         """Whether the inputs' values depend on each other, so that no input may be changed by itself."""
         return "others" in self.hooks or "draws" in self.hooks
 
@@ -291,7 +291,7 @@ def _with_special(result: torch.Tensor, special: torch.Tensor) -> torch.Tensor:
 def _bounds_with_special(
     lower: torch.Tensor, upper: torch.Tensor, exact: torch.Tensor, special: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Add the NaN and infinities of ``special`` to bounds. Where only ``exact`` is not finite, any number is right."""
+    """Put special's NaN and infinities into bounds. If ``special`` is finite, but ``exact`` is not, any number fits."""
     free = special.isfinite() & ~exact.isfinite()
     due = special.to(lower.dtype)
     kept = special.isfinite()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from kernelzoo.device import no_room_error
+from kernelzoo.device import make_host_memory_error
 from kernelzoo.layout import span
 from kernelzoo.lazy import torch
 
@@ -64,4 +64,4 @@ def allocation_error(outs: Sequence[tuple[tuple[int, ...], torch.dtype]], error:
     """Return the error to raise if outputs of these shapes and dtypes could not be allocated."""
     if "can't allocate memory" not in str(error):
         return error
-    return no_room_error("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))
+    return make_host_memory_error("the result", sum(math.prod(shape) * dtype.itemsize for shape, dtype in outs))

@@ -38,5 +38,5 @@ class min_backward:
         return x
 
     def others(x: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the minimum of x, and the gradient as drawn."""
+        """Return the other inputs: the minimum of x, and the gradient as drawn."""
         return x.amin(1), grad

@@ -29,5 +29,5 @@ class min_backward_counts:
         return ref * unit
 
     def others(x: Tensor) -> tuple[Tensor]:
-        """Return the minimum of x."""
+        """Return the other input: the minimum of x."""
         return (x.amin(1),)

@@ -31,7 +31,7 @@ class min_backward_finish:
         return ((x == y.unsqueeze(1)) * grad.unsqueeze(1)).div_(count.unsqueeze(1))
 
     def others(x: Tensor, grad: Tensor, generator: Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Return x's minimum, the random gradient, and a tie count up to three too high."""
+        """Return the other inputs: x's minimum, the random gradient, and a tie count up to three too high."""
         least = x.amin(1)
         own = (x == least.unsqueeze(1)).sum(1)
         elsewhere = torch.randint(0, 4, own.shape, generator=generator, device=generator.device).to(x.device)

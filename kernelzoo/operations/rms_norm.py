@@ -2,11 +2,11 @@
 
 import math
 
-from kernelzoo.operations.declared import Input, Output, Scalar, Tensor, no_overflow
+from kernelzoo.operations.declared import Input, Output, Scalar, Tensor, largest_without_overflow
 from kernelzoo.operations.declaring import operation
 
-LARGEST = no_overflow(2)
-LARGEST_WEIGHT = no_overflow(2, summed=False)
+LARGEST = largest_without_overflow(2)
+LARGEST_WEIGHT = largest_without_overflow(2, summed=False)
 """The largest weight. Its product with a value that underflows is still small."""
 
 

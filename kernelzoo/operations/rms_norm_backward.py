@@ -2,7 +2,7 @@
 
 import math
 
-from kernelzoo.operations.declared import Input, Output, Scalar, Tensor, no_overflow
+from kernelzoo.operations.declared import Input, Output, Scalar, Tensor, largest_without_overflow
 from kernelzoo.operations.declaring import operation
 
 
@@ -25,7 +25,7 @@ class rms_norm_backward:
     dx = Output("outer n inner")
     dweight = Output("n")
     gradient = "reference"
-    domain = dict.fromkeys(("x", "weight", "grad"), no_overflow(3, 1 / 16))
+    domain = dict.fromkeys(("x", "weight", "grad"), largest_without_overflow(3, 1 / 16))
     finite = ("x", "weight", "grad")
 
     def reference(x: Tensor, weight: Tensor, grad: Tensor, eps: float) -> tuple[Tensor, Tensor]:

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 
 from kernelzoo.lazy import torch
-from kernelzoo.operations.arguments import Arguments, Bindable
+from kernelzoo.operations.arguments import ArgumentBinder, Arguments
 from kernelzoo.operations.declared import ROW
 
 
 class CanonicalInputs:
     """The inputs of a call in canonical form. :meth:`restore_shape` restores an output to its own shape."""
 
-    def __init__(self, op: Bindable, args: Arguments) -> None:
+    def __init__(self, op: ArgumentBinder, args: Arguments) -> None:
         self._shapes = op.out_shapes(args)
         inputs = [x.resolve_neg() for x in args.inputs]
         self.inputs: list[torch.Tensor] = inputs

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kernelzoo.lazy import torch
-from kernelzoo.operations.arguments import NARROW, Arguments, Bindable, Dims, axes_of
+from kernelzoo.operations.arguments import NARROW, ArgumentBinder, Arguments, Dims, axes_of
 from kernelzoo.operations.declared import Input
 from kernelzoo.operations.derived import completed_sizes
 from kernelzoo.operations.rows import CanonicalInputs
@@ -15,7 +15,7 @@ from kernelzoo.operations.signature import zip_dict
 
 
 def sample(
-    op: Bindable,
+    op: ArgumentBinder,
     shape: tuple[int, ...],
     dtype: str,
     dim: Dims = -1,
@@ -44,7 +44,7 @@ def sample(
 
 
 def match_other_inputs(
-    op: Bindable, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
+    op: ArgumentBinder, inputs: tuple[torch.Tensor, ...], dim: Dims = -1, *, generator: torch.Generator
 ) -> tuple[torch.Tensor, ...]:
     """Replace all inputs but the first by ones that match the first, if the operation defines ``others``."""
     if "others" not in op.hooks or not inputs[0].numel():
@@ -58,7 +58,7 @@ def match_other_inputs(
 
 
 def _draw_first(
-    op: Bindable,
+    op: ArgumentBinder,
     shape: tuple[int, ...],
     dtype: str,
     dim: Dims,
@@ -69,7 +69,7 @@ def _draw_first(
     first, kind = next(iter(op.inputs.values())), getattr(torch, dtype)
     if not kind.is_floating_point or not op.rounds or dtype in NARROW:
         x = draw_declared(first, shape, dtype, known, generator, dim if op.by_rows else ())
-        return place_decisive(x, dims, op.decisive, generator) if op.by_rows and first.low is first.high is None else x
+        return place_extremes(x, dims, op.decisive, generator) if op.by_rows and first.low is first.high is None else x
     x = draw_normal(shape, dtype, generator=generator)
     if not x.numel() or not shape:
         return x.to(kind)
@@ -81,12 +81,12 @@ def _draw_first(
         row = row_shape(shape, dim)
         width, place = (torch.rand(row, dtype=x.dtype, generator=generator, device=generator.device) for _ in range(2))
         x.mul_(width.mul_(1.5).add_(0.5)).add_(place.mul_(4).sub_(2))
-        place_decisive(x, dims, op.decisive, generator)
+        place_extremes(x, dims, op.decisive, generator)
     return x.to(kind)
 
 
-def place_decisive(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
-    """Put a value that decides a row's result at a random place in each row. So a skipped part of a row shows."""
+def place_extremes(x: torch.Tensor, dims: tuple[int, ...], decisive: float, generator: torch.Generator) -> torch.Tensor:
+    """Put a new maximum (or minimum, if ``decisive`` < 0) at a random place in each row. So a skipped part shows."""
     if not x.numel():
         return x
     place = random_places(x, dims, generator)
@@ -126,14 +126,14 @@ def draw_declared(
     generator: torch.Generator,
     dim: Dims = (),
 ) -> torch.Tensor:
-    """Draw values in the declared range, or by ``draw_plain`` if no range is declared."""
+    """Draw values in the declared range, or by ``draw_without_range`` if no range is declared."""
 
     def value(said: Any) -> Any:
         return known[said] if isinstance(said, str) else said
 
     kind = getattr(torch, dtype)
     if declared.low is None and declared.high is None:
-        x = draw_plain(shape, dtype, dim, generator=generator)
+        x = draw_without_range(shape, dtype, dim, generator=generator)
     else:
         info = torch.iinfo(kind)
         low = info.min if declared.low is None else value(declared.low)
@@ -159,7 +159,7 @@ def draw_normal(shape: tuple[int, ...], dtype: str, *, generator: torch.Generato
     return torch.randn(shape, dtype=wide, generator=generator, device=generator.device)
 
 
-def draw_plain(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Generator) -> torch.Tensor:
+def draw_without_range(shape: tuple[int, ...], dtype: str, dim: Dims, *, generator: torch.Generator) -> torch.Tensor:
     """Draw normal floats, or integers in a different range for each row. Of bool rows, about half are all true."""
     kind = getattr(torch, dtype)
     if dtype.startswith("float4"):

@@ -63,7 +63,7 @@ class Signature:
         self.converts: bool = hooks.get("converts", False)
         """Whether a call takes ``dtype``, to which its input is converted first."""
         self.decisive: float = hooks.get("decisive", 20.0)
-        """A value that decides the result of a row of ordinary values."""
+        """An element that outweighs the rest of a random row. Its sign says whether it is the largest or the least."""
         self.derived: dict[str, str] = dict(hooks.get("derived", {}))
         """Axes whose size is an expression of other sizes."""
         tensors: list[Input | Output] = [*self.inputs.values(), *self.outputs.values()]
@@ -75,18 +75,18 @@ class Signature:
 
     @property
     def writes_as_much_as_reads(self) -> bool:
-        """Whether the operation writes as many bytes as it reads. If so, a copy limits its speed, else a read."""
+        """Whether an operation writes about as much as it reads. Its speed limit is that of a copy, else of a read."""
         return not self.reduces
 
     @property
     def narrowest_dtype(self) -> str:
-        """The narrowest dtype except bool, signed if possible, so that most elements fit in memory."""
+        """The dtype with the fewest bits except bool, signed if possible. It lets the most elements fit in memory."""
         # Signed, since its least value can't be mistaken for another one. The name contains the width.
         taken = (dtype for dtype in self.dtypes if dtype != "bool")
         return min(taken, key=lambda dtype: (int(re.findall(r"\d+", dtype)[0]), dtype.startswith("u")))
 
     @property
-    def sizes(self) -> tuple[str, ...]:
+    def extra_axes(self) -> tuple[str, ...]:
         """Names of axes whose size does not follow from the shape of the first input."""
         known = {*(ROW if self.by_rows else self.axes[0]), *self.derived}
         named = [a for names in self.axes for a in names] + [
@@ -97,10 +97,10 @@ class Signature:
     @property
     def free_axes(self) -> tuple[str, ...]:
         """Names of axes whose size is neither a number nor derived. Those of the first input come first."""
-        named = dict.fromkeys((*self.axes[0], *self.sizes))
+        named = dict.fromkeys((*self.axes[0], *self.extra_axes))
         return tuple(axis for axis in named if not axis.isdigit() and axis not in self.derived)
 
-    def sized_scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    def scalars_for(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
         """Return the scalars that depend on sizes: those named like an axis, and those of ``scalars(sizes)``."""
         drawn = self.call("scalars", {"sizes": sizes}) if self.hooks.get("scalars") else {}
         return {**drawn, **{name: sizes[name] for name in self.scalars if name in sizes}}

@@ -75,7 +75,7 @@ class softmax:
 
 def rows_of_equal_terms(width: int) -> Tensor:
     """Return rows of a maximum and many equal terms. A sum in order rounds up each time, by almost half an ulp.
-    So 38 additions in order break the contract."""
+    After 38 such additions, the softmax is outside of its allowed error."""
     x = torch.empty(8, width)
     for row, depth in zip(x, torch.linspace(4.5, 6, 8).tolist(), strict=True):
         near = depth + torch.arange(4096) * 2.0**-21  # neighbours in float32

@@ -3,7 +3,7 @@
 import math
 
 from kernelzoo.lazy import torch
-from kernelzoo.operations.declared import Generator, Input, Output, Tensor, no_overflow
+from kernelzoo.operations.declared import Generator, Input, Output, Tensor, largest_without_overflow
 from kernelzoo.operations.declaring import operation
 
 
@@ -20,7 +20,7 @@ class softmax_backward:
     y = Input("outer n inner")
     out = Output("outer n inner")
     gradient = "reference"
-    domain = dict.fromkeys(("grad", "y"), no_overflow(3, 0.5))
+    domain = dict.fromkeys(("grad", "y"), largest_without_overflow(3, 0.5))
     finite = ("y",)  # torch's kernels treat an infinite y as NaN or as infinity
 
     def reference(grad: Tensor, y: Tensor) -> Tensor:
@@ -40,7 +40,7 @@ class softmax_backward:
         return around.mul_(4 * unit).add_(off).mul_(y.abs()).nan_to_num_(0.0, 0.0, 0.0)
 
     def others(y: Tensor, n: int, generator: Generator) -> tuple[Tensor]:
-        """Return a softmax of y's values, in which one raised element of each row is about half of the sum."""
+        """Return the other input: a softmax of y, in which one element is about half of each row's sum."""
         place = torch.randint(0, n, (y.size(0), 1, y.size(2)), generator=generator, device=generator.device)
         logits = y.float() if y.itemsize < 4 else y
         return (logits.scatter(1, place.to(y.device), math.log(n) + 1).softmax(1),)

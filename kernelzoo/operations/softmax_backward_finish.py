@@ -1,6 +1,6 @@
 """The gradient of a softmax in a part of a row, from the total of the whole row."""
 
-from kernelzoo.operations.declared import WIDE, Input, Output, Tensor, no_overflow
+from kernelzoo.operations.declared import WIDE, Input, Output, Tensor, largest_without_overflow
 from kernelzoo.operations.declaring import operation
 
 
@@ -17,7 +17,7 @@ class softmax_backward_finish:
     y = Input("outer n inner")
     total = Input("outer inner", dtype=WIDE)
     out = Output("outer n inner")
-    domain = dict.fromkeys(("grad", "y", "total"), no_overflow(2, 0.5, summed=False))
+    domain = dict.fromkeys(("grad", "y", "total"), largest_without_overflow(2, 0.5, summed=False))
     finite = ("y",)
 
     def reference(grad: Tensor, y: Tensor, total: Tensor) -> Tensor:
@@ -29,6 +29,6 @@ class softmax_backward_finish:
         return around.mul_(4 * unit).add_(tiny).mul_(y.abs()).add_(tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     def others(grad: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a softmax of y's values, and its total with the drawn gradient."""
+        """Return the other inputs: a softmax of y, and the sum of its products with the drawn gradient."""
         weights = (y.float() if y.itemsize < 4 else y).softmax(1)
         return weights, (grad.to(weights.dtype) * weights).sum(1)

@@ -29,7 +29,7 @@ class softmax_finish:
         return depth.mul_(4 * unit).add_(8 * unit).mul_(ref.abs()).add_(2 * tiny).nan_to_num_(0.0, 0.0, 0.0)
 
     def others(x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the (max, sum) state of x."""
+        """Return the other inputs: the maximum of x, and the sum of exp(x - maximum)."""
         wide = x.float() if x.itemsize < 4 else x
         top = wide.amax(1)
         return top, (wide - top.unsqueeze(1)).exp_().sum(1)

@@ -40,6 +40,6 @@ class softmax_merge:
         return ref[0].new_zeros(()).expand_as(ref[0]), allowed.nan_to_num_(0.0)
 
     def others(maximum: Tensor, n: int, generator: Generator) -> tuple[Tensor]:
-        """Draw totals of 1 and more."""
+        """Return the other input: random totals of 1 and more."""
         drawn = torch.rand(maximum.shape, generator=generator, device=generator.device)
         return (1 + 100 * drawn.to(maximum.device),)

@@ -8,7 +8,7 @@ from functools import partial
 
 from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, INTEGERS
-from kernelzoo.operations.declared import SUMMED, Input, Output, Sample, Tensor, no_overflow
+from kernelzoo.operations.declared import SUMMED, Input, Output, Sample, Tensor, largest_without_overflow
 from kernelzoo.operations.declaring import operation
 from kernelzoo.operations.exact import Exact, sum_row_pairs
 
@@ -25,7 +25,7 @@ class sum:
 
     x = Input("outer n inner")
     out = Output("outer inner", dtype=SUMMED)
-    domain = {"x": no_overflow(1)}
+    domain = {"x": largest_without_overflow(1)}
     takes_empty = True
     gradient = "reference"
 
@@ -50,10 +50,10 @@ class sum:
         return high.where(legal, total), low.where(legal, 0.0), None
 
     def samples() -> tuple[Sample, ...]:
-        return tuple(_samples())
+        return tuple(_yield_difficult_sums())
 
 
-def _samples() -> Iterator[Sample]:
+def _yield_difficult_sums() -> Iterator[Sample]:
     for n in (3000, 100003):
         yield Sample(f"float32-equal-terms-{n}", (8, n), partial(rows_of_equal_terms, n))
     yield Sample("float32-cancels", (8, 3001), cancelling_rows)

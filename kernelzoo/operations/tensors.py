@@ -25,9 +25,8 @@ def check_tensor(x: object, name: str = "x") -> None:
         )
 
 
-def check_unusual(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
-    """Check an unusual tensor in full, since it may still be a legal input.
-
+def recheck_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
+    """Check every property of a tensor that failed the quick test of ``check_input``: it may still be a legal input.
     Raises InputTypeError, GradientError."""
     import torch
 
@@ -71,9 +70,9 @@ def why_storage_unusable(x: torch.Tensor) -> str:
     """Say why a tensor's storage can't be used: freed or shrunk. "" if it can, or if torch only traces the tensor."""
     import torch
 
-    from kernelzoo.torch_private import is_hidden_wrapper, is_transformed
+    from kernelzoo.torch_private import is_transformed, is_wrapped_by_torch
 
-    if torch.compiler.is_dynamo_compiling() or x.is_meta or is_wrapper(x) or is_hidden_wrapper(x) or is_traced(x):
+    if torch.compiler.is_dynamo_compiling() or x.is_meta or is_wrapper(x) or is_wrapped_by_torch(x) or is_traced(x):
         return ""
     if x.layout != torch.strided or x.is_nested or is_transformed(x):
         return ""
@@ -92,12 +91,12 @@ def has_tangent(x: torch.Tensor) -> bool:
 
 
 def why_unreadable(x: torch.Tensor) -> str:
-    """Say why a kernel must not read a tensor: torch or a wrapper would not see what it does. "" if it may."""
-    from kernelzoo.torch_private import is_hidden_wrapper, is_jit_traced, is_transformed
+    """Say why a kernel must not read a tensor: torch or a wrapper would not see what the kernel does. "" if it may."""
+    from kernelzoo.torch_private import is_jit_traced, is_transformed, is_wrapped_by_torch
 
     if is_transformed(x):
         return "belongs to torch.vmap or another transform of torch.func, which can't see into a kernel"
-    if is_hidden_wrapper(x):
+    if is_wrapped_by_torch(x):
         return "is one that torch functionalizes or batches, which can't see into a kernel"
     if is_jit_traced():
         return "is traced by torch.jit.trace, which would keep the one shape of this call"
@@ -138,10 +137,7 @@ def check_output(
     inplace: str = "",
 ) -> None:
     """Check a caller's output: its shape, dtype and device, and that it overlaps neither an input nor itself.
-    The output may be the input named ``inplace``.
-
-    Raises OutputError.
-    """
+    The output may be the input named ``inplace``. Raises OutputError."""
     import torch
 
     first, x = inputs[0]

@@ -2,7 +2,7 @@
 
 import math
 
-from kernelzoo.operations.declared import WIDE, Input, Output, Tensor, no_overflow
+from kernelzoo.operations.declared import WIDE, Input, Output, Tensor, largest_without_overflow
 from kernelzoo.operations.declaring import operation
 
 
@@ -18,7 +18,7 @@ class vecdot:
     x = Input("outer n inner")
     y = Input("outer n inner")
     total = Output("outer inner", dtype=WIDE)
-    domain = dict.fromkeys(("x", "y"), no_overflow(2, 0.5))
+    domain = dict.fromkeys(("x", "y"), largest_without_overflow(2, 0.5))
 
     def reference(x: Tensor, y: Tensor) -> Tensor:
         return (x * y).sum(1)

@@ -9,8 +9,8 @@ from kernelzoo.measure.measurement import BREAKS
 from kernelzoo.measure.statistics import FEWEST, Interval, Verdict, ratio_interval, verdict
 from kernelzoo.report import notes
 from kernelzoo.report.former_ids import current_id
-from kernelzoo.report.results import Group, Problem, Results, Row, Selection
-from kernelzoo.report.table import BLANK, WORDS, Cell, Table, ratio_text, significant
+from kernelzoo.report.results import ComparableRows, Problem, Results, Row, Selection
+from kernelzoo.report.table import BLANK, WORDS, Cell, Table, format_number, ratio_text
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Verdict | None:
-        return None if self.interval is None else verdict(self.interval, disturbed=self.disturbed)
+        return None if self.interval is None else verdict(self.interval, disturbed=self.is_disturbed)
 
     @property
     def interval_text(self) -> str:
@@ -44,29 +44,29 @@ class Comparison:
         return [Cell(ratio_text(self.ratio)), Cell(self.interval_text) if self.interval else BLANK, verdict]
 
     @property
-    def marks(self) -> list[str]:
-        """A mark if ``row`` breaks the contract, and a mark if other work disturbed either row."""
-        return notes.marks([*([BREAKS] if self.row.breaks else []), *([DISTURBED] if self.disturbed else [])])
+    def warning_marks(self) -> list[str]:
+        """Warnings: "†" if ``row`` is wrong on special values such as NaN, "~" if other work disturbed either row."""
+        return notes.marks([*([BREAKS] if self.row.breaks else []), *([DISTURBED] if self.is_disturbed else [])])
 
     @property
-    def disturbed(self) -> bool:
+    def is_disturbed(self) -> bool:
         """Whether other work disturbed either row. If so, the verdict is UNCLEAR."""
         return DISTURBED in self.row.flags or DISTURBED in self.base.flags
 
 
 @dataclass(frozen=True)
-class Change:
+class GroupChanges:
     """The changes of one group between an older and a newer run."""
 
-    new: Group
-    old: Group
+    new: ComparableRows
+    old: ComparableRows
     comparisons: tuple[Comparison, ...]
     """The ratio new / old for each implementation and problem that both measured, the worst slowdown first."""
     only_new: tuple[Row, ...]
     only_old: tuple[Row, ...]
 
     @cached_property
-    def _of_baseline(self) -> Mapping[tuple[str, Problem], float]:
+    def _baseline_ratios(self) -> Mapping[tuple[str, Problem], float]:
         return {(c.row.op, c.row.problem): c.ratio for c in self.comparisons if c.row.name == self.new.baseline}
 
     def table(self, comparisons: Sequence[Comparison], caption: str = "") -> Table:
@@ -74,15 +74,15 @@ class Change:
         headers = ["implementation", "problem", "before, µs", "now, µs", "now / before", "95 % interval", "verdict"]
         lines = []
         for c in comparisons:
-            base = self._of_baseline.get((c.row.op, c.row.problem))
-            names = [Cell(" ".join([c.row.id, *c.marks])), Cell(c.row.problem.title, kind=WORDS)]
-            times = [Cell(significant(row.microseconds)) for row in (c.base, c.row)]
+            base = self._baseline_ratios.get((c.row.op, c.row.problem))
+            names = [Cell(" ".join([c.row.id, *c.warning_marks])), Cell(c.row.problem.title, kind=WORDS)]
+            times = [Cell(format_number(row.microseconds)) for row in (c.base, c.row)]
             lines.append([*names, *times, *c.cells, BLANK if base is None else Cell(ratio_text(c.ratio / base))])
         return Table([*headers, f"now / before, relative to {self.new.baseline}"], lines, caption=caption)
 
 
 def compare(row: Row, base: Row) -> Comparison:
-    """Compare two rows. Samples of the same race are paired by round, so that a round's slowdown cancels out."""
+    """Compare two rows. Samples that were taken in the same rounds are paired, so that a slow round cancels out."""
     interval = None
     if min(len(row.times), len(base.times)) >= FEWEST:
         paired = row.run == base.run and row.race == base.race != "" and len(row.times) == len(base.times)
@@ -98,20 +98,20 @@ def same_card(row: Row, base: Row) -> bool:
 def compare_to_baseline(selection: Selection) -> Mapping[tuple[Problem, str], Comparison]:
     """Compare every row, except the baseline's, with the baseline's row on the same problem."""
     found = {}
-    for (problem, name), row in selection.cells.items():
-        base = selection.cells.get((problem, selection.baseline))
+    for (problem, name), row in selection.rows_by_cell.items():
+        base = selection.rows_by_cell.get((problem, selection.baseline))
         if base is not None and base is not row:
             found[problem, name] = compare(row, base)
     return found
 
 
-def by_current_id(rows: Sequence[Row]) -> dict[tuple[str, Problem], Row]:
-    """Index rows by id and problem. A removed form's row gets the replacement's id, unless that id has a row."""
+def index_by_replacement_id(rows: Sequence[Row]) -> dict[tuple[str, Problem], Row]:
+    """Index rows by id and problem. A removed kernel's row gets the id of its replacement, unless that id has a row."""
     found = {(current_id(row.id), row.problem): row for row in rows}
     return {**found, **{(row.id, row.problem): row for row in rows if current_id(row.id) == row.id}}
 
 
-def changes(new: Results, old: Results) -> list[Change]:
+def changes(new: Results, old: Results) -> list[GroupChanges]:
     """Compare the rows that are in both results and have the same device, card, clock and cache state."""
     olds = {(group.device, group.clock, group.cache): group for group in old.groups}
     found = []
@@ -119,11 +119,11 @@ def changes(new: Results, old: Results) -> list[Change]:
         before = olds.get((group.device, group.clock, group.cache))
         if before is None:
             continue
-        rows, bases = by_current_id(group.rows), by_current_id(before.rows)
+        rows, bases = index_by_replacement_id(group.rows), index_by_replacement_id(before.rows)
         both = {key for key, row in rows.items() if key in bases and same_card(row, bases[key])}
         comparisons = [compare(row, bases[key]) for key, row in rows.items() if key in both]
         found.append(
-            Change(
+            GroupChanges(
                 group,
                 before,
                 tuple(sorted(comparisons, key=lambda c: -c.ratio)),

@@ -19,10 +19,10 @@ from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, looks, standing
 from kernelzoo.report.compare import Comparison
-from kernelzoo.report.looks import Look
+from kernelzoo.report.looks import MarkerStyle
 from kernelzoo.report.notes import NOTES
-from kernelzoo.report.results import Group, Problem, Results, Row, Selection, median
-from kernelzoo.report.table import digits, ratio_text, significant
+from kernelzoo.report.results import ComparableRows, Problem, Results, Row, Selection, median
+from kernelzoo.report.table import format_number, format_three_digits, ratio_text
 
 Json = dict[str, Any]
 
@@ -44,7 +44,6 @@ CLASSES = {
 }
 """Kinds of problems to choose from, by their name in the page's address."""
 
-
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 """The verdicts. :func:`compare_pairs` names a verdict by its index in this tuple."""
 
@@ -52,7 +51,7 @@ PACKAGE = Path(kernelzoo.__file__).parent
 ROOT = PACKAGE.parent
 
 
-def document(results: Results, styles: Mapping[str, Look]) -> Json:
+def build_explorer_data(results: Results, marker_styles: Mapping[str, MarkerStyle]) -> Json:
     """Return all data of the page's explorer. Each subject has one operation and dtype of one group."""
     texts = source_texts(results)
     return {
@@ -60,7 +59,7 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
         "operations": operations.BUILT_IN,
         "fields": FIELDS,
         "classes": CLASSES,
-        "looks": {id: [look.colour, look.symbol] for id, look in styles.items()},
+        "looks": {id: [look.colour, look.symbol] for id, look in marker_styles.items()},
         "marks": NOTES,
         "peer": standing.PEER,
         "lines": _count_code_lines(results),
@@ -72,11 +71,11 @@ def document(results: Results, styles: Mapping[str, Look]) -> Json:
                 "id": slug,
                 "label": group.label,
                 "cache": group.cache,
-                "runs": [[run.file, run.minute, run.commit or "unknown"] for run, _ in group.runs()],
+                "runs": [[run.file, run.date_to_minute, run.commit or "unknown"] for run, _ in group.runs()],
                 "checked": {op: _check_summary(results, op) for op in group.operations()},
                 "standings": {op: _standings(group, op) for op in group.operations()},
                 "subjects": [
-                    _describe_subject(results, group, group.select(op, dtype))
+                    _describe_selection(results, group, group.select(op, dtype))
                     for op in group.operations()
                     for dtype in group.dtypes(op)
                 ],
@@ -94,9 +93,9 @@ def compress_document(document: object) -> str:
 
 
 def source_texts(results: Results) -> dict[str, dict[str, str]]:
-    """Return the text of each source file by path, for each form."""
+    """Return the text of each source file by path, for each kernel (an id such as ``triton/softmax/fused``)."""
     forms = sorted({row.form or row.id for group in results.groups for row in group.rows})
-    paths = {form: found for form in forms if (found := sources(form))}
+    paths = {form: found for form in forms if (found := source_paths(form))}
     return {form: {path: (ROOT / path).read_text(encoding="utf-8") for path in found} for form, found in paths.items()}
 
 
@@ -116,24 +115,24 @@ def compare_pairs(selection: Selection) -> dict[str, list[str]]:
     return found
 
 
-def sources(form: str) -> list[str]:
-    """Return the paths of a form's sources, relative to the package's parent folder; [] for forms of other packages."""
-    paths = packages.files(form)
+def source_paths(form_id: str) -> list[str]:
+    """Return a kernel's source files, relative to the package's parent folder; [] for kernels of other packages."""
+    paths = packages.files(form_id)
     return [path.relative_to(ROOT).as_posix() for path in paths if path.is_relative_to(PACKAGE)]
 
 
 def _pair_text(selection: Selection, problem: Problem, name: str, base_name: str) -> str:
-    row, base = selection.cells.get((problem, name)), selection.cells.get((problem, base_name))
+    row, base = selection.rows_by_cell.get((problem, name)), selection.rows_by_cell.get((problem, base_name))
     if row is None or base is None:
         return ""
     found = compare.compare(row, base)
     if found.interval is None or found.verdict is None:
         return ""
     ends = (ratio_text(value) for value in (found.ratio, found.interval.low, found.interval.high))
-    return ",".join([*ends, str(VERDICTS.index(found.verdict.value)), " ".join(found.marks)])
+    return ",".join([*ends, str(VERDICTS.index(found.verdict.value)), " ".join(found.warning_marks)])
 
 
-def problem_options(problem: Problem) -> str:
+def cli_options(problem: Problem) -> str:
     """Return the options that name a problem to ``kernelzoo compare`` and ``inspect``, or "" if none can."""
     if problem.scalars:
         return ""
@@ -143,37 +142,37 @@ def problem_options(problem: Problem) -> str:
     return f"--shape {'x'.join(map(str, problem.shape))} --dtype {problem.dtype}{dim}"
 
 
-def problem_classes(problem: Problem) -> list[str]:
+def problem_categories(problem: Problem) -> list[str]:
     """Return the names in :data:`CLASSES` that match a problem."""
-    length = problem.length
+    length = problem.reduced_length
     found = ["short" if length <= SHORT else "middle" if length <= MIDDLE else "long", "odd" if length % 2 else "even"]
     return found + ["axis"] * (problem.dim != len(problem.shape) - 1 and not problem.axes)
 
 
-def _standings(group: Group, op: str) -> Json:
-    """Return the standings by dtype and then by kind of problem. Of several dtypes, ``all`` has all rows."""
-    known = standing.scores(group.select(op))
+def _standings(group: ComparableRows, op: str) -> Json:
+    """Return rankings by dtype and kind of problem. With several dtypes, the key ``all`` ranks them together."""
+    row_scores = standing.scores(group.select(op))
     dtypes = group.dtypes(op)
     return {
         dtype or "all": {
-            kind: made
-            for kind in ("", *CLASSES)
-            if (made := _standing(group.select(op, dtype), known, kind)) is not None
+            category: made
+            for category in ("", *CLASSES)
+            if (made := _rank_category(group.select(op, dtype), row_scores, category)) is not None
         }
         for dtype in [*dtypes, *[None] * (len(dtypes) > 1)]
     }
 
 
-def _standing(selection: Selection, known: standing.Scores, kind: str) -> Json | None:
-    asked = [problem for problem in selection.problems if not kind or kind in problem_classes(problem)]
-    found = standing.rank_implementations(selection, known, asked)
+def _rank_category(selection: Selection, row_scores: standing.Scores, category: str) -> Json | None:
+    asked = [problem for problem in selection.problems if not category or category in problem_categories(problem)]
+    found = standing.rank_implementations(selection, row_scores, asked)
     if not found.bars:
         return None
     return {
         "said": standing.describe_fastest(found, selection),
         "shapes": standing.describe_shapes(found, len(asked)),
         "count": len(found.problems),
-        "lead": standing.leading_names(selection),
+        "lead": standing.first_shown_names(selection),
         "bars": [
             [
                 *(bar.name, *map(_rounded, (bar.score, bar.low, bar.high)), bar.count),
@@ -191,7 +190,7 @@ def _check_summary(results: Results, op: str) -> str:
 
 
 def _count_code_lines(results: Results) -> Mapping[str, int]:
-    """Count the lines of code of each kernelzoo implementation, including those of all forms that it chose."""
+    """Count the lines of code of each kernelzoo implementation. ``auto`` counts every kernel that it chose."""
     forms: dict[str, set[str]] = {}
     for group in results.groups:
         for row in group.rows:
@@ -201,7 +200,7 @@ def _count_code_lines(results: Results) -> Mapping[str, int]:
     return {id: sum(counted[path] for path in paths) for id, paths in files.items() if paths}
 
 
-def _describe_subject(results: Results, group: Group, selection: Selection) -> Json:
+def _describe_selection(all_results: Results, group: ComparableRows, selection: Selection) -> Json:
     problems, names = looks.sort_by_length(selection.problems), selection.names
     places = {problem: place for place, problem in enumerate(problems)}, {name: i for i, name in enumerate(names)}
     comparisons = compare.compare_to_baseline(selection)
@@ -211,21 +210,21 @@ def _describe_subject(results: Results, group: Group, selection: Selection) -> J
     counters: Json = {}
     for row in rows:
         moved.setdefault(row.problem, row.bytes)
-        facts = results.counters.get((group.device, row.id, row.problem.title))
+        facts = all_results.counters.get((group.device, row.id, row.problem.title))
         if facts:
             counters[f"{places[1][row.name]} {places[0][row.problem]}"] = facts
-    cells = selection.cells
+    cells = selection.rows_by_cell
     ordered = [cells[problem, name] for problem in problems for name in names if (problem, name) in cells]
-    line = partial(_row, selection=selection, comparisons=comparisons)
+    line = partial(_row_field_values, selection=selection, comparisons=comparisons)
     return {
         "op": rows[0].op,
         "dtype": rows[0].problem.dtype,
         "withLimit": any(row.of_limit is not None for row in rows),
-        "ceiling": selection.ceiling,
+        "ceiling": selection.ceiling_gb_per_s,
         "floor": median(row.floor_us for row in rows),
         "names": names,
-        "lead": [places[1][name] for name in standing.leading_names(selection)],
-        "problems": [[str(p), moved[p], p.length, problem_options(p), problem_classes(p)] for p in problems],
+        "lead": [places[1][name] for name in standing.first_shown_names(selection)],
+        "problems": [[str(p), moved[p], p.reduced_length, cli_options(p), problem_categories(p)] for p in problems],
         "columns": list(
             zip(*([places[1][r.name], places[0][r.problem], *line(r, run=runs[r.run])] for r in ordered), strict=True)
         ),
@@ -234,7 +233,7 @@ def _describe_subject(results: Results, group: Group, selection: Selection) -> J
     }
 
 
-def _row(
+def _row_field_values(
     row: Row, *, selection: Selection, comparisons: Mapping[tuple[Problem, str], Comparison], run: int
 ) -> list[Any]:
     """Return the values of one row for :data:`FIELDS`, except the first two: name and problem."""
@@ -243,31 +242,31 @@ def _row(
     interval = None if comparison is None else comparison.interval
     verdict = None if comparison is None else comparison.verdict
     return [
-        significant(row.microseconds),
-        significant(row.gb_per_s),
+        format_number(row.microseconds),
+        format_number(row.gb_per_s),
         _rounded(row.of_limit),
         "" if row.of_limit is None else f"{row.of_limit:.0%}",
         _rounded(ratio),
-        "" if ratio is None else " ".join([ratio_text(ratio), *([] if comparison is None else comparison.marks)]),
+        "" if ratio is None else " ".join([ratio_text(ratio), *(comparison.warning_marks if comparison else [])]),
         *((0, 0) if interval is None else (_rounded(interval.low), _rounded(interval.high))),
         "" if comparison is None else comparison.interval_text,
         "" if verdict is None else verdict.value,
         " ".join(row.marks),
-        row.chosen,
+        row.chosen_form,
         run,
         row.samples,
         *(
-            "" if value is None else significant(value)
+            "" if value is None else format_number(value)
             for value in (row.copy_us, row.submit_us, row.first_call_ms, row.cupti_us)
         ),
         row.repeated_rounds,
         ", ".join(row.flags),
         row.breaks,
         row.table,
-        "" if row.energy is None else digits(row.energy.launch_mj),
-        "" if row.j_per_gb is None else digits(row.j_per_gb),
+        "" if row.energy is None else format_three_digits(row.energy.launch_mj),
+        "" if row.j_per_gb is None else format_three_digits(row.j_per_gb),
         "" if (energy := selection.energy_ratio(row)) is None else ratio_text(energy),
-        "" if row.energy is None else digits(row.energy.watts),
+        "" if row.energy is None else format_three_digits(row.energy.watts),
     ]
 
 

@@ -16,12 +16,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from kernelzoo import registry
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.report import looks
-from kernelzoo.report.results import Group, Selection
+from kernelzoo.report.results import ComparableRows, Selection
 from kernelzoo.report.standing import DISTURBED_NOTE, speed_label, speeds
-from kernelzoo.report.table import significant
+from kernelzoo.report.table import format_number
 
 # Okabe and Ito's palette, which suits common colour blindness. Their yellow is too pale on white, so a brown and a
 # violet replace it. The baseline is black. Built-in backends take colours in the registry's order (green, vermilion,
@@ -47,7 +47,7 @@ STYLE: dict[Any, Any] = {
 }
 
 
-def draw(group: Group, op: str, dtype: str) -> Figure:
+def draw(group: ComparableRows, op: str, dtype: str) -> Figure:
     """Draw one operation and dtype: curves over its longest sweep, or if there is no sweep, bars for each problem."""
     selection = group.select(op, dtype)
     with rc_context(STYLE):
@@ -60,10 +60,10 @@ def save(figure: Figure, path: Path) -> None:
         for suffix, options in (("png", {"dpi": 150}), ("svg", {"metadata": {"Date": None}})):
             drawn = io.BytesIO()
             figure.savefig(drawn, format=suffix, bbox_inches="tight", **options)
-            write_whole(path.with_name(f"{path.name}.{suffix}"), drawn.getvalue())
+            write_atomically(path.with_name(f"{path.name}.{suffix}"), drawn.getvalue())
 
 
-def _draw_curves(group: Group, selection: Selection) -> Figure:
+def _draw_curves(group: ComparableRows, selection: Selection) -> Figure:
     points = selection.sweep()
     columns = [problem.shape[1] for problem in points]
     figure = Figure(figsize=(9, 5.2))
@@ -72,7 +72,7 @@ def _draw_curves(group: Group, selection: Selection) -> Figure:
     for index, name in enumerate(selection.names):
         place = seen[backend := name.split("/")[0]]  # the number of earlier variants of its backend
         seen[backend] += 1
-        rows = {problem.shape[1]: selection.cells.get((problem, name)) for problem in points}
+        rows = {problem.shape[1]: selection.rows_by_cell.get((problem, name)) for problem in points}
         speeds = [math.nan if row is None else row.gb_per_s for row in rows.values()]
         if all(map(math.isnan, speeds)):
             continue
@@ -91,11 +91,11 @@ def _draw_curves(group: Group, selection: Selection) -> Figure:
             markevery=(index % every, every),  # staggered, so that markers of close lines stay apart
             zorder=2 if place == 0 else 3,  # draws auto below the variant it chose, whose markers show
         )
-    ceiling = selection.ceiling
+    ceiling = selection.ceiling_gb_per_s
     if ceiling is not None:
-        label = f"measured ceiling, {significant(ceiling)}"
+        label = f"measured ceiling, {format_number(ceiling)}"
         axes.axhline(ceiling, color="#777777", linestyle=(0, (6, 4)), linewidth=1.2, label=label)
-    _scale_columns(axes, columns)
+    _scale_column_count_axis(axes, columns)
     axes.set_ylim(bottom=0)
     axes.set_xlabel(f"columns ({points[0].shape[0]} rows)")
     axes.set_ylabel("GB/s")
@@ -104,7 +104,7 @@ def _draw_curves(group: Group, selection: Selection) -> Figure:
     return figure
 
 
-def _draw_bars(group: Group, selection: Selection) -> Figure:
+def _draw_bars(group: ComparableRows, selection: Selection) -> Figure:
     """Draw a panel for each problem, with a labelled bar for each implementation."""
     problems, names = selection.problems, selection.names
     across = min(3, len(problems))
@@ -112,11 +112,11 @@ def _draw_bars(group: Group, selection: Selection) -> Figure:
     height = 0.5 + 0.24 * len(names)
     figure = Figure(figsize=(1.6 + 3.2 * across, 0.8 + (height + 0.3) * down), layout="constrained")
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
-    colours, ceiling = _backend_colours(selection), selection.ceiling
+    colours, ceiling = _backend_colours(selection), selection.ceiling_gb_per_s
     for panel, problem in zip(panels.flat, problems, strict=False):
-        rows = [selection.cells.get((problem, name)) for name in names]
+        rows = [selection.rows_by_cell.get((problem, name)) for name in names]
         speeds = [0.0 if row is None else row.gb_per_s for row in rows]
-        values = ["no result" if row is None else significant(row.gb_per_s) for row in rows]
+        values = ["no result" if row is None else format_number(row.gb_per_s) for row in rows]
         bars = panel.barh(range(len(names)), speeds, color=[colours[name.split("/")[0]] for name in names], height=0.72)
         panel.bar_label(bars, values, padding=3, fontsize=8)
         panel.set_title(str(problem), fontsize=9, loc="left")
@@ -131,13 +131,13 @@ def _draw_bars(group: Group, selection: Selection) -> Figure:
     first.invert_yaxis()
     first.set_xlim(0, 1.18 * max([row.gb_per_s for row in selection.rows] + [ceiling or 0]))  # room for the values
     figure.supxlabel(
-        "GB/s" + ("" if ceiling is None else f" (dashed: measured ceiling, {significant(ceiling)})"), fontsize=9
+        "GB/s" + ("" if ceiling is None else f" (dashed: measured ceiling, {format_number(ceiling)})"), fontsize=9
     )
     figure.suptitle(_title(group, selection), fontsize=11)
     return figure
 
 
-def _title(group: Group, selection: Selection) -> str:
+def _title(group: ComparableRows, selection: Selection) -> str:
     row = selection.rows[0]
     return f"{row.op}, {row.problem.dtype} on {group.label}"
 
@@ -147,22 +147,22 @@ def _backend_colours(selection: Selection) -> Mapping[str, str]:
     return COLOURS | {name: SPARE_COLOURS[i % len(SPARE_COLOURS)] for i, name in enumerate(others)}
 
 
-def _scale_columns(axes: Axes, columns: list[int]) -> None:
+def _scale_column_count_axis(axes: Axes, column_counts: list[int]) -> None:
     """Make the axis logarithmic if most column counts would crowd at its start; else leave it linear."""
-    crowded = sum(count < columns[0] + (columns[-1] - columns[0]) / 10 for count in columns)
-    if crowded > len(columns) / 2:
+    crowded = sum(count < column_counts[0] + (column_counts[-1] - column_counts[0]) / 10 for count in column_counts)
+    if crowded > len(column_counts) / 2:
         axes.set_xscale("log", base=2)
-        exponents = range((columns[0] - 1).bit_length(), columns[-1].bit_length())
+        exponents = range((column_counts[0] - 1).bit_length(), column_counts[-1].bit_length())
         axes.xaxis.set_major_locator(FixedLocator([2.0**exponent for exponent in exponents]))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.tick_params(axis="x", rotation=45)
-    axes.set_xlim(columns[0], columns[-1])
+    axes.set_xlim(column_counts[0], column_counts[-1])
 
 
 @rc_context(STYLE)
-def draw_speeds(group: Group) -> Figure:
-    """Draw the picture of a race: a panel for each operation, a bar for each implementation.
+def draw_speeds(group: ComparableRows) -> Figure:
+    """Draw the speeds that ``kernelzoo race`` measured: a panel for each operation, a bar for each implementation.
 
     The caption gives the device, the dtype, the number of problems and the day. A tilde marks a result that other work
     disturbed. Implementations that did not take every shape have no bar; the caption names them.

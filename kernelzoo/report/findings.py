@@ -49,8 +49,8 @@ NOTES = {
 
 
 @dataclass(frozen=True)
-class Findings:
-    """One record: its kind, device and facts, and its rows as texts by column."""
+class CheckRecord:
+    """The results of checks from one file: the checks' kind, the device, and a row of texts per check."""
 
     kind: str
     device: str
@@ -66,10 +66,10 @@ class Findings:
         return Table([name.replace("_", " ") for name in columns], lines)
 
 
-def blocks(paths: Sequence[str | Path]) -> dict[str, str]:
+def markdown_by_kind(record_paths: Sequence[str | Path]) -> dict[str, str]:
     """Return a Markdown block for each kind of record, with its files in the given order. Raises ResultsError."""
     found: dict[str, list[str]] = {}
-    for findings in map(load, paths):
+    for findings in map(load, record_paths):
         parts = f"**{escape(findings.device)}**, {escape(findings.facts)}", findings.table().markdown()
         found.setdefault(findings.kind, []).extend(parts)
     return {kind: "\n\n".join([*parts, *NOTES.get(kind, ())]) for kind, parts in found.items()}
@@ -86,7 +86,7 @@ def terminal_text(paths: Sequence[str | Path], width: int) -> str:
     return "\n\n".join(parts)
 
 
-def load(path: str | Path) -> Findings:
+def load(path: str | Path) -> CheckRecord:
     """Read one record. Raises ResultsError."""
     try:
         return _parse_record(files.read_json(Path(path)), Path(path).name)
@@ -97,7 +97,7 @@ def load(path: str | Path) -> Findings:
         raise ResultsError(f"{path} is no record of checks ({wrong}); report results apart from these") from error
 
 
-def _parse_record(document: Any, file: str) -> Findings:
+def _parse_record(document: Any, file: str) -> CheckRecord:
     kind = FORMAT.fullmatch(document["format"])
     if kind is None:
         raise ValueError(f"unknown format {document['format']!r}")
@@ -109,13 +109,13 @@ def _parse_record(document: Any, file: str) -> Findings:
     facts += [versions, f"{document['started'][:16]} ({file})"]
     told = SUMMARIES.get(kind[1], list)(document["rows"])
     rows = tuple({printable(name): _cell_text(value) for name, value in row.items()} for row in told)
-    return Findings(kind[1], printable(environment["device"]), printable("; ".join(facts)), rows)
+    return CheckRecord(kind[1], printable(environment["device"]), printable("; ".join(facts)), rows)
 
 
-def _count_by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Count the outcomes of cases checked under load, by section and backend."""
+def _count_outcomes_by_section(cases: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Count the outcomes of the load tests in tests/load, for each section of these tests and each backend."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in rows:
+    for row in cases:
         section, backend = row["section"], row["implementation"].partition("/")[0]
         one = found.setdefault(
             (section, backend),
@@ -133,7 +133,7 @@ def _count_by_section(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, An
     return list(found.values())
 
 
-def _merge_exact_dtypes(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _merge_dtypes_without_rounding(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Merge the rows of all dtypes into one for each implementation of an operation that does not round."""
     found: dict[str, dict[str, Any]] = {}
     others = []
@@ -151,8 +151,8 @@ def _merge_exact_dtypes(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, 
 
 
 SUMMARIES: dict[str, Callable[[Sequence[Mapping[str, Any]]], list[Mapping[str, Any]]]] = {
-    "accuracy": _merge_exact_dtypes,
-    "load": _count_by_section,
+    "accuracy": _merge_dtypes_without_rounding,
+    "load": _count_outcomes_by_section,
 }
 """Summaries for kinds that do not show every row."""
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernelzoo.measure.statistics import Verdict, verdict
-from kernelzoo.report.compare import Comparison, by_current_id, compare, same_card
+from kernelzoo.report.compare import Comparison, compare, index_by_replacement_id, same_card
 from kernelzoo.report.reading import load
-from kernelzoo.report.results import Group, Problem, ResultsError, Row, Run
+from kernelzoo.report.results import ComparableRows, Problem, ResultsError, Row, Run
 
 Key = tuple[str, Problem]
 
@@ -28,7 +28,7 @@ class SpeedChange:
     """Whether no later run measured the row."""
 
     @property
-    def relative(self) -> float | None:
+    def relative_to_baseline(self) -> float | None:
         """The time ratio divided by the baseline's time ratio."""
         return None if self.of_baseline is None else self.comparison.ratio / self.of_baseline
 
@@ -51,29 +51,29 @@ class RunChanges:
         return sum(step.verdict is kind for step in self.steps)
 
 
-def history(paths: Sequence[Path], by: float, op: Sequence[str] = ()) -> list[RunChanges]:
+def history(paths: Sequence[Path], least_change: float, op: Sequence[str] = ()) -> list[RunChanges]:
     """Return the runs of each device, clock and cache, by date.
 
-    A row has changed if its ratio's complete interval is below 1 - ``by`` or above 1 + ``by``. ``op``: the operations
+    A row has changed if its ratio's whole interval differs from 1 by more than ``least_change``. ``op``: the operations
     to include; by default all. Raises ResultsError if a file can't be read, or if no two runs have the same row.
     """
     if len(paths) < 2:
         raise ResultsError("a history needs the results files of at least two runs")
-    by_place: dict[tuple[str, str, str], list[Group]] = {}
+    by_place: dict[tuple[str, str, str], list[ComparableRows]] = {}
     for path in paths:
         for group in load([path]).groups:
             by_place.setdefault((group.device, group.clock, group.cache), []).append(group)
-    points = [point for groups in by_place.values() for point in _compare_runs(groups, by, op)]
+    points = [point for groups in by_place.values() for point in _compare_runs(groups, least_change, op)]
     if not any(point.again for point in points):
         raise ResultsError("no two of these runs measured the same on one device and clock, so there is no history")
     return points
 
 
-def _compare_runs(groups: Sequence[Group], by: float, ops: Sequence[str]) -> list[RunChanges]:
+def _compare_runs(groups: Sequence[ComparableRows], least_change: float, ops: Sequence[str]) -> list[RunChanges]:
     """Return the runs of one device, clock and state of the cache."""
     ordered = sorted(groups, key=lambda group: group.rows[0].run.date)  # stable: the given order for equal dates
     runs = [[row for row in group.rows if not ops or row.op in ops] for group in ordered]
-    measured: list[dict[Key, Row]] = [by_current_id(rows) for rows in runs]
+    measured: list[dict[Key, Row]] = [index_by_replacement_id(rows) for rows in runs]
     newest = {key: place for place, rows in enumerate(measured) for key in rows}
     since: dict[Key, tuple[int, Row]] = {}
     points = []
@@ -89,10 +89,10 @@ def _compare_runs(groups: Sequence[Group], by: float, ops: Sequence[str]) -> lis
                 not_comparable += 1
                 continue
             found = compare(row, old)
-            if found.interval is None or found.disturbed:
+            if found.interval is None or found.is_disturbed:
                 not_comparable += 1
                 continue
-            told = verdict(found.interval, margin=by)
+            told = verdict(found.interval, margin=least_change)
             if told in (Verdict.FASTER, Verdict.SLOWER):
                 base = f"{ordered[0].baseline.replace('/', f'/{row.op}/')}", row.problem
                 both = rows.get(base), measured[start].get(base)

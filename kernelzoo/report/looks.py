@@ -40,17 +40,17 @@ SHADES = (1, 0, 2)
 
 
 @dataclass(frozen=True)
-class Look:
+class MarkerStyle:
     """An implementation's colour and symbol."""
 
     colour: str
     symbol: str
 
 
-def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
-    """Return a look for each implementation, by id. It depends only on the set of implementations.
+def marker_styles(rows: Iterable[Row]) -> Mapping[str, MarkerStyle]:
+    """Return the colour and symbol of each implementation, by id. They depend only on the set of implementations.
 
-    Up to 66 implementations of an operation have different looks: symbol or lightness differs. Further looks repeat.
+    Up to 66 implementations of an operation have different styles: symbol or lightness differs. Further styles repeat.
     """
     ids = sorted(
         {(row.op, row.backend, row.variant) for row in rows},
@@ -59,7 +59,7 @@ def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
     turns = {backend: turn for turn, backend in enumerate(sorted({backend for _, backend, _ in ids}))}
     spare = itertools.cycle(SPARE_COLOURS)
     colours = {backend: COLOURS.get(backend) or next(spare) for backend in turns}
-    found: dict[str, Look] = {}
+    found: dict[str, MarkerStyle] = {}
     for op, of_op in itertools.groupby(ids, lambda i: i[0]):
         taken: set[tuple[str, int]] = set()
         for _, backend, variant in of_op:
@@ -67,10 +67,10 @@ def looks(rows: Iterable[Row]) -> Mapping[str, Look]:
             pairs = [(symbol, shade) for shade in SHADES for symbol in turned]  # a backend's own first symbol
             pair = next((pair for pair in pairs if pair not in taken), pairs[len(found) % len(pairs)])
             taken.add(pair)
-            found[f"{backend}/{op}/{variant}"] = Look(colours[backend][pair[1]], pair[0])
+            found[f"{backend}/{op}/{variant}"] = MarkerStyle(colours[backend][pair[1]], pair[0])
     return found
 
 
 def sort_by_length(problems: Iterable[Problem]) -> list[Problem]:
     """Sort problems by row length first, because row length affects a kernel's speed more than the number of rows."""
-    return sorted(problems, key=lambda problem: (problem.length, math.prod(problem.shape), problem))
+    return sorted(problems, key=lambda problem: (problem.reduced_length, math.prod(problem.shape), problem))

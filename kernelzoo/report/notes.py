@@ -7,7 +7,7 @@ from kernelzoo import registry
 from kernelzoo.measure.condition import DISTURBED
 from kernelzoo.measure.energy import Energy
 from kernelzoo.measure.measurement import BREAKS
-from kernelzoo.report.table import digits
+from kernelzoo.report.table import format_three_digits
 
 DAGGER, TILDE = "†", "~"
 
@@ -36,10 +36,10 @@ def unmarked_flags(flags: Iterable[str]) -> list[str]:
     return [flag for flag in flags if flag not in _MARKS]
 
 
-def contract_costs(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each id in ``rows`` that ran a slower form than torch's baseline to keep the contract."""
+def contract_slowdowns(ids_and_forms: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a line for each torch implementation that ran a slower kernel to be right on special values too."""
     found: dict[tuple[str, str], None] = {}
-    for id, form in rows:
+    for id, form in ids_and_forms:
         backend, op, _ = id.split("/")
         if backend == registry.BASELINE and form not in ("", id, registry.baseline(op)):
             found[id, form.rpartition("/")[2]] = None
@@ -70,8 +70,8 @@ def energy_resolution(energies: Iterable[Energy | None]) -> str:
     shortest, most = min(e.span_ms for e in known), max(e.step_ms / e.span_ms for e in known)
     return (
         "Energy is the whole GPU's, idle power included, by NVML's counter over launches without a pause. It moves "
-        f"every {step:.3g} ms, by {digits(joules)} mJ (medians). A span of launches is at least {shortest:.0f} ms, and "
-        f"one step at most {most:.0%} of it."
+        f"every {step:.3g} ms, by {format_three_digits(joules)} mJ (medians). A span of launches is at least "
+        f"{shortest:.0f} ms, and one step at most {most:.0%} of it."
     )
 
 

@@ -15,11 +15,11 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from kernelzoo import __version__
-from kernelzoo.files import printable, write_whole
+from kernelzoo.files import printable, write_atomically
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import cards, explorer, looks, notes, result_tables, sections
 from kernelzoo.report.page_changes import differences
-from kernelzoo.report.results import Group, Results, Row
+from kernelzoo.report.results import ComparableRows, Results, Row
 from kernelzoo.report.table import WORDS, Cell, Table
 
 VENDOR = (("vendor/d3.min.js", "vendor/LICENSE.d3"), ("vendor/plot.umd.min.js", "vendor/LICENSE.plot"))
@@ -27,13 +27,12 @@ VENDOR = (("vendor/d3.min.js", "vendor/LICENSE.d3"), ("vendor/plot.umd.min.js", 
 
 OURS = ("state.js", "charts.js", "tables.js", "page.js")
 
-
 UNITS = {"mhz": " MHz", "c": " °C", "w": " W", "s": " s"}
 """The unit of a fact about the device's state, by the suffix of the fact's name."""
 
 
 @dataclass(frozen=True)
-class Part:
+class GroupSection:
     """The part of the page about one group of rows."""
 
     id: str
@@ -50,34 +49,35 @@ def write_page(results: Results, path: Path, *, against: Results | None = None, 
 
     The same results give the same file. Raises OSError if it can't be written.
     """
-    scripts = [f"/*!\n{_file(licence)}*/\n{_file(name)}" for name, licence in VENDOR] + [_file(name) for name in OURS]
+    scripts = [f"/*!\n{_read_web_file(licence)}*/\n{_read_web_file(name)}" for name, licence in VENDOR]
+    scripts += map(_read_web_file, OURS)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"body": _html_rows, "heads": _table_headers}
-    styles = looks.looks(row for group in results.groups if group.clock not in OF_CALLS for row in group.rows)
-    data = explorer.document(results, styles)
-    html = environment.from_string(_file("page.html")).render(
+    styles = looks.marker_styles(row for group in results.groups if group.clock not in OF_CALLS for row in group.rows)
+    data = explorer.build_explorer_data(results, styles)
+    html = environment.from_string(_read_web_file("page.html")).render(
         title=printable(title),
         baseline=results.baseline,
         data=explorer.compress_document(data),
         explored=bool(data["groups"]),
         parts=[_describe_group(group, slug) for group, slug in zip(results.groups, results.slugs(), strict=True)],
         cards=[
-            replace(made, caption=said, op=said.rpartition(": ")[0]) for said, made in cards.tables(results).items()
+            replace(one, caption=said, op=said.rpartition(": ")[0]) for said, one in cards.compare_gpus(results).items()
         ],
         cards_note=cards.NOTE,
-        breaking=_with_caption(result_tables.breaking_table(results), "Timed although it breaks the contract"),
+        breaking=_with_caption(result_tables.contract_breach_table(results), "Timed although it breaks the contract"),
         breaking_note=sections.BREAKING_NOTE,
         failures=_with_caption(result_tables.failure_table(results), "Without a result, and why"),
-        differing=results.contradictions(),
+        differing=results.summary_contradictions(),
         differing_note=sections.DIFFERING_NOTE,
         against=None if against is None else differences(results, against),
         marks=notes.NOTES,
-        style=Markup(_file("page.css")),
+        style=Markup(_read_web_file("page.css")),
         scripts=[Markup(text) for text in scripts],
         hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
         version=__version__,
     )
-    write_whole(path, html.encode())
+    write_atomically(path, html.encode())
 
 
 def _html_rows(table: Table) -> Markup:
@@ -103,19 +103,19 @@ def _html(cell: Cell, column: int = 1) -> str:
     return f"<{tag}{scope}{kind}>{escape(cell.text)}{note}</{tag}>"
 
 
-def _file(name: str) -> str:
+def _read_web_file(name: str) -> str:
     text = resources.files("kernelzoo.report").joinpath("web", *name.split("/")).read_text(encoding="utf-8")
     return text.replace("\r\n", "\n")
 
 
-def _describe_group(group: Group, id: str) -> Part:
+def _describe_group(group: ComparableRows, id: str) -> GroupSection:
     facts = [("device", group.device), ("clock", f"{group.clock}: {sections.clocks(group.rows)}")]
     if group.clock not in OF_CALLS:  # the cache matters to kernels only
         facts.append(("cache", group.cache))
-    facts += [*sections.limits(group.rows), *_conditions(group.rows), *sections.version_ages(group)]
+    facts += [*sections.device_limits(group.rows), *_conditions(group.rows), *sections.version_ages(group)]
     if group.repeated:
         facts.append(("left out", f"{group.repeated} results of older runs; a ratio may compare two runs"))
-    return Part(
+    return GroupSection(
         id=id,
         heading=group.label,
         facts=facts,
@@ -125,14 +125,14 @@ def _describe_group(group: Group, id: str) -> Part:
     )
 
 
-def _runs_table(group: Group) -> Table:
+def _runs_table(group: ComparableRows) -> Table:
     lines = [
         [
             Cell(run.file),
-            *(Cell(text, kind=WORDS) for text in (run.minute, run.commit or "unknown")),
+            *(Cell(text, kind=WORDS) for text in (run.date_to_minute, run.commit or "unknown")),
             Cell(", ".join(sorted({row.shape_set for row in rows})), kind=WORDS),
             Cell(str(len(rows))),
-            Cell(sections.samples(rows)),
+            Cell(sections.sample_count_text(rows)),
         ]
         for run, rows in group.runs()
     ]
@@ -161,8 +161,8 @@ def _conditions(rows: Iterable[Row]) -> list[tuple[str, str]]:
     return facts
 
 
-def _summary_table(group: Group, op: str) -> Table:
-    tables = {"submit": result_tables.submit_table, "call": result_tables.call_table}
+def _summary_table(group: ComparableRows, op: str) -> Table:
+    tables = {"submit": result_tables.submit_time_table, "call": result_tables.call_time_table}
     table = tables.get(group.clock, result_tables.summary_table)(group.select(op))
     return replace(table, caption=f"{op}: the fastest first", op=op)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, sections
-from kernelzoo.report.compare import Change, Comparison
-from kernelzoo.report.results import Group, Results, Row, geometric_mean
+from kernelzoo.report.compare import Comparison, GroupChanges
+from kernelzoo.report.results import ComparableRows, Results, Row, geometric_mean
 from kernelzoo.report.table import WORDS, Cell, Table, ratio_text, to_cell
 
 FEW = 25
@@ -38,7 +38,7 @@ def differences(new: Results, old: Results) -> tuple[Sequence[str], Sequence[Dif
     return unmatched, [_describe_change(change) for change in found]
 
 
-def _describe_change(change: Change) -> Difference:
+def _describe_change(change: GroupChanges) -> Difference:
     comparisons = change.comparisons
     slower = [c for c in comparisons if c.verdict is Verdict.SLOWER]
     faster = [c for c in reversed(comparisons) if c.verdict is Verdict.FASTER]
@@ -52,7 +52,7 @@ def _describe_change(change: Change) -> Difference:
     return Difference(
         heading=change.new.label,
         differing=_differing_facts(change),
-        summary=_change_summary(change),
+        summary=_verdict_counts_table(change),
         changed=[*largest_changes("Slower", slower), *largest_changes("Faster", faster)],
         all=every if comparisons else None,
         only=[
@@ -70,14 +70,14 @@ def _problems_by_id(rows: Iterable[Row]) -> list[tuple[str, str]]:
     return [(id, "; ".join(problems)) for id, problems in found.items()]
 
 
-def _differing_facts(change: Change) -> Table | None:
+def _differing_facts(change: GroupChanges) -> Table | None:
     """Return the facts, such as versions, that differ between the two runs; None if all agree."""
 
-    def run_facts(group: Group) -> dict[str, str]:
+    def run_facts(group: ComparableRows) -> dict[str, str]:
         runs = [run for run, _ in group.runs()]
-        found = {"file": ", ".join(run.file for run in runs), "measured": ", ".join(run.minute for run in runs)}
+        found = {"file": ", ".join(run.file for run in runs), "measured": ", ".join(run.date_to_minute for run in runs)}
         found |= {"commit": ", ".join(run.commit or "unknown" for run in runs), "clock": sections.clocks(group.rows)}
-        return found | dict(sections.limits(group.rows)) | dict(sections.versions(group.rows))
+        return found | dict(sections.device_limits(group.rows)) | dict(sections.versions(group.rows))
 
     old, new = run_facts(change.old), run_facts(change.new)
     lines = [
@@ -88,7 +88,7 @@ def _differing_facts(change: Change) -> Table | None:
     return Table(["", "before", "now"], lines, caption="What differs between the two runs") if lines else None
 
 
-def _change_summary(change: Change) -> Table:
+def _verdict_counts_table(change: GroupChanges) -> Table:
     lines = []
     for op in sorted({c.row.op for c in change.comparisons}):
         of = [c for c in change.comparisons if c.row.op == op]

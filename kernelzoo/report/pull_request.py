@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import notes
 from kernelzoo.report.compare import changes, compare_to_baseline
-from kernelzoo.report.result_tables import coverage, failure_table, marks_text, rank_names
+from kernelzoo.report.result_tables import failure_table, marks_text, problem_counts_text, rank_by_mean
 from kernelzoo.report.results import Results, Row, Selection, geometric_mean
-from kernelzoo.report.table import BLANK, Cell, Table, escape, ratio_text, significant
+from kernelzoo.report.table import BLANK, Cell, Table, escape, format_number, ratio_text
 
 MOST = 25
 """The maximum number of lines of a table. If there are more results, each implementation has one line with counts."""
@@ -36,7 +36,7 @@ def _result_table(selection: Selection) -> Table:
     headers = ["implementation", "problem", "µs", f"time / {selection.baseline}", "95 % interval", "verdict"]
 
     def line(row: Row) -> list[Cell]:
-        name = [Cell(" ".join([row.id, *row.marks])), Cell(row.problem.title), Cell(significant(row.microseconds))]
+        name = [Cell(" ".join([row.id, *row.marks])), Cell(row.problem.title), Cell(format_number(row.microseconds))]
         found = compared.get((row.problem, row.name))
         if found is None:
             return [*name, Cell("1") if row.name == selection.baseline else BLANK, BLANK, BLANK]
@@ -57,10 +57,11 @@ def _verdict_table(selection: Selection) -> Table:
         )
         counts = [Cell(str(found[verdict])) if found else BLANK for verdict in verdicts]
         told = BLANK if mean is None else Cell(ratio_text(mean))
-        return [Cell(rows[0].id + marks_text(rows, counted=True)), told, *counts, Cell(coverage(rows, selection))]
+        problems = Cell(problem_counts_text(rows, selection))
+        return [Cell(rows[0].id + marks_text(rows, no_tilde=True)), told, *counts, problems]
 
     taken = {name: selection.of(name) for name in selection.names}
-    order = rank_names(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
+    order = rank_by_mean(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
     headers = ["implementation", f"mean time / {selection.baseline}", *(verdict.value for verdict in verdicts)]
     return Table([*headers, "problems"], [line(name) for name in order])
 

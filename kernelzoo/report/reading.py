@@ -18,9 +18,9 @@ from kernelzoo.report.results import (
     BASELINE,
     CACHES,
     CLOCKS,
+    ComparableRows,
     Counters,
     Failure,
-    Group,
     Problem,
     Results,
     ResultsError,
@@ -66,7 +66,7 @@ def load(paths: Iterable[str | Path]) -> Results:
     }
     return Results(
         tuple(
-            Group(*key, tuple(groups[key]), repeated.get(key, 0))
+            ComparableRows(*key, tuple(groups[key]), repeated.get(key, 0))
             for key in sorted(groups, key=lambda key: (CLOCKS.index(key[1]), key[0], CACHES.index(key[2])))
         ),
         tuple(failed),
@@ -108,7 +108,7 @@ def _read_file(path: Path) -> _File:
     failed = [
         Failure(
             run,
-            *_parse_subject(entry, f"{path}: kernelzoo failed[{index}]"),
+            *_parse_id_and_problem(entry, f"{path}: kernelzoo failed[{index}]"),
             entry["outcome"],
             printable(entry["reason"]) or "no reason given",
         )
@@ -120,9 +120,10 @@ def _read_file(path: Path) -> _File:
         )
     rows: list[Row] = []
     seen: dict[tuple[object, ...], int] = {}
-    same: dict[Problem, Problem] = {}  # equal problems become one object, for faster look-up
+    known_problems: dict[Problem, Problem] = {}  # equal problems become one object, for faster look-up
     for index, entry in enumerate(data["benchmarks"]):
-        row = _to_row(run, entry, same, f"{path}: benchmarks[{index}] ({printable(str(entry.get('name', 'no name')))})")
+        where = f"{path}: benchmarks[{index}] ({printable(str(entry.get('name', 'no name')))})"
+        row = _to_row(run, entry, known_problems, where)
         first = seen.setdefault((row.id, row.problem, row.device, row.clock, row.cache), index)
         if first != index:
             raise ResultsError(
@@ -147,7 +148,7 @@ def _parse_counters(path: Path, record: Mapping[str, Any]) -> Mapping[tuple[str,
     return found
 
 
-def _parse_subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:
+def _parse_id_and_problem(entry: Mapping[str, Any], where: str) -> tuple[str, str, str, Problem]:
     """Return the backend, op, variant and problem of an entry. Raises ResultsError if they contradict each other."""
     id, shape, dim = entry["id"], entry["shape"], entry["dim"]
     backend, op, variant = id.split("/")
@@ -159,7 +160,7 @@ def _parse_subject(entry: Mapping[str, Any], where: str) -> tuple[str, str, str,
     return backend, op, variant, Problem.of(entry)
 
 
-def _to_row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], where: str) -> Row:
+def _to_row(run: Run, entry: Mapping[str, Any], known_problems: dict[Problem, Problem], where: str) -> Row:
     """Return an entry that fits the schema as a row. Raises ResultsError if its fields contradict each other."""
     extra, stats = entry["extra_info"], entry["stats"]
     id = f"{extra['backend']}/{extra['op']}/{extra['variant']}"
@@ -167,7 +168,7 @@ def _to_row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], wh
         raise ResultsError(
             f"{where}: extra_info 'id' must be {id!r}, as its backend, op and variant say, got {extra['id']!r:.80}"
         )
-    backend, op, variant, problem = _parse_subject(extra, f"{where}: extra_info")
+    backend, op, variant, problem = _parse_id_and_problem(extra, f"{where}: extra_info")
     bytes, samples = extra["bytes"], extra["samples"]
     times = stats.get("data", [])
     if len(times) not in (0, samples):
@@ -194,7 +195,7 @@ def _to_row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], wh
         backend=backend,
         op=op,
         variant=variant,
-        problem=same.setdefault(problem, problem),
+        problem=known_problems.setdefault(problem, problem),
         seconds=seconds,
         bytes=bytes,
         of_limit=_float(of_limit),
@@ -205,7 +206,7 @@ def _to_row(run: Run, entry: Mapping[str, Any], same: dict[Problem, Problem], wh
         repeated_rounds=extra.get("repeated_rounds", 0),
         flags=tuple(map(printable, extra.get("flags", []))),
         energy=Energy(**{name: extra["energy"][name] for name in _ENERGY}) if extra.get("energy") else None,
-        condition=tuple(_named_values(extra.get("condition"))),
+        condition=tuple(_flatten_nested_values(extra.get("condition"))),
         gpu=_gpu_uuid(extra.get("gpu")),
         beside=_gpu_uuid(extra.get("beside")),
         differs=differs,
@@ -236,18 +237,18 @@ def _float(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _named_values(value: object, name: str = "") -> Iterator[tuple[str, str | float]]:
+def _flatten_nested_values(nested: object, name: str = "") -> Iterator[tuple[str, str | float]]:
     """Yield the texts, numbers and booleans of a nested object, by name."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _named_values(inner, printable(key))
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _named_values(inner, name)
-    elif isinstance(value, bool) or (isinstance(value, str) and printable(value)):
-        yield name, printable(str(value)).lower() if isinstance(value, bool) else printable(value)
-    elif isinstance(value, int | float) and -1e15 <= value <= 1e15:
-        yield name, float(value)
+    if isinstance(nested, dict):
+        for key, inner in nested.items():
+            yield from _flatten_nested_values(inner, printable(key))
+    elif isinstance(nested, list):
+        for inner in nested:
+            yield from _flatten_nested_values(inner, name)
+    elif isinstance(nested, bool) or (isinstance(nested, str) and printable(nested)):
+        yield name, printable(str(nested)).lower() if isinstance(nested, bool) else printable(nested)
+    elif isinstance(nested, int | float) and -1e15 <= nested <= 1e15:
+        yield name, float(nested)
 
 
 def _gpu_uuid(value: object) -> str:
@@ -271,7 +272,7 @@ def _by_card(key: Key, rows: Sequence[Row]) -> dict[Key, list[Row]]:
 
 
 def _describe_remeasurement(one: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the backends measured again, and a text: the date, and torch's time then relative to its earlier time."""
+    """Return the remeasured backends, and a text: the date, and torch's new time divided by its time before."""
     mean, least, most = (float(one["yardstick"][name]) for name in ("mean", "least", "most"))
     took = f"took {mean:.3f} of its earlier time in the mean, {least:.2f} to {most:.2f}"
     return ", ".join(map(printable, one["backends"])), f"{printable(one['datetime'])}, while torch/eager {took}"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kernelzoo.report.notes import DAGGER, TILDE
 from kernelzoo.report.results import OUTCOMES, Failure, Problem, Results, Row, Selection, geometric_mean
-from kernelzoo.report.table import BLANK, Cell, Table, digits, significant, to_cell
+from kernelzoo.report.table import BLANK, Cell, Table, format_number, format_three_digits, to_cell
 
 LONG = 1000
 """The maximum number of characters of a reason."""
@@ -23,32 +23,32 @@ VALUES = re.compile(
 UNRANKED = "Implementations with fewer problems are unranked; `best ranked` is the best mean on the same problems."
 
 
-def rank_names(
-    taken: Mapping[str, Sequence[Row]],
+def rank_by_mean(
+    rows_by_name: Mapping[str, Sequence[Row]],
     mean: Callable[[Sequence[Row]], float | None],
     best: Callable[[Iterable[float]], float] = min,
 ) -> dict[str, float | None]:
     """Rank the names with rows on all problems by mean. Unranked names follow, by number of problems, then by name.
 
-    The value of a ranked name is None. The value of an unranked name is the best mean of any ranked name on the same
-    problems. Names that break the contract are ignored for it. ``best``: min if small means are good, else max.
+    The value of a ranked name is None. The value of an unranked name is the best mean that any ranked name has on
+    the same problems. Names with wrong special values are not compared. ``best``: min or max of means.
     """
-    every = {row.problem for rows in taken.values() for row in rows}
-    means = {name: mean(rows) for name, rows in taken.items() if len(rows) == len(every)}
+    every = {row.problem for rows in rows_by_name.values() for row in rows}
+    means = {name: mean(rows) for name, rows in rows_by_name.items() if len(rows) == len(every)}
     last = math.inf if best is min else 0.0
     order: dict[str, float | None] = dict.fromkeys(
         sorted(means, key=lambda name: means[name] or last, reverse=best is max)
     )
-    right = [taken[name] for name in order if not any(row.breaks for row in taken[name])]
-    for name in sorted(taken.keys() - means.keys(), key=lambda name: (-len(taken[name]), name)):
-        own = {row.problem for row in taken[name]}
+    right = [rows_by_name[name] for name in order if not any(row.breaks for row in rows_by_name[name])]
+    for name in sorted(rows_by_name.keys() - means.keys(), key=lambda name: (-len(rows_by_name[name]), name)):
+        own = {row.problem for row in rows_by_name[name]}
         there = [mean([row for row in rows if row.problem in own]) for rows in right]
         order[name] = best(means_there) if (means_there := [value for value in there if value is not None]) else None
     return order
 
 
 def summary_table(selection: Selection) -> Table:
-    """Return a table with a line per implementation, in the order of :func:`rank_names` by ratio to the baseline."""
+    """Return a table with a line per implementation, in the order of :func:`rank_by_mean` by ratio to the baseline."""
     names = _rank_by_ratio(selection)
     with_limit = any(row.of_limit is not None for row in selection.rows)
     with_submit = any(row.submit_us is not None for row in selection.rows)
@@ -59,46 +59,46 @@ def summary_table(selection: Selection) -> Table:
 
     def line(name: str) -> list[Cell]:
         rows = selection.of(name)
-        cells = [Cell(rows[0].id + marks_text(rows, counted=True), id=rows[0].id), to_cell(selection.mean_ratio(name))]
+        cells = [Cell(rows[0].id + marks_text(rows, no_tilde=True), id=rows[0].id), to_cell(selection.mean_ratio(name))]
         if with_limit:
-            cells.append(to_cell(selection.mean_of_limit(name), "{:.0%}".format))
+            cells.append(to_cell(selection.mean_share_of_limit(name), "{:.0%}".format))
         if with_energy:
             per_gb = geometric_mean(row.j_per_gb for row in rows)
-            cells += [to_cell(selection.mean_energy_ratio(name)), to_cell(per_gb, digits)]
+            cells += [to_cell(selection.mean_energy_ratio(name)), to_cell(per_gb, format_three_digits)]
         if with_submit:
-            cells.append(to_cell(selection.median_submit_us(name), significant))
-        return [*cells, Cell(coverage(rows, selection, names[name]))]
+            cells.append(to_cell(selection.median_submit_us(name), format_number))
+        return [*cells, Cell(problem_counts_text(rows, selection, names[name]))]
 
-    spare = _spare_columns(selection, "host submit, µs", "J/GB", "of limit")
+    spare = _columns_to_drop(selection, "host submit, µs", "J/GB", "of limit")
     return Table(headers, [line(name) for name in names], spare=spare)
 
 
-def coverage(rows: Sequence[Row], selection: Selection, best_ranked: float | None = None) -> str:
-    """Return a text: the numbers of problems and of disturbed rows, and the mean ``best_ranked`` if there is one."""
+def problem_counts_text(rows: Sequence[Row], selection: Selection, best_ranked_mean: float | None = None) -> str:
+    """Return text such as "8 of 9; best ranked 1.20": numbers of problems and disturbed rows, ``best_ranked_mean``."""
     disturbed = sum(TILDE in row.marks for row in rows)
     told = f"{len(rows)} of {len(selection.problems)}" + (f", {disturbed} {TILDE}" if disturbed else "")
-    return told if best_ranked is None else f"{told}; best ranked {best_ranked:.2f}"
+    return told if best_ranked_mean is None else f"{told}; best ranked {best_ranked_mean:.2f}"
 
 
 def _rank_by_ratio(selection: Selection) -> dict[str, float | None]:
     taken = {name: selection.of(name) for name in selection.names}
     if not selection.of(selection.baseline):  # without a baseline, rank by time
-        return dict.fromkeys(rank_names(taken, lambda rows: geometric_mean(row.seconds for row in rows)))
-    return rank_names(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
+        return dict.fromkeys(rank_by_mean(taken, lambda rows: geometric_mean(row.seconds for row in rows)))
+    return rank_by_mean(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
 
 
-def _spare_columns(selection: Selection, *others: str) -> list[str]:
-    """Return ``others`` and, if every implementation has all problems, also ``problems``: the columns to drop first."""
+def _columns_to_drop(selection: Selection, *always: str) -> list[str]:
+    """Return the columns that a narrow terminal drops first: ``always``, and ``problems`` if no problem is missing."""
     partial = len(selection.rows) < len(selection.names) * len(selection.problems)
-    return [*others, *["problems"] * (not partial)]
+    return [*always, *["problems"] * (not partial)]
 
 
 def ratio_table(selection: Selection) -> Table | None:
-    """Return a table of ratios to the baseline on the problems of :meth:`Selection.readable`; None without ratios."""
+    """Return ratios to the baseline on :meth:`Selection.short_table_problems` as a table; None without ratios."""
     names = [name for name in selection.names if name != selection.baseline and selection.mean_ratio(name) is not None]
     lines = []
-    for problem in selection.readable_problems():
-        rows = [selection.cells.get((problem, name)) for name in names]
+    for problem in selection.short_table_problems():
+        rows = [selection.rows_by_cell.get((problem, name)) for name in names]
         ratios = [None if row is None else selection.ratio(row) for row in rows]
         if any(ratio is not None for ratio in ratios):
             right = [ratio for row, ratio in zip(rows, ratios, strict=True) if ratio and row and not row.breaks]
@@ -117,7 +117,7 @@ def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
     """Return a table of times and GB/s, with a line for each shape and a column for each implementation."""
 
     def line(problem: Problem) -> list[Cell]:
-        rows = [selection.cells.get((problem, name)) for name in selection.names]
+        rows = [selection.rows_by_cell.get((problem, name)) for name in selection.names]
         best = min((row.seconds for row in rows if row is not None and not row.breaks), default=0.0)
         cells = (BLANK if row is None else Cell(_timing(row), row.seconds == best and row.can_be_best) for row in rows)
         return [Cell(str(problem)), *cells]
@@ -125,7 +125,7 @@ def time_table(selection: Selection, problems: Sequence[Problem]) -> Table:
     return Table(["shape", *selection.names], [line(problem) for problem in problems])
 
 
-def breaking_table(results: Results) -> Table:
+def contract_breach_table(results: Results) -> Table:
     """Return a table with a line for each implementation that was timed although it breaks the contract."""
     found: dict[str, list[Row]] = {}
     for group in results.groups:
@@ -137,7 +137,7 @@ def breaking_table(results: Results) -> Table:
 
 
 def failure_table(results: Results) -> Table:
-    """Return a table of reasons for missing times, the worst outcome first. It merges reasons that differ in values."""
+    """Tabulate why times are missing, the worst outcome first. Reasons share a line if only numbers or names differ."""
     found: dict[tuple[str, str], list[Failure]] = {}
     for failure in sorted(results.failed, key=lambda f: (-OUTCOMES.index(f.outcome), f.id, f.problem)):
         words = failure.reason.replace(failure.id, "").replace(failure.id.replace(f"/{failure.op}/", "/"), "")
@@ -166,8 +166,8 @@ def _first_problems(problems: list[str]) -> str:
     return "; ".join(dict.fromkeys(problems[:FEW])) + f"; and {len(problems) - FEW} more" * (len(problems) > FEW)
 
 
-def call_table(selection: Selection) -> Table:
-    """Return a table of complete calls: a line for each implementation, in the order of :func:`rank_names` by ratio."""
+def call_time_table(selection: Selection) -> Table:
+    """Return a table of whole calls from Python: a line per implementation, in the order of :func:`rank_by_mean`."""
     lines = []
     for name, best_ranked in _rank_by_ratio(selection).items():
         rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)
@@ -175,26 +175,26 @@ def call_table(selection: Selection) -> Table:
         worst, at = max(ratios, key=lambda one: one[0], default=(None, rows[0]))
         lines.append(
             [
-                Cell(rows[0].id + marks_text(rows, counted=True), id=rows[0].id),
+                Cell(rows[0].id + marks_text(rows, no_tilde=True), id=rows[0].id),
                 to_cell(mean),
                 to_cell(worst),
                 BLANK if worst is None else Cell(at.problem.title),
-                Cell(significant(statistics.median(row.microseconds for row in rows))),
-                to_cell(submit, significant),
-                Cell(coverage(rows, selection, best_ranked)),
+                Cell(format_number(statistics.median(row.microseconds for row in rows))),
+                to_cell(submit, format_number),
+                Cell(problem_counts_text(rows, selection, best_ranked)),
             ]
         )
     headers = ["implementation", f"call / {selection.baseline}", "worst", "at", "call, µs", "host submit, µs"]
-    return Table([*headers, "problems"], lines, spare=_spare_columns(selection, "host submit, µs", "at", "call, µs"))
+    return Table([*headers, "problems"], lines, spare=_columns_to_drop(selection, "host submit, µs", "at", "call, µs"))
 
 
-def submit_table(selection: Selection) -> Table:
+def submit_time_table(selection: Selection) -> Table:
     """Return a table of the host's times to submit a call: a line per way of calling, the fastest first."""
     rows = sorted(selection.rows, key=lambda row: row.seconds)
     lines = [
         [
             Cell(" ".join([row.id, *row.marks]), id=row.id),
-            Cell(significant(row.microseconds)),
+            Cell(format_number(row.microseconds)),
             to_cell(selection.ratio(row)),
         ]
         for row in rows
@@ -202,11 +202,11 @@ def submit_table(selection: Selection) -> Table:
     return Table(["way of calling", "host's time, µs", f"time / {selection.baseline}"], lines)
 
 
-def marks_text(rows: Iterable[Row], *, counted: bool = False) -> str:
-    """Return the marks of these rows. ``counted``: omit the tilde, because :func:`coverage` counts disturbed rows."""
-    found = {mark for row in rows for mark in row.marks} - ({TILDE} if counted else set())
+def marks_text(rows: Iterable[Row], *, no_tilde: bool = False) -> str:
+    """Return the marks of rows. ``no_tilde``: omit the tilde, as :func:`problem_counts_text` counts disturbed rows."""
+    found = {mark for row in rows for mark in row.marks} - ({TILDE} if no_tilde else set())
     return "".join(f" {mark}" for mark in (DAGGER, TILDE) if mark in found)
 
 
 def _timing(row: Row) -> str:
-    return " ".join([f"{significant(row.microseconds)} ({significant(row.gb_per_s)})", *row.marks])
+    return " ".join([f"{format_number(row.microseconds)} ({format_number(row.gb_per_s)})", *row.marks])

@@ -28,7 +28,7 @@ class ResultsError(KernelZooError, ValueError):
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """The problem of a launch. Every table sorts problems by rank, axis and size."""
+    """The input of a launch: shape, dtype, reduced axis and scalars. Tables sort problems by rank, axis and size."""
 
     rank: int = field(init=False, repr=False)
     dim: int
@@ -69,7 +69,7 @@ class Problem:
         return f"{self.dtype} {self}"
 
     @property
-    def length(self) -> int:
+    def reduced_length(self) -> int:
         """The length of the reduced axis."""
         return self.shape[self.dim]
 
@@ -85,7 +85,7 @@ class Run:
     """Backends that were measured again later (bench/again.py): names, and a text with the date and torch's time."""
 
     @property
-    def minute(self) -> str:
+    def date_to_minute(self) -> str:
         """The date and time without seconds."""
         return self.date.replace("T", " ")[:16] or "unknown"
 
@@ -168,11 +168,11 @@ class Row(Result):
 
     @property
     def card(self) -> str:
-        """The card with whose rows this row is compared: ``beside``, or else ``gpu``."""
+        """The UUID of the GPU whose rows are compared with this row: ``beside`` if it is not empty, else ``gpu``."""
         return self.beside or self.gpu
 
     @property
-    def chosen(self) -> str:
+    def chosen_form(self) -> str:
         """The name of the form that ran, for example the choice of ``auto``; empty if it is this implementation."""
         return "" if self.form == self.id else self.form.rpartition("/")[2]
 
@@ -230,21 +230,22 @@ class Selection:
         return [f"{backend}/{variant}" for backend, variant in order]
 
     @cached_property
-    def cells(self) -> Mapping[tuple[Problem, str], Row]:
+    def rows_by_cell(self) -> Mapping[tuple[Problem, str], Row]:
+        """Each row by its problem and its implementation's name, which are a cell's place in a table."""
         return {(row.problem, row.name): row for row in self.rows}
 
     def of(self, name: str) -> list[Row]:
         """Return the rows of one implementation, in the order of the problems."""
-        return [self.cells[problem, name] for problem in self.problems if (problem, name) in self.cells]
+        return [self.rows_by_cell[problem, name] for problem in self.problems if (problem, name) in self.rows_by_cell]
 
     def ratio(self, row: Row) -> float | None:
         """Return the row's time divided by the baseline's on the same problem. None if the baseline has none there."""
-        base = self.cells.get((row.problem, self.baseline))
+        base = self.rows_by_cell.get((row.problem, self.baseline))
         return None if base is None else row.seconds / base.seconds
 
     def energy_ratio(self, row: Row) -> float | None:
         """Return the row's energy divided by the baseline's on the same problem. None if either is unknown."""
-        base = self.cells.get((row.problem, self.baseline))
+        base = self.rows_by_cell.get((row.problem, self.baseline))
         if row.energy is None or base is None or base.energy is None:
             return None
         return row.energy.launch_mj / base.energy.launch_mj
@@ -255,14 +256,14 @@ class Selection:
     def mean_ratio(self, name: str) -> float | None:
         return geometric_mean(self.ratio(row) for row in self.of(name))
 
-    def mean_of_limit(self, name: str) -> float | None:
+    def mean_share_of_limit(self, name: str) -> float | None:
         return geometric_mean(row.of_limit for row in self.of(name))
 
     def median_submit_us(self, name: str) -> float | None:
         return median(row.submit_us for row in self.of(name))
 
     @property
-    def ceiling(self) -> float | None:
+    def ceiling_gb_per_s(self) -> float | None:
         """The measured bandwidth in GB/s: the median of :attr:`Row.ceiling_gb_per_s`."""
         return median(row.ceiling_gb_per_s for row in self.rows)
 
@@ -276,7 +277,7 @@ class Selection:
         points = len(self.sweep())
         return points >= SWEEP and 2 * points >= len(self.problems)
 
-    def readable_problems(self) -> list[Problem]:
+    def short_table_problems(self) -> list[Problem]:
         """Return problems for a short table: of a long sweep, powers of two and the ends, or evenly spaced problems."""
         hidden: set[Problem] = set()
         for problems in self._by_row_count().values():
@@ -299,7 +300,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Group:
+class ComparableRows:
     """The rows of one device, clock and cache state. Rows of two groups never share a table or a figure."""
 
     device: str
@@ -346,7 +347,7 @@ Counters = tuple[tuple[str, str], ...]
 class Results:
     """The contents of results files, by device, clock and cache state."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[ComparableRows, ...]
     failed: tuple[Failure, ...] = ()
     """All failures, in the order of the files. A file does not say to which group a failure belongs."""
     baseline: str = BASELINE
@@ -362,7 +363,7 @@ class Results:
             self, groups=tuple(replace(group, baseline=baseline) for group in self.groups), baseline=baseline
         )
 
-    def contradictions(self) -> list[str]:
+    def summary_contradictions(self) -> list[str]:
         """Return a line for each row whose file's summary contradicts its samples."""
         return [
             f"{row.run.file}: {row.id} on {row.problem.title}: {'; '.join(row.differs)}"

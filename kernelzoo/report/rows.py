@@ -12,7 +12,7 @@ from typing import Any
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report.notes import TILDE
 from kernelzoo.report.reading import load
-from kernelzoo.report.results import Group, Problem, Result, Results, Row, Selection
+from kernelzoo.report.results import ComparableRows, Problem, Result, Results, Row, Selection
 
 Json = dict[str, Any]
 
@@ -48,8 +48,8 @@ def read(*paths: str | Path) -> Rows:
 
     ``outcome`` is ``measured``, or ``refused``, ``wrong`` or ``failed`` with a ``reason``. ``seconds`` is the median
     time of a launch. ``p10``, ``quartile_1``, ``quartile_3`` and ``p90`` are :func:`quantiles` of its samples, in
-    seconds too. ``of_limit`` is the device's limit divided by the time. Unknown values are None. If several runs
-    measured the same row, the newest is returned. Raises ResultsError for a file without results.
+    seconds too. ``of_limit`` is the shortest possible time on the device divided by the time. Unknown values are None.
+    If several runs measured the same row, the newest is returned. Raises ResultsError for a file without results.
 
     >>> import kernelzoo
     >>> rows = kernelzoo.results.read("bench/results/h200-axes.json.gz")
@@ -73,10 +73,7 @@ def to_csv(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def quantiles(times: Sequence[float], unit: float = 1.0) -> dict[str, float | None]:
-    """Return the 10th, 25th, 75th and 90th percentiles of the times in seconds, divided by ``unit``.
-
-    A percentile between two samples is interpolated. If there are fewer than two samples, all are None.
-    """
+    """Return the 10th, 25th, 75th and 90th percentiles of times in units of ``unit``; None for fewer than two times."""
     names = {"p10": 10, "quartile_1": 25, "quartile_3": 75, "p90": 90}
     if len(times) < 2:
         return dict.fromkeys(names)
@@ -125,14 +122,14 @@ def document(results: Results) -> Json:
         "baseline": results.baseline,
         "groups": [_describe_group(group) for group in results.groups],
         "failed": [
-            {"id": one.id, **_problem(one.problem), "outcome": one.outcome, "reason": one.reason, "file": one.run.file}
+            {"id": one.id, **_as_json(one.problem), "outcome": one.outcome, "reason": one.reason, "file": one.run.file}
             for one in results.failed
         ],
-        "differing": results.contradictions(),
+        "differing": results.summary_contradictions(),
     }
 
 
-def _describe_group(group: Group) -> Json:
+def _describe_group(group: ComparableRows) -> Json:
     selections = [group.select(op) for op in group.operations()]
     return {
         "device": group.device,
@@ -150,7 +147,7 @@ def _summary(selection: Selection, name: str) -> Json:
     return {
         "id": rows[0].id,
         "ratio": selection.mean_ratio(name),
-        "of_limit": selection.mean_of_limit(name),
+        "of_limit": selection.mean_share_of_limit(name),
         "energy_ratio": selection.mean_energy_ratio(name),
         "submit_us": selection.median_submit_us(name),
         "problems": len(rows),
@@ -163,7 +160,7 @@ def _describe_row(selection: Selection, row: Row) -> Json:
     return {
         "id": row.id,
         "form": row.form or None,
-        **_problem(row.problem),
+        **_as_json(row.problem),
         "median_us": row.microseconds,
         "quantiles_us": quantiles(row.times, 1e-6),
         "ratio": selection.ratio(row),
@@ -182,7 +179,7 @@ def _describe_row(selection: Selection, row: Row) -> Json:
     }
 
 
-def _problem(problem: Problem) -> Json:
+def _as_json(problem: Problem) -> Json:
     found: Json = {"shape": list(problem.shape), "dim": problem.dim, "dtype": problem.dtype}
     found |= {"axes": dict(problem.axes)} if problem.axes else {}
     return found | ({"scalars": dict(problem.scalars)} if problem.scalars else {})

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from kernelzoo.report.looks import OWN
 from kernelzoo.report.notes import DAGGER
-from kernelzoo.report.result_tables import coverage, marks_text, rank_names
-from kernelzoo.report.results import Group, Problem, Row, Selection, geometric_mean
-from kernelzoo.report.table import BLANK, Cell, Table, significant, to_cell
+from kernelzoo.report.result_tables import marks_text, problem_counts_text, rank_by_mean
+from kernelzoo.report.results import ComparableRows, Problem, Row, Selection, geometric_mean
+from kernelzoo.report.table import BLANK, Cell, Table, format_number, to_cell
 
 SHORT = 0.8
 """A share of the limit below this counts as a shortfall."""
@@ -27,46 +27,44 @@ MOST_LINES = 40  # of a list of problems, the worst first
 WORST = 10  # the number of worst cases against the peer, and against the copy
 
 
-def score_table(group: Group, op: str) -> Table | None:
-    """Tabulate scores of all implementations, the best variant, the best peer and a copy. None if no limit is known."""
+def score_table(group: ComparableRows, op: str) -> Table | None:
+    """Tabulate the share of the limit that kernels, other libraries and a plain copy reach. None without limits."""
     selection = group.select(op)
     if not any(row.of_limit is not None for row in selection.rows):
         return None
     taken = {name: [row for row in selection.of(name) if row.of_limit is not None] for name in selection.names}
     lines = [
-        _score_line(name + marks_text(selection.of(name), counted=True), taken[name], selection, there)
-        for name, there in rank_names(taken, lambda rows: geometric_mean(row.of_limit for row in rows), max).items()
+        _score_line(name + marks_text(selection.of(name), no_tilde=True), taken[name], selection, there)
+        for name, there in rank_by_mean(taken, lambda rows: geometric_mean(row.of_limit for row in rows), max).items()
     ]
     for label, best in find_fastest_rows(selection):
         lines.append(_score_line(label, list(best.values()), selection))
-    if copies := {row.problem: _copy_row(row) for row in selection.rows if row.copy_us and row.of_limit}:
+    if copies := {row.problem: _plain_copy_as_row(row) for row in selection.rows if row.copy_us and row.of_limit}:
         lines.append(_score_line(COPY, list(copies.values()), selection))
     headers = ["implementation", "score", "even lengths", "odd lengths", "worst", "at", "problems"]
     return Table(headers, lines)
 
 
-def shortfall_table(group: Group, op: str) -> Table | None:
+def limit_shortfall_table(group: ComparableRows, op: str) -> Table | None:
     """Tabulate problems on which the best kernelzoo variant reaches less than ``SHORT`` of the limit, worst first."""
     selection = group.select(op)
     zoo = dict(find_fastest_rows(selection)).get(ZOO, {})
     short = [row for row in zoo.values() if row.of_limit is not None and row.of_limit < SHORT]
     with_copy = any(row.copy_us is not None for row in short)
-    backends = _own_backends(selection)
+    backends = _kernelzoo_backends(selection)
     lines = []
     for row in sorted(short, key=lambda row: row.of_limit or 0)[:MOST_LINES]:
-        autos = [selection.cells.get((row.problem, f"{backend}/auto")) for backend in backends]
+        autos = [selection.rows_by_cell.get((row.problem, f"{backend}/auto")) for backend in backends]
         shares = [to_cell(None if auto is None else auto.of_limit) for auto in autos]
-        copied = BLANK if row.copy_us is None else to_cell(_copy_row(row).of_limit)
+        copied = BLANK if row.copy_us is None else to_cell(_plain_copy_as_row(row).of_limit)
         lines.append([Cell(row.problem.title), _best_cell(row), to_cell(row.of_limit), *shares, *[copied] * with_copy])
     headers = ["problem", "best", "limit / time", *(f"{backend}/auto" for backend in backends)]
     headers += [COPY] * with_copy
     return Table(headers, lines) if lines else None
 
 
-def behind_table(group: Group, op: str) -> Table | None:
-    """Tabulate problems on which a peer is faster than the best kernelzoo variant, the largest ratio first.
-
-    Peers that break the contract are included and marked."""
+def slower_than_peer_table(group: ComparableRows, op: str) -> Table | None:
+    """Tabulate problems on which any peer is faster than the best kernelzoo variant, the largest ratio first."""
     from kernelzoo.report.compare import compare  # imports numpy, which a report without gaps does not need
 
     found = dict(find_fastest_rows(group.select(op)))
@@ -87,11 +85,11 @@ def behind_table(group: Group, op: str) -> Table | None:
     return Table(headers, lines) if lines else None
 
 
-def spread_table(group: Group, op: str) -> Table | None:
+def relative_speed_table(group: ComparableRows, op: str) -> Table | None:
     """Tabulate speeds of the best variant and of each backend's ``auto``, relative to the best peer and to a copy."""
     selection = group.select(op)
     kernels = {ZOO: list(dict(find_fastest_rows(selection)).get(ZOO, {}).values())}
-    kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _own_backends(selection)}
+    kernels |= {f"{backend}/auto": selection.of(f"{backend}/auto") for backend in _kernelzoo_backends(selection)}
     lines = []
     for label, base in _reference_times(selection):
         for name, rows in kernels.items():
@@ -106,7 +104,7 @@ def spread_table(group: Group, op: str) -> Table | None:
     return Table(headers, lines, spare=["problems", "at"]) if lines else None
 
 
-def worst_table(group: Group, op: str) -> Table | None:
+def worst_table(group: ComparableRows, op: str) -> Table | None:
     """Tabulate the ten worst problems of the best kernelzoo variant relative to the best peer, and to a plain copy."""
     selection = group.select(op)
     zoo = dict(find_fastest_rows(selection)).get(ZOO, {})
@@ -114,7 +112,7 @@ def worst_table(group: Group, op: str) -> Table | None:
     for label, base in _reference_times(selection):
         speeds = _relative_speeds(zoo.values(), base)
         for speed, row in speeds[:WORST]:
-            other = Cell(significant(base[row.problem] * 1e6))
+            other = Cell(format_number(base[row.problem] * 1e6))
             lines.append([Cell(row.problem.title), *_name_and_time(row), Cell(label), other, Cell(f"{speed:.2f}")])
     headers = ["problem", ZOO, "µs", "compared with", "µs", "its time / kernelzoo's"]
     return Table(headers, lines) if lines else None
@@ -133,10 +131,10 @@ def _relative_speeds(rows: Iterable[Row], base: Mapping[Problem, float]) -> list
     return sorted(speeds, key=lambda one: one[0])
 
 
-def variant_table(group: Group, op: str) -> Table | None:
+def variant_table(group: ComparableRows, op: str) -> Table | None:
     """Tabulate the time of each variant divided by the time of its backend's fastest variant."""
     selection = group.select(op)
-    own = _own_backends(selection)
+    own = _kernelzoo_backends(selection)
     fastest: dict[tuple[str, Problem], float] = {}
     for row in selection.rows:
         key = row.backend, row.problem
@@ -157,7 +155,7 @@ def variant_table(group: Group, op: str) -> Table | None:
 def find_fastest_rows(selection: Selection) -> Iterator[tuple[str, dict[Problem, Row]]]:
     """Yield labels with the fastest row of each problem: of kernelzoo, and of peers that keep the contract. If a peer
     breaks the contract, yield the fastest row of all peers too."""
-    own = _own_backends(selection)
+    own = _kernelzoo_backends(selection)
     others = [row for row in selection.rows if row.backend not in own]
     found = [
         (ZOO, [row for row in selection.rows if row.backend in own]),
@@ -173,7 +171,7 @@ def find_fastest_rows(selection: Selection) -> Iterator[tuple[str, dict[Problem,
             yield label, best
 
 
-def _own_backends(selection: Selection) -> list[str]:
+def _kernelzoo_backends(selection: Selection) -> list[str]:
     """Return the built-in backends that have rows, except the baseline's."""
     return sorted({row.backend for row in selection.rows} & set(OWN))
 
@@ -181,8 +179,8 @@ def _own_backends(selection: Selection) -> list[str]:
 def _score_line(label: str, rows: Iterable[Row], selection: Selection, best_ranked: float | None = None) -> list[Cell]:
     limited = [row for row in rows if row.of_limit is not None]
     worst = min(limited, key=lambda row: row.of_limit or 0, default=None)
-    odd = [row.of_limit for row in limited if row.problem.length % 2]
-    even = [row.of_limit for row in limited if row.problem.length % 2 == 0]
+    odd = [row.of_limit for row in limited if row.problem.reduced_length % 2]
+    even = [row.of_limit for row in limited if row.problem.reduced_length % 2 == 0]
     return [
         Cell(label),
         to_cell(geometric_mean(row.of_limit for row in limited)),
@@ -190,11 +188,11 @@ def _score_line(label: str, rows: Iterable[Row], selection: Selection, best_rank
         to_cell(geometric_mean(odd)),
         to_cell(None if worst is None else worst.of_limit),
         BLANK if worst is None else Cell(worst.problem.title),
-        Cell(coverage(limited, selection, best_ranked)),
+        Cell(problem_counts_text(limited, selection, best_ranked)),
     ]
 
 
-def _copy_row(row: Row) -> Row:
+def _plain_copy_as_row(row: Row) -> Row:
     """Return the row with the time, and the share of the limit, of a plain copy of its data."""
     assert row.of_limit is not None and row.copy_us is not None
     share = row.of_limit * row.microseconds / row.copy_us
@@ -202,9 +200,9 @@ def _copy_row(row: Row) -> Row:
 
 
 def _name_and_time(row: Row) -> tuple[Cell, Cell]:
-    return Cell(" ".join([row.name, *row.marks])), Cell(significant(row.microseconds))
+    return Cell(" ".join([row.name, *row.marks])), Cell(format_number(row.microseconds))
 
 
 def _best_cell(row: Row) -> Cell:
     """Return a cell with the row's implementation, the form that it chose, and its marks."""
-    return Cell(" ".join([row.name, *([f"({row.chosen})"] if row.chosen else []), *row.marks]), id=row.id)
+    return Cell(" ".join([row.name, *([f"({row.chosen_form})"] if row.chosen_form else []), *row.marks]), id=row.id)

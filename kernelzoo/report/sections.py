@@ -12,20 +12,20 @@ from datetime import date
 from importlib import resources
 
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.measure.problems import count_of
+from kernelzoo.measure.problems import random_sample_size
 from kernelzoo.report import notes, score
 from kernelzoo.report.result_tables import (
     UNRANKED,
-    breaking_table,
-    call_table,
+    call_time_table,
+    contract_breach_table,
     failure_table,
     ratio_table,
-    submit_table,
+    submit_time_table,
     summary_table,
     time_table,
 )
-from kernelzoo.report.results import Group, Results, Row, Selection
-from kernelzoo.report.table import Table, escape, significant
+from kernelzoo.report.results import ComparableRows, Results, Row, Selection
+from kernelzoo.report.table import Table, escape, format_number
 from kernelzoo.terminal import wrap_text
 
 CALLS_NOTE = (
@@ -57,17 +57,18 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
     parts = [f"# {escape(title)}", environment(results)]
     for group in results.groups:
         if group.clock in OF_CALLS:
-            parts += [f"## {escape(group.label)}", *(_calls(group) if group.clock == "call" else _submits(group))]
+            section = _call_time_section if group.clock == "call" else _submit_time_section
+            parts += [f"## {escape(group.label)}", *section(group)]
             continue
         tables = [summary_table(group.select(op)).markdown() for op in group.operations()]
         footer = notes.energy_footer((row.energy for row in group.rows), results.baseline)
         parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *footer]
         parts += mark_notes(group.rows, tables)
-        parts += map(escape, notes.contract_costs((row.id, row.form) for row in group.rows))
+        parts += map(escape, notes.contract_slowdowns((row.id, row.form) for row in group.rows))
         for kind in SCORES:
             parts += _score_section(group, kind)
         if group.clock == "wall":
-            parts += _host_ratios(group)
+            parts += _host_time_ratio_section(group)
         for op in group.operations():
             for dtype in group.dtypes(op):
                 parts.append(f"### {op}, {dtype}")
@@ -76,8 +77,8 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
                     parts.append(f"![{op}, {dtype}: GB/s by implementation]({figure})")
                 parts += _time_section(group.select(op, dtype))
     if any(row.breaks for group in results.groups for row in group.rows):
-        parts += ["## Timed although it breaks the contract", breaking_table(results).markdown(), BREAKING_NOTE]
-    if differing := results.contradictions():
+        parts += ["## Timed although it breaks the contract", contract_breach_table(results).markdown(), BREAKING_NOTE]
+    if differing := results.summary_contradictions():
         lines = [f"- {escape(line)}" for line in differing]
         parts += ["## Summaries that their samples contradict", DIFFERING_NOTE, "\n".join(lines)]
     if results.failed:
@@ -85,11 +86,11 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
     return "\n\n".join(parts) + "\n"
 
 
-def blocks(results: Results) -> dict[str, str]:
-    """Return the text of every block for which there are results, by the block's name."""
+def document_blocks(results: Results) -> dict[str, str]:
+    """Return the text of each block that can be inserted into documents, by the block's name; see this module."""
     found: dict[str, list[str]] = {"summary": []}
     for group in results.groups:
-        for name, parts in _blocks(group):
+        for name, parts in _group_block_parts(group):
             found.setdefault(name, []).extend([f"**{escape(group.label)}**", *parts] if parts else [])
     energies = (row.energy for group in results.groups for row in group.rows)
     found["summary"] += [summary_note(results.baseline), *notes.energy_footer(energies, results.baseline)]
@@ -98,17 +99,17 @@ def blocks(results: Results) -> dict[str, str]:
     return {"environment": environment(results)} | {name: "\n\n".join(found[name]) for name in order}
 
 
-def _blocks(group: Group) -> Iterator[tuple[str, list[str]]]:
+def _group_block_parts(group: ComparableRows) -> Iterator[tuple[str, list[str]]]:
     """Yield the name of each block with its parts for one group."""
     if group.clock in OF_CALLS:
-        yield group.clock, _calls(group) if group.clock == "call" else _submits(group)
+        yield group.clock, _call_time_section(group) if group.clock == "call" else _submit_time_section(group)
         return
     tables = [summary_table(group.select(op)).markdown() for op in group.operations()]
     yield "summary", [*tables, *mark_notes(group.rows, tables)]
     for kind in SCORES:
         yield kind, _score_section(group, kind)
     if group.clock == "wall":
-        yield "host-ratios", _host_ratios(group)
+        yield "host-ratios", _host_time_ratio_section(group)
     for op in group.operations():
         for dtype in group.dtypes(op):
             yield f"table-{op}-{dtype}", _time_section(group.select(op, dtype))
@@ -120,7 +121,7 @@ def environment(results: Results) -> str:
 
 
 def terminal_text(results: Results, width: int = 0) -> str:
-    """Return ratios to the baseline as plain text: a summary of each operation, and for host times every problem."""
+    """Return ratios to the baseline as text: a summary of each operation. Host times also get a table by problem."""
 
     def prose(text: str) -> str:
         return "\n".join(wrap_text(text, width or len(text)))
@@ -131,20 +132,21 @@ def terminal_text(results: Results, width: int = 0) -> str:
             selection = group.select(op)
             ratios = f"ratios are time / {results.baseline}, below 1 is faster"
             parts.append(prose(f"{op} on {group.label}; {ratios}"))
-            parts.append((call_table if group.clock == "call" else summary_table)(selection).text(width))
+            parts.append((call_time_table if group.clock == "call" else summary_table)(selection).text(width))
             if group.clock in ("wall", "call") and (table := ratio_table(selection)) is not None:
                 parts.append(table.text(width))
                 if any(cell.best for row in table.rows for cell in row):
                     parts.append(prose("* the fastest of its row, and faster than the baseline"))
-            if any(count_of(row.shape_set.partition(",")[0]) for row in selection.rows) and group.clock not in OF_CALLS:
+            shape_sets = {row.shape_set.partition(",")[0] for row in selection.rows}
+            if any(map(random_sample_size, shape_sets)) and group.clock not in OF_CALLS:
                 for scores in (SCORES["spread"], SCORES["worst"]):
                     if (table := scores.table(group, op)) is not None:
                         parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
         footer = notes.energy_footer((row.energy for row in group.rows), results.baseline)
         parts += [prose(text.replace("`", "")) for text in footer]
-        parts += map(prose, notes.contract_costs((row.id, row.form) for row in group.rows))
+        parts += map(prose, notes.contract_slowdowns((row.id, row.form) for row in group.rows))
         parts += map(prose, notes.explain_marks([row.marks for row in group.rows]))
-    if differing := results.contradictions():
+    if differing := results.summary_contradictions():
         more = [f"and {len(differing) - MOST} more"] * (len(differing) > MOST)
         parts += map(prose, [DIFFERING_NOTE, *differing[:MOST], *more])
     return "\n\n".join(parts)
@@ -159,20 +161,20 @@ BREAKING_NOTE = (
 )
 
 
-def _calls(group: Group) -> list[str]:
+def _call_time_section(group: ComparableRows) -> list[str]:
     """Return tables of complete calls: for each operation a table of means, and a table of ratios by problem."""
     parts = []
     for op in group.operations():
         selection = group.select(op)
         ratios = ratio_table(selection)
-        parts += [f"{op}:", call_table(selection).markdown(), *([] if ratios is None else [ratios.markdown()])]
-    costs = map(escape, notes.contract_costs((row.id, row.form) for row in group.rows))
+        parts += [f"{op}:", call_time_table(selection).markdown(), *([] if ratios is None else [ratios.markdown()])]
+    costs = map(escape, notes.contract_slowdowns((row.id, row.form) for row in group.rows))
     return [*parts, CALLS_NOTE, *costs, *mark_notes(group.rows, parts)]
 
 
-def _submits(group: Group) -> list[str]:
+def _submit_time_section(group: ComparableRows) -> list[str]:
     """Return a table for each operation, of the host's time to submit a call."""
-    tables = [submit_table(group.select(op)).markdown() for op in group.operations()]
+    tables = [submit_time_table(group.select(op)).markdown() for op in group.operations()]
     return [*tables, *mark_notes(group.rows, tables)]
 
 
@@ -181,7 +183,7 @@ class ScoreTable:
     """A kind of score table: its caption, the function that makes the table, and its footer."""
 
     caption: str
-    table: Callable[[Group, str], Table | None]
+    table: Callable[[ComparableRows, str], Table | None]
     note: str
 
 
@@ -195,7 +197,7 @@ SCORES = {
     ),
     "spread": ScoreTable(
         "speed relative to the best peer and a copy, over all problems",
-        score.spread_table,
+        score.relative_speed_table,
         "Its time divided by that of the kernel: above 1 is faster. `mean` is the geometric mean. One problem in ten "
         "is below the `tenth percentile`. Peers that break the contract are left out.",
     ),
@@ -207,12 +209,12 @@ SCORES = {
     ),
     "shortfall": ScoreTable(
         "far from the limit",
-        score.shortfall_table,
+        score.limit_shortfall_table,
         f"Problems on which the best kernelzoo variant reaches less than {score.SHORT:.0%} of the limit.",
     ),
     "behind": ScoreTable(
         "where a peer is faster",
-        score.behind_table,
+        score.slower_than_peer_table,
         "Problems on which a peer is faster than the best kernelzoo variant.",
     ),
     "variants": ScoreTable(
@@ -224,7 +226,7 @@ SCORES = {
 }
 
 
-def _score_section(group: Group, kind: str) -> list[str]:
+def _score_section(group: ComparableRows, kind: str) -> list[str]:
     """Return a table for each operation, or "none" for an empty table. If no limit was measured, return []."""
     made = SCORES[kind]
     parts = []
@@ -241,14 +243,14 @@ def mark_notes(rows: Iterable[Row], tables: Iterable[str]) -> list[str]:
     return [escape(line) for line in notes.explain_marks([row.marks for row in rows]) if line[0] in text]
 
 
-def _host_ratios(group: Group) -> list[str]:
+def _host_time_ratio_section(group: ComparableRows) -> list[str]:
     tables = [(op, ratio_table(group.select(op))) for op in group.operations()]
     parts = [p for op, table in tables if table is not None for p in (f"{op}:", table.markdown())]
     return [*parts, ratios_note(group.baseline), *mark_notes(group.rows, parts)] if parts else []
 
 
 def _time_section(selection: Selection) -> list[str]:
-    readable = selection.readable_problems()
+    readable = selection.short_table_problems()
     table, whole = (time_table(selection, problems).markdown() for problems in (readable, selection.problems))
     parts = [table, TIMES_NOTE, *mark_notes(selection.rows, [whole])]
     if len(readable) < len(selection.problems):
@@ -257,10 +259,11 @@ def _time_section(selection: Selection) -> list[str]:
     return parts
 
 
-def _environment(group: Group) -> Iterator[str]:
+def _environment(group: ComparableRows) -> Iterator[str]:
     for run, rows in group.runs():
-        facts = [f"{len(rows)} results ({_join_set(row.shape_set for row in rows)})", f"{samples(rows)} samples each"]
-        facts += [f"{name} {value}" for name, value in [*limits(rows), *versions(rows)]]
+        facts = [f"{len(rows)} results ({_join_set(row.shape_set for row in rows)})"]
+        facts.append(f"{sample_count_text(rows)} samples each")
+        facts += [f"{name} {value}" for name, value in [*device_limits(rows), *versions(rows)]]
         measured = f"measured {run.date}" if run.date else "date unknown"
         facts.append(measured + (f" at commit {run.commit}" if run.commit else ""))
         clock = f"{group.clock} clock ({escape(clocks(rows))})"
@@ -273,18 +276,18 @@ def _environment(group: Group) -> Iterator[str]:
         )
 
 
-def samples(rows: Sequence[Row]) -> str:
+def sample_count_text(rows: Sequence[Row]) -> str:
     fewest, most = min(row.samples for row in rows), max(row.samples for row in rows)
     return str(fewest) if fewest == most else f"{fewest} to {most}"
 
 
-def limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+def device_limits(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
     """Yield the measured limits of the device, by name."""
     for op in sorted({row.op for row in rows}):
         of_op = [row.ceiling_gb_per_s for row in rows if row.op == op]
-        if ceilings := {significant(ceiling) for ceiling in of_op if ceiling is not None}:
+        if ceilings := {format_number(ceiling) for ceiling in of_op if ceiling is not None}:
             yield f"ceiling for {op}", f"{_join_set(ceilings)} GB/s"
-    if floors := {significant(row.floor_us) for row in rows if row.floor_us is not None}:
+    if floors := {format_number(row.floor_us) for row in rows if row.floor_us is not None}:
         yield "smallest launch", f"{_join_set(floors)} µs"
 
 
@@ -297,7 +300,7 @@ def versions(rows: Iterable[Row]) -> list[tuple[str, str]]:
     return [(name, _join_set(values)) for name, values in found.items()]
 
 
-def version_ages(group: Group) -> list[tuple[str, str]]:
+def version_ages(group: ComparableRows) -> list[tuple[str, str]]:
     """Return the versions, with their age at the last measurement if their release date is in releases.json."""
     measured = max(run.date for run, _ in group.runs())[:10]
     text = resources.files("kernelzoo.report").joinpath("releases.json").read_text(encoding="utf-8")

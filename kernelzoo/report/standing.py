@@ -10,7 +10,7 @@ from kernelzoo.report import score
 from kernelzoo.report.looks import OWN
 from kernelzoo.report.notes import DAGGER, TILDE
 from kernelzoo.report.result_tables import marks_text
-from kernelzoo.report.results import Group, Problem, Results, Selection, geometric_mean
+from kernelzoo.report.results import ComparableRows, Problem, Results, Selection, geometric_mean
 
 FEW = 5
 """The minimum number of common shapes. If there are fewer, languages with few shapes are ignored."""
@@ -45,10 +45,10 @@ class Standing:
     bars: Sequence[Bar]
 
 
-def leading_names(selection: Selection) -> list[str]:
-    """Return the implementations shown at first: the baseline, each ``auto``, and all of a backend without ``auto``.
+def first_shown_names(selection: Selection) -> list[str]:
+    """Return the names that the page shows first: the baseline, each ``auto``, and all of a backend without ``auto``.
 
-    If the baseline has as many shapes as its backend's ``auto``, ``auto`` is omitted. If only one is left, return all.
+    An ``auto`` of the baseline's backend is omitted if both have as many shapes. If one name is left, return all names.
     """
     base, _, _ = selection.baseline.partition("/")
     firsts = [name for name in selection.names if name == selection.baseline or name.endswith("/auto")]
@@ -74,20 +74,20 @@ def scores(selection: Selection) -> Scores:
         ratio = selection.ratio(row)
         value = row.of_limit if limited else 1 / ratio if ratio else None
         if value:
-            base = None if limited else selection.cells[row.problem, selection.baseline]
+            base = None if limited else selection.rows_by_cell[row.problem, selection.baseline]
             timed = [row.times, *([base.times] if base is not None and base is not row else [])]
             found[row.problem, row.name] = log_score(value, timed)
     return found
 
 
-def log_score(value: float, timed: Sequence[Sequence[float]]) -> Score:
-    """Return the logarithmic score of ``value``. ``timed``: the samples of each time from which it was computed."""
-    return math.log(value), [_log_median_variance(times) for times in timed] if min(map(len, timed)) > 1 else []
+def log_score(value: float, samples: Sequence[Sequence[float]]) -> Score:
+    """Return the logarithmic score of ``value``. ``samples``: those of each time from which the value was computed."""
+    return math.log(value), [_log_median_variance(times) for times in samples] if min(map(len, samples)) > 1 else []
 
 
-def rank_implementations(selection: Selection, known: Scores, problems: Iterable[Problem]) -> Standing:
+def rank_implementations(selection: Selection, row_scores: Scores, problems: Iterable[Problem]) -> Standing:
     """Rank all implementations on the problems that every kernelzoo language supports. Scores are geometric means."""
-    shown = _common_problems(selection, known, set(problems))
+    shown = _common_problems(selection, row_scores, set(problems))
     rows_of = {name: selection.of(name) for name in selection.names}
     base = selection.baseline.partition("/")[0]
     peers = list(dict(score.find_fastest_rows(selection)).get(PEER, {}).values())
@@ -95,20 +95,20 @@ def rank_implementations(selection: Selection, known: Scores, problems: Iterable
         rows_of[PEER] = peers
     bars = []
     for name, rows in rows_of.items():
-        taken = [row for row in rows if row.problem in shown and (row.problem, row.name) in known]
+        taken = [row for row in rows if row.problem in shown and (row.problem, row.name) in row_scores]
         if taken:
-            mean, low, high = mean_and_interval([known[row.problem, row.name] for row in taken])
+            mean, low, high = mean_and_interval([row_scores[row.problem, row.name] for row in taken])
             ratio = geometric_mean(1 / found for row in taken if (found := selection.ratio(row)) is not None)
             disturbed = sum(TILDE in row.marks for row in taken)
-            marks = marks_text(taken, counted=True) + (f" {disturbed} {TILDE}" if disturbed else "")
+            marks = marks_text(taken, no_tilde=True) + (f" {disturbed} {TILDE}" if disturbed else "")
             bars.append(Bar(name, mean, low, high, len(taken), ratio, marks.strip()))
     bars.sort(key=lambda bar: (bar.count != len(shown), -bar.score))
-    return Standing(sorted(shown, key=lambda problem: (problem.length, problem)), bars)
+    return Standing(sorted(shown, key=lambda problem: (problem.reduced_length, problem)), bars)
 
 
 def describe_fastest(ranking: Standing, selection: Selection) -> str:
     """Return a sentence: the fastest implementation, those too close to tell apart, and speeds relative to others."""
-    shown, count = {*leading_names(selection), PEER}, len(ranking.problems)
+    shown, count = {*first_shown_names(selection), PEER}, len(ranking.problems)
     bars = [bar for bar in ranking.bars if bar.name in shown and bar.count == count and DAGGER not in bar.marks]
     if not bars:
         return "No implementation took all of these shapes."
@@ -116,7 +116,7 @@ def describe_fastest(ranking: Standing, selection: Selection) -> str:
     level = [bar for bar in others if bar.high >= first.low > 0]
     names = " and ".join(_bar_label(bar) for bar in (first, *level))
     rest = [bar for bar in others if bar not in level]
-    next_own = next((bar for bar in rest if _is_own(bar.name)), None)
+    next_own = next((bar for bar in rest if _has_kernelzoo_backend(bar.name)), None)
     beside = [bar for bar in rest if bar is next_own or bar.name in (PEER, selection.baseline)]
     said = [f"{first.score / bar.score:.2f} × {_bar_label(bar)}" for bar in beside if bar.name != selection.baseline]
     if first.ratio is not None and selection.baseline not in (bar.name for bar in (first, *level)):
@@ -164,12 +164,12 @@ def _student_quantile(freedom: float, z: float = 1.959964) -> float:
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
-def _common_problems(selection: Selection, known: Scores, asked: set[Problem]) -> set[Problem]:
+def _common_problems(selection: Selection, row_scores: Scores, requested: set[Problem]) -> set[Problem]:
     """Return the problems that every language has. If these are few, ignore the language with the fewest problems."""
     by_language: dict[str, set[Problem]] = {}
-    names = set(leading_names(selection))
-    for problem, name in known:
-        if problem in asked and name in names and _is_own(name):
+    names = set(first_shown_names(selection))
+    for problem, name in row_scores:
+        if problem in requested and name in names and _has_kernelzoo_backend(name):
             by_language.setdefault(name.partition("/")[0], set()).add(problem)
     taken = sorted(by_language.values(), key=len, reverse=True)
     while taken:
@@ -177,10 +177,10 @@ def _common_problems(selection: Selection, known: Scores, asked: set[Problem]) -
         if len(common) >= min(FEW, len(taken[0])):
             return common
         taken.pop()
-    return {problem for problem, _ in known if problem in asked}
+    return {problem for problem, _ in row_scores if problem in requested}
 
 
-def _is_own(name: str) -> bool:
+def _has_kernelzoo_backend(name: str) -> bool:
     return name.partition("/")[0] in OWN
 
 
@@ -188,7 +188,7 @@ def _bar_label(bar: Bar) -> str:
     return f"{'the ' * (bar.name == PEER)}{bar.name}{f' ({bar.marks})' * bool(bar.marks)}"
 
 
-def speeds(group: Group, op: str) -> dict[str, float]:
+def speeds(group: ComparableRows, op: str) -> dict[str, float]:
     """Return mean speeds relative to the baseline, the fastest first. Names without the same problems are left out."""
     selection = group.select(op)
     taken = {name: {row.problem for row in selection.of(name)} for name in selection.names}
@@ -207,7 +207,7 @@ def speed_lines(results: Results) -> list[str]:
     return [*lines, *([DISTURBED_NOTE] if any(TILDE in line for line in lines) else [])]
 
 
-def speed_label(name: str, group: Group, op: str) -> str:
+def speed_label(name: str, group: ComparableRows, op: str) -> str:
     """Return the label of an implementation's speed, with a tilde if other work disturbed it."""
     backend, _, variant = name.partition("/")
     title = packages.LANGUAGES.get(backend, backend)

@@ -80,13 +80,13 @@ def to_cell(value: float | None, text: Callable[[float], str] = "{:.2f}".format)
     return BLANK if value is None else Cell(text(value))
 
 
-def significant(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number with three significant digits: at most two decimals, and all digits before the point."""
     return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
 
 
-def digits(value: float) -> str:
-    """Format a number as :func:`significant` does, but give small numbers three significant digits too."""
+def format_three_digits(value: float) -> str:
+    """Format a number as :func:`format_number` does, but give small numbers three significant digits too."""
     return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
 
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from kernelzoo.files import check_parent_folder, printable, write_whole
+from kernelzoo.files import check_parent_folder, printable, write_atomically
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.report import sections
 from kernelzoo.report.results import Results, ResultsError
@@ -47,7 +47,7 @@ def write(
     path.mkdir(exist_ok=True)
     drawn = _draw_figures(results, path) if figures else {}
     document = path / "report.md"
-    write_whole(document, sections.report(results, printable(title), drawn).encode())
+    write_atomically(document, sections.report(results, printable(title), drawn).encode())
     return f"{document} written" + (f"; figures beside it, as PNG and SVG: {len(drawn)}" if figures else "")
 
 

@@ -90,7 +90,7 @@ def test_the_exact_value_is_exact() -> None:
 
     generator = torch.Generator().manual_seed(0)
     for name, family in accuracy_values.FAMILIES.items():
-        fill = fuzz_values.Fill((2, 37), torch.float64, generator)
+        fill = fuzz_values.TensorFiller((2, 37), torch.float64, generator)
         x = family(fill.normal(double=True), fill)
         high, low, scale = SOFTMAX.exact(SOFTMAX.arguments((x.contiguous(),)))
         assert low is not None and scale is not None

@@ -181,7 +181,7 @@ def test_a_case_whose_reference_exceeds_its_bounds_counts_for_nobody(declare: De
         Conformance().test_conforms(implementation, plain)
     with pytest.raises(UndecidableError):
         running.check(implementation, plain, "cpu")
-    drawn = [case for case in fuzz.draw("own", 200, 0, 2**8) if not (case.far or case.fault)]
+    drawn = [case for case in fuzz.draw("own", 200, 0, 2**8) if not (case.has_far_rows or case.fault)]
     fuzzed = run(implementation, drawn, CPU)
     assert fuzzed.wrong == [] and fuzzed.undecidable > 20
     assert fuzzed.undecidable + fuzzed.right + fuzzed.faults == len(drawn)

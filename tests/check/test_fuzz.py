@@ -16,7 +16,7 @@ from made_up import normed, picks
 
 from kernelzoo import operations
 from kernelzoo.check import fuzz
-from kernelzoo.check.fuzz import Case, Companion, Layout, dense_strides, running, values
+from kernelzoo.check.fuzz import Case, CompanionInput, Layout, dense_strides, running, values
 from kernelzoo.check.fuzz.placing import place_inputs
 from kernelzoo.launch import Bind, Launch, void
 from kernelzoo.operations.memory import overlaps_itself
@@ -36,8 +36,8 @@ def drawn() -> dict[str, list[Case]]:
     found = {}
     for op in ("softmax", "min"):
         cases = fuzz.draw(op, 2400, 7, 2**9)
-        found[op] = cases[:800] + [case for case in cases[800:] if case.far][:3]
-    return found | {op: [case for case in fuzz.draw(op, 480, 7, 2**9) if not case.far] for op in MADE_UP}
+        found[op] = cases[:800] + [case for case in cases[800:] if case.has_far_rows][:3]
+    return found | {op: [case for case in fuzz.draw(op, 480, 7, 2**9) if not case.has_far_rows] for op in MADE_UP}
 
 
 def softmax(x: torch.Tensor, out: torch.Tensor) -> Launch:
@@ -168,9 +168,10 @@ def test_a_failure_becomes_simple(enter: Enter, drawn: dict[str, list[Case]]) ->
         """Whatever its values."""
         return bool(case.elements and case.shape) and math.prod(case.shape[d] for d in case.axes) % 32 == 0
 
-    for case in [case for case in drawn["min"] if in_warps(case) and not case.far and not case.fault][::32]:
+    for case in [case for case in drawn["min"] if in_warps(case) and not case.has_far_rows and not case.fault][::32]:
         simple = fuzz.reduce_case("min", case, in_warps, 400)
-        assert math.prod(simple.shape[d] for d in simple.axes) == 32 and simple.elements <= 64 and not simple.far
+        assert math.prod(simple.shape[d] for d in simple.axes) == 32
+        assert simple.elements <= 64 and not simple.has_far_rows
 
 
 def test_a_reduction_asks_about_no_case_twice_and_ends(drawn: dict[str, list[Case]]) -> None:
@@ -203,7 +204,7 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
             assert not overlaps_itself(memory.as_strided(shape, out.strides))
     assert {len(case.shape) for case in cases} == set(range(7))
     assert {case.dtype for case in cases} == set(operations.OPERATIONS[op].dtypes)
-    assert {family for dtype in operations.FLOATS for family in values.families(dtype)} <= {c.values for c in cases}
+    assert {family for d in operations.FLOATS for family in values.families_of_dtype(d)} <= {c.values for c in cases}
     several = {
         "empty": lambda case: not case.elements,
         "one element": lambda case: case.elements == 1,
@@ -216,7 +217,7 @@ def test_cases_are_many_kinds_and_legal(op: str) -> None:
         "given out with gaps": lambda case: case.outs and case.outs[0].strides != dense_strides(case.out_shapes(op)[0]),
         "special": lambda case: case.specials,
         "negated": lambda case: case.negated,
-        "far": lambda case: case.far,
+        "far": lambda case: case.has_far_rows,
         "negative axis": lambda case: isinstance(case.dim, int) and case.dim < 0,
     }
     if op == "min":
@@ -233,7 +234,7 @@ def test_a_group_shares_its_layout() -> None:
     resized = 0
     for start in range(0, 800, fuzz.GROUP):
         first, *others = cases[start : start + fuzz.GROUP]
-        for other in others if not first.far else ():
+        for other in others if not first.has_far_rows else ():
             assert (other.dtype, other.dim, other.x.offset) == (first.dtype, first.dim, first.x.offset)
             for a, b in zip(first.shape, other.shape, strict=True):
                 assert a.bit_length() == b.bit_length() and (a - b) % 16 == 0
@@ -261,7 +262,7 @@ def test_special_values_are_what_their_names_say() -> None:
 
 def test_families_are_finite_or_mean_it() -> None:
     for dtype in operations.OPERATIONS["min"].dtypes:
-        for family in values.families(dtype):
+        for family in values.families_of_dtype(dtype):
             drawn = values.draw(family, (64, 65), dtype, torch.Generator().manual_seed(0))
             assert (drawn.dtype, drawn.shape) == (getattr(torch, dtype), (64, 65))
             if dtype in operations.FLOATS and family not in ("masked", "low"):
@@ -376,7 +377,7 @@ WRONG: tuple[tuple[str, Bind, str], ...] = (
 
 @pytest.mark.parametrize(("op", "bind", "words"), WRONG, ids=lambda value: getattr(value, "__name__", None))
 def test_a_mistake_is_found(op: str, bind: Bind, words: str, enter: Enter, drawn: dict[str, list[Case]]) -> None:
-    found = first_wrong(enter(op, bind), [case for case in drawn[op] if not case.far], words)
+    found = first_wrong(enter(op, bind), [case for case in drawn[op] if not case.has_far_rows], words)
     assert found
 
 
@@ -403,7 +404,7 @@ def test_a_failure_of_several_inputs_becomes_simple(enter: Enter, drawn: dict[st
     assert simple.x == Layout(dense_strides(simple.shape))
     (weight,) = simple.companions
     assert weight.layout is not None and weight.layout.strides != (1,)
-    assert replace(weight, layout=None) == Companion("weight")
+    assert replace(weight, layout=None) == CompanionInput("weight")
 
     simple = shrunk(enter("pick", takes_no_unknown), drawn["pick"])
     assert simple.elements * dict(simple.sizes)["N"] <= 8
@@ -444,7 +445,7 @@ def test_cases_of_several_inputs_are_many_kinds_and_legal(op: str) -> None:
 def test_values_are_within_what_the_operation_says() -> None:
     generator = torch.Generator()
     operation = operations.OPERATIONS["own_norm"]
-    for case in [case for case in fuzz.draw("own_norm", 200, 3, 2**9) if not case.far and case.elements]:
+    for case in [case for case in fuzz.draw("own_norm", 200, 3, 2**9) if not case.has_far_rows and case.elements]:
         (_, x), _ = place_inputs(operation, case, generator)
         finite = x.double().where(x.isfinite(), 0).resolve_neg()
         assert finite.square().mean(case.axes or None).max() < torch.finfo(torch.float32).max, case
@@ -457,7 +458,7 @@ def test_values_are_within_what_the_operation_says() -> None:
 
 
 def test_json_has_what_is_not_at_its_default() -> None:
-    weight = Companion("weight", "", Layout((2,), 3), "wide", (("nan", 0),), True)
+    weight = CompanionInput("weight", "", Layout((2,), 3), "wide", (("nan", 0),), True)
     case = Case("float32", (3, 4), Layout((4, 1)), companions=(weight,), scalars=(("eps", 0.5),))
     assert str(case) == (
         '{"dtype":"float32","shape":[3,4],"dim":-1,"strides":[4,1],"values":"normal","seed":0,'
@@ -520,9 +521,8 @@ def test_every_fault_raises_its_error(op: str, enter: Enter) -> None:
 
 
 def test_a_fault_beside_a_negated_input_raises_its_error(enter: Enter) -> None:
-    case = Case(
-        "float16", (), Layout((), 0), -1, fault="an axis out of range", companions=(Companion("weight", negated=True),)
-    )
+    weight = CompanionInput("weight", negated=True)
+    case = Case("float16", (), Layout((), 0), -1, fault="an axis out of range", companions=(weight,))
     found = running.run(enter("own_norm", RIGHT["own_norm"]), [case], CPU)
     assert (found.wrong, found.faults) == ([], 1)
 
@@ -542,7 +542,7 @@ def test_hypothesis_makes_up_cases_too(op: str, enter: Enter) -> None:
     @given(case=fuzz.case_strategy(op, 2**7))
     def passes(case: Case) -> None:
         assert fuzz.parse_case(str(case), op) == case
-        if not case.far:
+        if not case.has_far_rows:
             found = running.run(implementation, [case], CPU)
             assert (found.wrong, found.right + found.faults) == ([], 1)
 

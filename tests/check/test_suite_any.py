@@ -84,7 +84,7 @@ def test_tensors_are_inputs(op: str) -> None:
         inputs = drawn if len(operation.inputs) > 1 else (drawn,)
         args = operation.arguments(inputs)
         outs = operation.allocate(args)
-        operation.launch(RIGHT[op], args, outs)()
+        operation.make_launch(RIGHT[op], args, outs)()
         operation.expect(args).check(outs)
 
     legal()
@@ -138,7 +138,7 @@ def test_bounds_are_tried(total: Implementation) -> None:
 
 
 def test_fuzzing_passes_it(total: Implementation) -> None:
-    cases = [case for case in fuzz.draw(total.op, 300, 3, 2**9) if not case.far]
+    cases = [case for case in fuzz.draw(total.op, 300, 3, 2**9) if not case.has_far_rows]
     found = run(total, cases, CPU)
     assert found.wrong == [] and found.right + found.faults == len(cases)
 

@@ -10,7 +10,7 @@ from kernelzoo.check import running
 from kernelzoo.check.cases import cases
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Bind, void
-from kernelzoo.measure import Entrant, Gate, Here, Problem, Sets
+from kernelzoo.measure import Entrant, Gate, LocalRunner, Problem, TensorSets
 from kernelzoo.registry import Implementation
 
 Tensor = torch.Tensor
@@ -153,8 +153,8 @@ def test_verify_rejects_it(rule: Rule, op: str, dtype: str, shape: Any, enter: A
 
 
 def admit(problem: Problem, implementation: Implementation) -> None:
-    sets, runner = Sets(problem, 2, torch.device("cpu")), Here(torch.device("cpu"))
-    runner.open(problem, sets, "device")
+    sets, runner = TensorSets(problem, 2, torch.device("cpu")), LocalRunner(torch.device("cpu"))
+    runner.open_sets(problem, sets, "device")
     Gate(sets, 3).admit(Entrant(implementation, runner))
 
 

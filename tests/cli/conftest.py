@@ -141,7 +141,7 @@ for line in sys.stdin:
         say(done={"device": "cpu", "device_name": "a stub", "gpu": GPU, "versions": VERSIONS, "summaries": known})
     elif request["do"] == "confirm":
         say(done={})
-    elif request["do"] == "largest":
+    elif request["do"] == "fuzzing_limits":
         say(done={"unavailable": "", "elements": 100, "emulator": ""})
     elif request["do"] in ANSWERS:
         time.sleep(0.2)

@@ -62,7 +62,7 @@ def test_python_gets_the_rows_of_the_command(answer, stub, monkeypatch) -> None:
     rows = ask(rounds=9)
     assert status == 0 and rows == [facts | row for row in problem["rows"]] and rows[1]["verdict"] == "SAME"
     assert "torch/min/auto" in rows._repr_html_()
-    monkeypatch.setattr(measuring, "sweep", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(measuring, "measure_plan", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         ask()
 

@@ -141,7 +141,7 @@ def test_nothing_but_torch_is_status_1(kernelzoo, tmp_path, monkeypatch) -> None
 
 
 def test_the_launch_tables_in_force_are_told(tmp_path, monkeypatch) -> None:
-    card = tables.Card("NVIDIA Toy 1", "9.9", 7)
+    card = tables.Gpu("NVIDIA Toy 1", "9.9", 7)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv(tables.ENVIRONMENT, raising=False)
     monkeypatch.setattr(tables, "card", lambda index: card)

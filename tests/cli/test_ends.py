@@ -18,12 +18,12 @@ import pytest
 
 from kernelzoo import cli, files, registry
 from kernelzoo.cli import measuring, tune
-from kernelzoo.cli.guards import Guards
+from kernelzoo.cli.guards import MeasuringProcesses
 from kernelzoo.cli.recording import Recording
 from kernelzoo.measure import first_call
 from kernelzoo.measure.first_call import FirstCall
 from kernelzoo.measure.record import Record, RecordError
-from kernelzoo.tables import Card
+from kernelzoo.tables import Gpu
 
 COMMAND = ("bench", "--op", "min", "--dtype", "float32", "--cache", "hot", "--rounds", "3", "-o")
 
@@ -104,8 +104,8 @@ def test_a_sweep_that_is_ended_in_order_says_how_to_go_on(bench, end, capsys) ->
     assert [name for name in os.listdir() if "partial" in name or "lock" in name] == []
 
 
-def interrupts(self: Guards, tasks: Iterable[Any], do: Callable[[Any, Any], Any], processes: int) -> Iterator[Any]:
-    """``Guards.each``, where Ctrl-C comes after the first task."""
+def interrupts(self: MeasuringProcesses, tasks: Iterable[Any], do: Callable[..., Any], processes: int) -> Iterator[Any]:
+    """``MeasuringProcesses.run_tasks``, where Ctrl-C comes after the first task."""
     for task in tasks:
         yield from ((self.first, task, result) for result in do(self.first, task))
         raise KeyboardInterrupt
@@ -124,8 +124,8 @@ def interrupts(self: Guards, tasks: Iterable[Any], do: Callable[[Any, Any], Any]
 )
 def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Guards, "run_tasks", interrupts)
-    races, calls = measuring.sweep, FirstCall("torch/min/auto", "long rows", "float32", "1x1", "1x1", "failed")
+    monkeypatch.setattr(MeasuringProcesses, "run_tasks", interrupts)
+    races, calls = measuring.measure_plan, FirstCall("torch/min/auto", "long rows", "float32", "1x1", "1x1", "failed")
 
     def one_race(*given: Any) -> Iterator[Any]:
         yield next(races(*given))
@@ -138,7 +138,7 @@ def test_ctrl_c_says_what_is_kept(command, told, rows, stub, monkeypatch, tmp_pa
     def nothing(*given: Any) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(measuring, "sweep", one_race)
+    monkeypatch.setattr(measuring, "measure_plan", one_race)
     monkeypatch.setattr(first_call, "first_calls", one_call)
     if command == "list":
         monkeypatch.setattr(registry, "implementations", nothing)
@@ -161,7 +161,7 @@ def test_ctrl_c_of_tune_says_which_tables_are_stored(monkeypatch, tmp_path, caps
     guards.run_tasks = lambda tasks, do, processes: interrupts(guards, tasks, lambda guard, task: (), processes)
     bar = SimpleNamespace(set_total=lambda steps: None, hide_while_printing=nullcontext)
     record = Recording("kernelzoo-tune/1")
-    session = tune.TuningSession(guards, 1, bar, Card("NVIDIA Toy 1", "9.9", 7), 3, 60.0, record)  # type: ignore[arg-type]
+    session = tune.TuningSession(guards, 1, bar, Gpu("NVIDIA Toy 1", "9.9", 7), 3, 60.0, record)  # type: ignore[arg-type]
     assert session.tune({"declared": [{}, {}], "unavailable": {}}, ["float32"], tmp_path / "r.json", json=False) == 130
     assert capsys.readouterr().err.strip() == f"interrupted after 0 of 2 tables; kept: {tmp_path / 'r.json'}"
 

@@ -146,10 +146,10 @@ def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked,
     (tmp_path / "there" / "d.json").write_text(
         json.dumps({**DEFINITION, "reference": reference} if reference else BROKEN)
     )
-    races, race = list[Any](), folder.FolderJudge.judge_on
-    monkeypatch.setattr(folder.FolderJudge, "judge_on", lambda *given: races.append(given) or race(*given))
+    races, race = list[Any](), folder.FolderJudge.judge_on_workload
+    monkeypatch.setattr(folder.FolderJudge, "judge_on_workload", lambda *given: races.append(given) or race(*given))
     how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
-    assert folder.judge_folder(how, "", None, resume=False, json=True) == 2
+    assert folder.judge_solution_folder(how, "", None, resume=False, json=True) == 2
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert found["verdict"] == verdict and reason in found["reason"] and len(races) == asked
 
@@ -168,7 +168,7 @@ def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, tmp_path, monk
 
     monkeypatch.setattr(folder.FolderJudge, "race_ids", drawn)
     how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
-    folder.judge_folder(how, "", None, resume=False, json=True)
+    folder.judge_solution_folder(how, "", None, resume=False, json=True)
     (found,) = json.loads(capsys.readouterr().out)["verdicts"]
     assert found["verdict"] == verdict and len(draws) == asked and len({*map(tuple, draws)}) == 1
 
@@ -192,7 +192,7 @@ def test_slow_solutions_are_judged_on_what_is_timed(tmp_path, monkeypatch, capsy
     how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     for longest, right_on in ((folder.LONGEST, 5), (0.0, 3)):
         monkeypatch.setattr(folder, "LONGEST", longest)
-        assert folder.judge_folder(how, "", None, resume=False, json=True) == 0
+        assert folder.judge_solution_folder(how, "", None, resume=False, json=True) == 0
         (found,) = json.loads(capsys.readouterr().out)["verdicts"]
         assert (found["right_on"], found["timed_on"], found["workloads"]) == (right_on, 3, 5)
 

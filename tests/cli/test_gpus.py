@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelzoo.cli.guards import Guards
+from kernelzoo.cli.guards import MeasuringProcesses
 from kernelzoo.measure.gpus import Gpu, GpusError, parse_gpus
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.worker_process import GuardError
@@ -100,7 +100,7 @@ def test_two_workers_on_one_gpu_are_refused(answer, stub) -> None:
 
 def test_jobs_are_spread_over_the_gpus(stub) -> None:
     gpus = [Gpu(0, "GPU-a"), Gpu(1, "GPU-b")]
-    with Guards(lambda gpu: Guard(gpu=gpu), gpus) as guards:
+    with MeasuringProcesses(lambda gpu: Guard(gpu=gpu), gpus) as guards:
         assert [guards.count_processes(jobs, tasks) for jobs, tasks in ((1, 9), (3, 9), (3, 1))] == [2, 3, 1]
         together = threading.Barrier(3)
         assert len(list(guards.run_tasks(range(3), lambda guard, task: [together.wait(60)], 3))) == 3

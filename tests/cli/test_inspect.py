@@ -183,10 +183,10 @@ def test_the_limit_is_predicted(kernelzoo, answer, tmp_path) -> None:
     done = kernelzoo(*command, "--results", results_file(path, {}))
     assert done.returncode == 2 and "holds no ceiling for min" in done.stderr
 
-    from kernelzoo.cli.inspection import _shortest_time
+    from kernelzoo.cli.inspection import _shortest_possible_time
     from kernelzoo.measure import Problem
 
-    sheet = _shortest_time(Problem("softmax", (4096, 4096), "float32"), "sm_90", None)
+    sheet = _shortest_possible_time(Problem("softmax", (4096, 4096), "float32"), "sm_90", None)
     assert sheet is not None and sheet["us"] == pytest.approx(2 * 4096 * 4096 * 4 / 4.8e12 * 1e6)
 
 
@@ -197,7 +197,7 @@ def results_file(path: Path, extra: dict[str, float]) -> Path:
 
     problem = measure.Problem("min", (8, 8), "float32")
     raced = measure.race(problem, [implementation("torch/min/eager")], torch.device("cpu"), rounds=1, cache="hot")
-    (entry,) = [record.entry(measured, "cpu", None, "test") for measured in raced.values()]
+    (entry,) = [record.make_benchmark_entry(measured, "cpu", None, "test") for measured in raced.values()]
     entry["extra_info"].update(extra)
     record.Record(path, "cpu").add([entry], [])
     return path

@@ -69,7 +69,7 @@ def test_a_file_that_fails_is_told_with_its_line(answer, tmp_path) -> None:
     ):
         path.write_text(text)
         with pytest.raises(KernelZooError, match=told):  # as the process that loads it does
-            definitions.load_reported(str(path))
+            definitions.load_file_locating_errors(str(path))
     status, document = answer("list", "--module", path)
     assert status == 2 and told in document["error"]
 
@@ -112,7 +112,7 @@ def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             (folder / "min.py").write_text(MIN.replace("NAME", repr(name)))
             (folder / file).write_text(text.replace("NAME", repr(name)), errors="surrogateescape")
     monkeypatch.syspath_prepend(site)
-    caches = (packages.entry_point_backends, packages.packages, packages._scan)
+    caches = (packages.entry_point_backends, packages.backend_packages, packages._parse_package)
     for cached in caches:
         cached.cache_clear()
     yield witness

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from kernelzoo.cli import options
-from kernelzoo.cli.against import parse_share
-from kernelzoo.cli.options import OptionError, full_dtype, match_ids, parse_shape, select_early, select_ids
+from kernelzoo.cli.against import parse_percent_or_fraction
+from kernelzoo.cli.options import OptionError, full_dtype, match_ids, parse_shape, select_ids, select_ids_before_modules
 from kernelzoo.cli.sizes import problems
 from kernelzoo.errors import UnknownNameError
 
@@ -125,21 +125,21 @@ def test_problems_of_a_set_keep_their_own_axes() -> None:
 
 
 def test_shares() -> None:
-    assert parse_share("5%") == pytest.approx(0.05)
-    assert parse_share("0.05") == pytest.approx(0.05)
-    assert parse_share("0%") == 0
+    assert parse_percent_or_fraction("5%") == pytest.approx(0.05)
+    assert parse_percent_or_fraction("0.05") == pytest.approx(0.05)
+    assert parse_percent_or_fraction("0%") == 0
     for one, other in pairwise(["1%", "2%", "0.5"]):
-        assert parse_share(one) < parse_share(other)
+        assert parse_percent_or_fraction(one) < parse_percent_or_fraction(other)
     for text in ("5", "-1%", "nan", "x%", "", "inf"):
         with pytest.raises(OptionError, match=r"like 5% or 0\.05"):
-            parse_share(text)
+            parse_percent_or_fraction(text)
 
 
 def test_names_are_refused_before_a_process_starts_unless_a_module_may_add_them() -> None:
-    assert "torch/min/eager" in select_early([], ["torch/min/*"])
-    assert select_early(["mine.py"], ["mine/min/*"]) == ()
+    assert "torch/min/eager" in select_ids_before_modules([], ["torch/min/*"])
+    assert select_ids_before_modules(["mine.py"], ["mine/min/*"]) == ()
     with pytest.raises(OptionError, match="no implementation 'mine/min"):
-        select_early([], ["mine/min/*"])
+        select_ids_before_modules([], ["mine/min/*"])
 
 
 def test_what_was_asked_for_by_name_is_missing() -> None:

@@ -38,7 +38,7 @@ def test_json_has_no_infinity(capsys) -> None:
 
 
 def test_brackets_are_printed_as_they_are(capsys) -> None:
-    table = output.table("a", ">b")
+    table = output.make_table("a", ">b")
     table.add_row("[bold]x[/]", "[1, 2]")
     output.show(output.console(), table)
     assert "[bold]x[/]" in (out := capsys.readouterr().out) and "[1, 2]" in out
@@ -46,7 +46,7 @@ def test_brackets_are_printed_as_they_are(capsys) -> None:
 
 def test_nothing_commands_the_terminal(capsys) -> None:
     evil = "\x1b[31m\x1b]0;title\x07\x9b1m\u202e\r\x00"
-    table = output.table(f"a{evil}")
+    table = output.make_table(f"a{evil}")
     table.add_row(f"b{evil}")
     output.show(output.console(), table)
     output.console().print(f"c{evil}")
@@ -96,11 +96,11 @@ def test_forms_that_do_not_take_a_problem_are_one_line_by_reason(monkeypatch, ca
         return {"problem": "p", "rows": [{"id": e.implementation, "outcome": "refused", "reason": str(e)} for e in why]}
 
     shown = "a/softmax/fused, a/softmax/one, a/softmax/two"
-    assert rows.not_taken_lines([problem(7)]) == [
+    assert rows.describe_refusals([problem(7)]) == [
         f"not taken by {shown}: no row of 7",
         "not taken by a/softmax/columns: it takes columns",
     ]
-    assert rows.not_taken_lines([problem(7), problem(8)])[0] == f"not taken by {shown}, 6 times: for one, no row of 7"
+    assert rows.describe_refusals([problem(7), problem(8)])[0] == f"not taken by {shown}, 6 times: for one, no row of 7"
     assert rows.without_result_lines([problem(7)]) == []
     monkeypatch.setenv("COLUMNS", "60")
     rows.print_without_result([problem(7)])

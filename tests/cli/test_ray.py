@@ -35,7 +35,7 @@ from kernelzoo.measure import record, worker_process
 def pretend():
     worker_process.command = lambda program: [sys.executable, "-S", {stub!r}]
     if "ANOTHER" in os.environ:
-        record.source = lambda modules: {{"sha256": "another", "modules": {{}}}}
+        record.digest_sources = lambda modules: {{"sha256": "another", "modules": {{}}}}
 """
 
 

@@ -13,7 +13,7 @@ from kernelzoo.measure import planning
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import OPERATIONS
-from kernelzoo.tables import Card
+from kernelzoo.tables import Gpu
 
 no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here, and so something to tune")
 
@@ -36,7 +36,7 @@ def test_without_a_gpu_there_is_nothing_to_tune(answer, options) -> None:
 def test_knobs_are_listed_for_a_device_that_is_not_here(monkeypatch, capsys) -> None:
     pytest.importorskip("triton")
     shapes = ((600, 8192), (1, 1), (16, 262144), (1, 2), (4096, 300), (1, 3))  # every second is kept to verify on
-    monkeypatch.setattr(planning, "pool", lambda op, *_: [Problem(op, shape, "float32") for shape in shapes])
+    monkeypatch.setattr(planning, "tuning_problems", lambda op, *_: [Problem(op, shape, "float32") for shape in shapes])
     given = ("--backend", "triton", "--op", "min", "--dtype", "float32")
     assert main(["tune", "--dry-run", "--arch", "sm_89", *given, "--json"]) == 0
     knobs = {row["name"]: row for row in json.loads(capsys.readouterr().out)["knobs"]}
@@ -50,7 +50,7 @@ def test_a_folder_that_takes_no_file_is_found_before_the_hour_is_spent(tmp_path,
     (tmp_path / "kernelzoo").write_text("a file where the folder should be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(options.OptionError, match=r"no table can be stored.*XDG_CACHE_HOME"):
-        _check_folder(Card("NVIDIA Toy 1", "9.9", 7))
+        _check_folder(Gpu("NVIDIA Toy 1", "9.9", 7))
 
 
 # A backend of the host's that declares a launch table: `repeats` is how often it does its work, and each of the others
@@ -60,7 +60,7 @@ import os
 import torch
 import kernelzoo
 from kernelzoo import tables
-from kernelzoo.launch import Step, recording
+from kernelzoo.launch import LaunchStep, recording
 from kernelzoo.tables import knob, launch_table
 
 @launch_table("toy", "softmax")
@@ -75,7 +75,7 @@ def auto(x, out):
     knobs = tables.of(Knobs, -1)
     record = recording.get()
     if record is not None:
-        return record.launch(Step(f"toy {tables.changes(knobs)}", (1,), 32))
+        return record.make_launch(LaunchStep(f"toy {tables.changed_knobs(knobs)}", (1,), 32))
 
     def launch():
         if knobs.crash == 2:

@@ -55,7 +55,7 @@ def show_benched() -> None:
     tables = rows.Tables()
     tables.show(problem())
     tables.show(problem() | {"problem": "softmax-float32-1x1"})
-    tables.end()
+    tables.print_marks_summary()
 
 
 def show_accuracy() -> None:

@@ -33,7 +33,7 @@ def test_every_cpu_implementation_is_shown(op: str) -> None:
             assert kernel.arch != "sm_90" and kernel.language == "Numba"
             # The kernel shares out the work, and what does it is a function that it calls.
             assert kernel.source is not None and f"def {kernel.name}(" in kernel.source
-            assert ("def _parallel_loop(" in kernel.source) != (f"def {kernel.name}_task(" in kernel.source)
+            assert ("def _run_tasks_in_parallel(" in kernel.source) != (f"def {kernel.name}_task(" in kernel.source)
             assert kernel.source_file is not None and f"cpu/{op}/" in kernel.source_file
             assert kernel.sass is not None and kernel.name in kernel.sass and "ret" in kernel.sass
             assert kernel.ptx is kernel.registers is kernel.occupancy is kernel.grid is None

@@ -103,7 +103,7 @@ class _Kernel:
             shared_bytes=shape.shared_bytes,
             cluster=shape.cluster,
             cooperative=shape.cooperative,
-            dependent=self.device.dependent_launches,
+            dependent=self.device.allows_dependent_launches,
             memory=self._memory(values, addresses, [values[start] for start in parameters.starts[1:]]),
             seed=next(self.machine.seeds),
         )

@@ -17,14 +17,14 @@ from with_nvrtc import torch  # which skips this module without a compiler
 import kernelzoo
 import kernelzoo.kernels.cupy as backend
 from kernelzoo import operations, registry, tables
-from kernelzoo.device import ARCHITECTURES, Device, bind_for_device
+from kernelzoo.device import ARCHITECTURES, Device, plan_launches_for_device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.cupy.launch import PROBLEM, Plan, Step
 from kernelzoo.kernels.cupy.rows import count_packs, rows_are_aligned
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.kernels.shared.driver import MAX_GRID_X
-from kernelzoo.layout import Rows, rows_with
+from kernelzoo.layout import Rows, layouts_of
 
 registry.import_kernels("cupy", backend.__name__)
 
@@ -93,7 +93,7 @@ def problems(op: str, dtype: str) -> list[tuple[Any, ...]]:
 def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
     """Of each form and problem that it takes; ``auto`` must choose such a form."""
     found = []
-    knobs = tables.declared("cupy", op)
+    knobs = tables.declared_table("cupy", op)
     table = knobs() if knobs is not None else None
     variants = [i.variant for i in kernelzoo.implementations("cupy", op)]
     forms: dict[str, Any] = {}
@@ -102,9 +102,9 @@ def plans(op: str, dtype: str, device: Device) -> list[tuple[str, Rows, Plan]]:
             plan = getattr(importlib.import_module(f"{backend.__name__}.{op}.{form}"), form).__wrapped__
             wanted = {*inspect.signature(plan).parameters} & {"device", "knobs"}
             forms[form] = partial(plan, **{name: {"device": device, "knobs": table}[name] for name in wanted})
-    with bind_for_device(device):
+    with plan_launches_for_device(device):
         for x, *between, out in problems(op, dtype):
-            (rows, others), taken = rows_with(x, out, *between), set()
+            (rows, others), taken = layouts_of(x, out, *between), set()
             for form, plan in forms.items():
                 try:
                     found.append((form, rows, plan(rows, *others)))
@@ -189,10 +189,10 @@ def covers_every_element(op: str, problem: Rows, step: Step) -> None:
         assert step.shared_bytes == threads // lanes * group * length * problem.itemsize, (problem, step)
     what = (problem, step)
     if op == "min" and name in ("columns", "columns_split"):  # all lines, in words that begin alike all the way
-        columns, wide = problem.columns, int(numbers[1])
+        columns, wide = problem.as_columns, int(numbers[1])
         assert columns is not None
         chunks, share, across, reach, lanes, depths = (a[1] for a in step.arguments[2:] if isinstance(a, tuple))
-        shared_words = 0 if wide == 1 or columns.vector == wide else wide - 1
+        shared_words = 0 if wide == 1 or columns.load_width == wide else wide - 1
         assert chunks * share >= columns.n and across * reach >= columns.inner, what
         assert lanes * depths <= step.threads and lanes * wide >= min(reach, columns.inner) + shared_words, what
         assert depths * columns.x_n % wide == 0 or depths >= columns.n, what

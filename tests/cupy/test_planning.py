@@ -7,7 +7,7 @@ from knobs import ARCHES
 from planning import Planning
 
 from kernelzoo.device import Device
-from kernelzoo.launch import Step
+from kernelzoo.launch import LaunchStep
 
 
 class TestCupy(Planning):
@@ -15,7 +15,7 @@ class TestCupy(Planning):
     compiled = (("sm_87", "float32"), ("sm_120", "float32"))
     knob_architectures = ARCHES[1:]
 
-    def within(self, step: Step, device: Device, dtype: str, noted: None) -> None:
+    def within(self, step: LaunchStep, device: Device, dtype: str, noted: None) -> None:
         assert 1 <= step.cluster <= device.cluster_blocks, step
         one_a_piece = re.match("split_grid|split_ring", step.kernel)  # blocks on each multiprocessor
         most = device.multiprocessors * (1 if one_a_piece else 2)

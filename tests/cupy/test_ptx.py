@@ -199,7 +199,7 @@ def run(case: Case, launches: int = 1, edit: Callable[[str], str] = str, seed: i
     inputs, right = values(case)
     before, implementation = [x.clone() for x in inputs], kernelzoo.implementation(f"cupy/{case.op}/{case.variant}")
     registry.language("cupy")
-    table = case.knobs or (tables.declared("cupy", case.op) or Knobs)()
+    table = case.knobs or (tables.declared_table("cupy", case.op) or Knobs)()
     op = implementation.operation
     with compiled_cupy.device(case.device, edit) as machine, tables.using(table):
         machine.seeds = itertools.count(1000 * seed)

@@ -19,13 +19,13 @@ from compiled_steps import Binds, Program
 import kernelzoo
 import kernelzoo.kernels.cute as backend
 from kernelzoo import operations, registry
-from kernelzoo.device import ARCHITECTURES, bind_for_device
+from kernelzoo.device import ARCHITECTURES, plan_launches_for_device
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.inspect import inspect as inspected
 from kernelzoo.kernels.cute import compiler, launch
 from kernelzoo.kernels.cute.tiles import make_problem
 from kernelzoo.kernels.shared import cubin
-from kernelzoo.launch import recorded
+from kernelzoo.launch import record_binds
 
 if backend.stand_in is not None:
     pytest.skip("something else takes a device's place in this process", allow_module_level=True)
@@ -86,7 +86,7 @@ def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operatio
     for program in taken(op, form, arch):
         head, _, rest = program.ptx.partition(".reqntid ")
         assert rest.startswith(f"{program.step.threads}, 1, 1")
-        pointers = [known for known in program.step.constants if isinstance(known, compiler.Pointer)]
+        pointers = [known for known in program.step.constants if isinstance(known, compiler.PointerProperties)]
         tensors = {"softmax": 2, "min": 2, "softmax_backward": 3, "min_backward": 4}[op.name]
         expected = [".u64"] * len(pointers) + [".u32"] * 3 + [".u64"] * 3 * tensors
         assert re.findall(r"\.param (\.\w+)", head) == expected + [".u32"] * len(program.step.arguments)
@@ -137,7 +137,7 @@ def test_offsets_have_64_bits_and_long_rows_are_counted_so() -> None:
 def test_a_launch_has_no_more_blocks_than_a_grid() -> None:
     """Beyond that a form refuses, and a chooser takes halves."""
     x = torch.empty(1, dtype=torch.float16, device="meta").expand(1 << 31, 20000).unsqueeze(2)
-    with bind_for_device(ARCHITECTURES["sm_90"]), recorded() as steps:
+    with plan_launches_for_device(ARCHITECTURES["sm_90"]), record_binds() as steps:
         with pytest.raises(GridTooLargeError, match="2147483647"):
             registry._registered["cute", "softmax", "fused"](x, x)
         registry._registered["cute", "softmax", "auto"](x, x)
@@ -148,7 +148,7 @@ def test_compiling_leaves_nothing_behind(tmp_path: Path) -> None:
     """No file where the process runs, nor in the folder of temporary files."""
     code = """
 import torch, kernelzoo
-from kernelzoo.device import ARCHITECTURES, bind_for_device
+from kernelzoo.device import ARCHITECTURES, plan_launches_for_device
 from kernelzoo.inspect import inspect
 print(inspect("cute/softmax/fused", (64, 64), "fp32", arch="sm_90")[0].registers)
 """

@@ -68,7 +68,7 @@ class TestCute(Emulated):
         x[::3] -= 8.5
         x[::5, 0] = x[::5, -1] = -float("inf")  # neither is a neighbour's
         x[7, 3] = float("nan")
-        assert tiles.make_problem(x.unsqueeze(2), x.unsqueeze(2)).shifted
+        assert tiles.make_problem(x.unsqueeze(2), x.unsqueeze(2)).has_partial_vectors
         inputs = inputs_of(op, x, 1, x.nan_to_num(0, 0, 0))
         rtol, atol = (2e-3, 1e-4) if dtype == torch.float16 else (1e-5, 1e-6)
         self.right(op, form, 1, inputs, rtol, atol, times=1)

@@ -276,7 +276,7 @@ def _check(view: Any, known: Any) -> None:
     assert [stride for stride in strides if stride % known.multiple] == []
     assert all(size == 1 for size, one in zip(view.sizes, known.ones, strict=True) if one)
     if known.index == "int32":
-        assert view.extent < 2**31
+        assert view.extent_in_elements < 2**31
     assert min(view.sizes) >= 0
 
 

@@ -15,12 +15,13 @@ from compiled_steps import Binds, Program
 import kernelzoo
 import kernelzoo.kernels.cutile as backend
 from kernelzoo import operations, registry
-from kernelzoo.device import ARCHITECTURES, bind_for_device
+from kernelzoo.device import ARCHITECTURES, plan_launches_for_device
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
 from kernelzoo.inspect import inspect as inspected
 from kernelzoo.kernels.cutile import compiler, launch
+from kernelzoo.kernels.cutile.compiler import ArrayProperties
 from kernelzoo.kernels.shared import cubin
-from kernelzoo.launch import recorded
+from kernelzoo.launch import record_binds
 
 if backend.stand_in is not None:
     pytest.skip("nothing is compiled where cuTile is evaluated; unset the variable for it", allow_module_level=True)
@@ -107,7 +108,7 @@ def test_a_compiled_kernel_is_what_a_launch_takes_it_for(op: operations.Operatio
         code = program.ptx
         assert re.findall(r"\.reqntid (\d+)", code) == [str(program.step.threads)]
         assert ".reqnctapercluster" not in code
-        arrays = [known for known in program.step.constants if isinstance(known, compiler.Array)]
+        arrays = [known for known in program.step.constants if isinstance(known, ArrayProperties)]
         expected = []
         for array in arrays:
             number = ".u64" if array.index == "int64" else ".u32"
@@ -148,13 +149,13 @@ def test_a_minimum_of_one_short_block_a_row_unrolls_no_loop(n: int) -> None:
 def test_large_arrays_have_offsets_of_64_bits() -> None:
     for rows, index in ((1 << 17, "int32"), (1 << 19, "int64")):
         (program,) = programs(SOFTMAX, "fused", (rows, 4096), 1, torch.float32, "sm_90")
-        assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {index}
+        assert {known.index for known in program.step.constants if isinstance(known, ArrayProperties)} == {index}
         numbers = 13 if index == "int32" else 1  # of two arrays, and of a row
         assert occurrences(r"\.param \.u32", program) == numbers
     expanded = torch.empty(1, dtype=torch.int8, device="meta").expand(2, (1 << 32) + 1)
     for form in ("rows", "split"):
         (program,) = bound(MIN, form, expanded, 1, "sm_90")
-        assert {known.index for known in program.step.constants if isinstance(known, compiler.Array)} == {"int64"}
+        assert {known.index for known in program.step.constants if isinstance(known, ArrayProperties)} == {"int64"}
 
 
 @pytest.mark.parametrize(("op", "form"), FORMS, ids=name)
@@ -167,14 +168,16 @@ def test_every_form_has_offsets_of_64_bits(op: operations.Operation, form: str) 
             x = torch.empty_strided(shape, strides, dtype=torch.float16, device="meta")
             with contextlib.suppress(UnsupportedProblemError):
                 made += bound(op, form, x, axis, "sm_90")
-    indices = [known.index for program in made for known in program.step.constants if isinstance(known, compiler.Array)]
+    indices = [
+        known.index for program in made for known in program.step.constants if isinstance(known, ArrayProperties)
+    ]
     assert indices.count("int64") >= len(made) > 0
 
 
 def test_a_launch_has_no_more_programs_than_are_counted_right() -> None:
     """Beyond 2^24 a form refuses, and a chooser takes halves."""
     x = torch.empty(1 << 24, 4096, 1, dtype=torch.float16, device="meta")
-    with bind_for_device(ARCHITECTURES["sm_90"]), recorded() as steps:
+    with plan_launches_for_device(ARCHITECTURES["sm_90"]), record_binds() as steps:
         with pytest.raises(GridTooLargeError, match="16777215"):
             registry._registered["cutile", "softmax", "fused"](x, x)
         registry._registered["cutile", "softmax", "auto"](x, x)

@@ -19,7 +19,7 @@ from kernelzoo.definitions import reference
 from kernelzoo.definitions.reference import Reference
 from kernelzoo.definitions.tolerance import VARIABLE
 from kernelzoo.errors import ContractError, OperationError, UndecidableError
-from kernelzoo.launch import ReturningLaunch, postpone_deliveries
+from kernelzoo.launch import ResultCopyingLaunch, postpone_result_copies
 from kernelzoo.measure.problems import Problem
 from kernelzoo.operations import Arguments, Operation
 from kernelzoo.operations.expected import bounds_of
@@ -181,7 +181,7 @@ def test_the_copy_of_a_returned_result_is_not_timed(load: Load, solved: Callable
     x = torch.randn(4, 16).bfloat16()
     out = torch.zeros_like(x)
     launch = implementation.launch(x, out=out)
-    with postpone_deliveries(1) as waiting:
+    with postpone_result_copies(1) as waiting:
         launch()
         launch()
         assert not out.any() and len(waiting) == 1
@@ -195,13 +195,15 @@ def test_a_race_takes_returned_results_as_they_are(load: Load, solved: Callable[
     load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
     device, entrants = torch.device("cpu"), [solved("def run(x):\n    return 2 * x")]
     problem = Problem("made", (64, 16), "bfloat16")
-    found = measure.race(problem, [measure.Entrant(one, measure.Here(device)) for one in entrants], device, rounds=2)
+    found = measure.race(
+        problem, [measure.Entrant(one, measure.LocalRunner(device)) for one in entrants], device, rounds=2
+    )
     (one,) = found.values()
     assert len(one.samples) == 2
     kept = (
         "kept = {}\n\ndef run(x):\n    out = kept.setdefault('out', torch.empty_like(x))\n    return out.copy_(2 * x)"
     )
-    found = measure.race(problem, [measure.Entrant(solved(kept), measure.Here(device))], device, rounds=2)
+    found = measure.race(problem, [measure.Entrant(solved(kept), measure.LocalRunner(device))], device, rounds=2)
     (one,) = found.values()
     assert not one.samples, "every launch must return memory of its own"
 
@@ -223,8 +225,8 @@ def test_what_its_author_does_not_mean_is_reported_apart(
     found = verifying.verify(implementation, checks, device, whole=True, progress=lambda name, known: None)
     assert not found.findings and found.passed == len(meant)
     assert found.beyond and {finding.kind for finding in found.beyond} <= {"drops NaN", "wrong value"}
-    gate = measure.Gate(measure.Sets(Problem(op.name, (64, 16), "bfloat16"), 3, device), 0)
-    assert not any(x.isnan().any() for x in gate.special)
+    gate = measure.Gate(measure.TensorSets(Problem(op.name, (64, 16), "bfloat16"), 3, device), 0)
+    assert not any(x.isnan().any() for x in gate.last_turn_inputs)
 
 
 def test_sizes_keep_what_holds_in_all_workloads(load: Load, tmp_path: Path) -> None:
@@ -251,7 +253,7 @@ def test_sizes_keep_what_holds_in_all_workloads(load: Load, tmp_path: Path) -> N
 
 def test_a_returning_launch_is_what_a_user_may_build() -> None:
     found: list[int] = []
-    ReturningLaunch(lambda: 3, found.append)()
+    ResultCopyingLaunch(lambda: 3, found.append)()
     assert found == [3]
 
 
@@ -261,7 +263,7 @@ def test_a_race_that_decides_nothing_says_so(load: Load, solved: Callable[..., A
     device = torch.device("cpu")
     problem = Problem("made", (64, 16), "bfloat16")
     solution = solved("def run(x):\n    return x.clone()")
-    (one,) = measure.race(problem, [measure.Entrant(solution, measure.Here(device))], device, rounds=2).values()
+    (one,) = measure.race(problem, [measure.Entrant(solution, measure.LocalRunner(device))], device, rounds=2).values()
     assert not one.samples and not one.wrong and "its own reference is wrong here" in one.refused
     x = torch.ones(2, 16).bfloat16()
     op.expect(op.arguments((x,))).check((x * 3,))  # decided for nobody

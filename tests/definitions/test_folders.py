@@ -149,12 +149,12 @@ def test_a_solution_that_raises_everywhere_can_not_run_here(written: Callable[..
     problem: Any = "a workload"
     case = Judgment("one.json", task, Solution(path, "one"), ["me/doubled/one"])
     case.add(problem, raised, None, None)
-    assert (case.verdict(2)["verdict"], case.verdict(2)["kind"]) == ("refused", "raises")
+    assert (case.decide_verdict(2)["verdict"], case.decide_verdict(2)["kind"]) == ("refused", "raises")
     case.add(problem, None, 1e-6, 4e-6)
-    assert (case.verdict(2)["verdict"], case.verdict(2)["kind"]) == ("wrong", "raises")
+    assert (case.decide_verdict(2)["verdict"], case.decide_verdict(2)["kind"]) == ("wrong", "raises")
     case = Judgment("one.json", task, Solution(path, "one"), ["me/doubled/one"])
     case.add(problem, {"outcome": "refused", "kind": "undecidable", "reason": "its own reference"}, None, None)
-    assert case.verdict(2)["verdict"] == "undecidable"
+    assert case.decide_verdict(2)["verdict"] == "undecidable"
     case.add(problem, None, 1e-6, 4e-6)
-    found = case.verdict(2)
+    found = case.decide_verdict(2)
     assert found["verdict"] == "right" and found["ratio"] == pytest.approx(0.25) and found["undecidable_on"] == 1

@@ -154,7 +154,7 @@ def run(x, order, scale, w):
     state = torch.get_rng_state()
     problem, (x, order, w) = judged(op, "rows=6")
     assert torch.equal(torch.get_rng_state(), state), "the process's own generator is left alone"
-    assert sorted(order.tolist()) == list(range(6)) and bool((w >= 0).all()) and op.related
+    assert sorted(order.tolist()) == list(range(6)) and bool((w >= 0).all()) and op.relates_inputs
     assert dict(problem.scalars) == {"scale": 2.5}
     again = problem.inputs(torch.Generator().manual_seed(0))
     other = problem.inputs(torch.Generator().manual_seed(1))
@@ -173,7 +173,7 @@ def run(x, doubled):
     written("\n".join(map(json.dumps, said)), "workload.jsonl")
     inputs = {"x": tensor("float32", "rows", 8), "doubled": scalar("int32")}
     op = load(code, {"rows": VAR}, inputs, {"out": tensor("float32", "rows", 8)}, custom_inputs_entrypoint="make")
-    assert {op.sized_scalars(sizes)["doubled"] for sizes in op.hooks["workloads"]} == {0, 1}
+    assert {op.scalars_for(sizes)["doubled"] for sizes in op.hooks["workloads"]} == {0, 1}
 
 
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])

@@ -46,7 +46,7 @@ def find_first_form(request: Request) -> str:
     operation = kernelzoo.implementation(request.id).operation
     with inspect.simulate_device(request.backend, request.device):
         args = request.arguments("meta")
-        operation.launch(ask, args, operation.allocate(args))
+        operation.make_launch(ask, args, operation.allocate(args))
     return f"{request.backend}/{request.op}/{chosen[0]}"
 
 

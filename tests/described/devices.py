@@ -50,7 +50,7 @@ def bound(backend: str, dtype: str) -> Iterator[tuple[str, matrix.Problem]]:
             request = matrix.Laid(backend, op, variant, problem.shape, dtype, problem.dim, "", layout=problem.layout)
             args = request.arguments("meta")
             try:
-                launch = operation.launch(bind, args, operation.allocate(args))
+                launch = operation.make_launch(bind, args, operation.allocate(args))
             except UnsupportedProblemError:
                 assert variant != "auto" or math.prod(problem.shape) >= 1 << 32, (request.id, problem)
                 continue

@@ -38,7 +38,7 @@ def cells() -> str:
     for op in operations.CALLED:
         cells = [
             f"[{form.lines}](../../{form.files[0].relative_to(PACKAGE.parent).as_posix()})" if form else "–"
-            for form in side_by_side.forms(op).values()
+            for form in side_by_side.simplest_variants(op).values()
         ]
         rows.append(f"| `{op}` | {' | '.join(cells)} |")
     return "\n".join(rows)

@@ -25,7 +25,7 @@ import kernelzoo
 from kernelzoo import inspecting, measure, operations, tables
 from kernelzoo.device import ARCHITECTURES, Device, occupancy
 from kernelzoo.errors import InspectionError, KernelZooError, UnsupportedProblemError
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.inspect import Kernel, Request
 from kernelzoo.kernels.shared import cubin
 
@@ -299,7 +299,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "faults": {name: said for name, said in faulty.items() if said},
                 "spilling": {name: said for name, said in spilling.items() if said},
             }
-            write_whole(options.output, (json.dumps(document, indent=1) + "\n").encode())
+            write_atomically(options.output, (json.dumps(document, indent=1) + "\n").encode())
     return int(any(row["faults"] for row in rows))
 
 

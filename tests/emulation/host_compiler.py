@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kernelzoo import user_cache
-from kernelzoo.files import write_whole
+from kernelzoo.files import write_atomically
 from kernelzoo.kernels.shared import code_cache
 
 _FLAGS = ("-std=c++17", "-fPIC", "-shared", "-w", "-fno-exceptions", "-fno-rtti")
@@ -59,7 +59,7 @@ def kept(make: Callable[[], bytes], *key: str) -> bytes:
         os.utime(file)
         return file.read_bytes()
     content = make()
-    write_whole(file, content)
+    write_atomically(file, content)
     return content
 
 
@@ -87,7 +87,7 @@ def _precompiled(header: str, options: tuple[str, ...]) -> Path:
     if not made.exists():
         _made(made, header, *options, "-x", "c++-header")
     if not file.exists():
-        write_whole(file, header.encode())
+        write_atomically(file, header.encode())
     return file
 
 

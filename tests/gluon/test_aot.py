@@ -10,7 +10,7 @@ from ahead import FLOATS, SOFTMAX, forms, occurrences
 from compiling import OfTriton, compiled, resident
 
 from kernelzoo import registry
-from kernelzoo.device import ARCHITECTURES, bind_for_device
+from kernelzoo.device import ARCHITECTURES, plan_launches_for_device
 from kernelzoo.errors import UnsupportedProblemError
 
 if triton.knobs.runtime.interpret:
@@ -63,6 +63,6 @@ def test_rows_that_are_no_whole_vectors_are_refused_by_persistent() -> None:
 
 def test_no_form_has_a_launch_for_no_device_at_all() -> None:
     """A described device is what binds ask, in a thread's own context."""
-    with bind_for_device(ARCHITECTURES["sm_90"]):
+    with plan_launches_for_device(ARCHITECTURES["sm_90"]):
         x = torch.empty(4, 64, 1, device="meta")
         assert registry.choose_variant("gluon", "softmax", "auto", x, x) == "fused"

@@ -12,7 +12,7 @@ if not triton.knobs.runtime.interpret:
 import stripped
 
 import kernelzoo
-from kernelzoo.device import batch_invariant
+from kernelzoo.device import require_batch_invariance
 from kernelzoo.kernels.shared import jit
 from kernelzoo.layout import rows_of
 
@@ -35,7 +35,7 @@ def test_programs_of_a_batch_invariant_row_agree_wherever_it_begins(n, monkeypat
 
     def results(x: torch.Tensor) -> torch.Tensor:
         views = x[:, :, None], (out := torch.empty_like(x))[:, :, None]
-        with batch_invariant("gluon/softmax/split_grid"):
+        with require_batch_invariance("gluon/softmax/split_grid"):
             split_grid.make_exchange_launch("gluon/softmax/split_grid", *views, rows_of(*views), jit.INTERPRETER)
         for _ in range(2):  # the second time a program finds the pairs of all
             made[-1][2][3].fill_(0)

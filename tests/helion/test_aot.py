@@ -119,7 +119,7 @@ def test_an_expanded_axis_is_counted_in_64_bits_if_it_is_long() -> None:
 
 @pytest.mark.parametrize(("op", "form"), all_forms("helion"), ids=name)
 def test_what_is_made_holds_no_number_of_an_example(op: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[compiler.Program] = []
+    asked: list[compiler.KernelProgram] = []
     to_triton = compiler.to_triton
     monkeypatch.setattr(compiler, "to_triton", lambda program: asked.append(program) or to_triton(program))
     programs(op, form, (4096, 64), 1, torch.float32, "sm_90")
@@ -137,7 +137,7 @@ def test_what_is_made_holds_no_number_of_an_example(op: Any, form: str, monkeypa
 
 def test_a_row_that_begins_anywhere_is_not_reshaped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Triton 3.6 spreads the layout of a reshaped result to the row: every thread would hold all of it."""
-    asked: list[compiler.Program] = []
+    asked: list[compiler.KernelProgram] = []
     to_triton = compiler.to_triton
     monkeypatch.setattr(compiler, "to_triton", lambda program: asked.append(program) or to_triton(program))
     programs(SOFTMAX, "fused", (67, 16381), 1, torch.bfloat16, "sm_90")
@@ -153,10 +153,12 @@ def test_no_other_framework_is_started() -> None:
         def find_spec(name: str, *_: Any) -> None:
             looked.append(name)
 
-    kinds = (compiler.Example(torch.float16),) * 2
+    kinds = (compiler.ExampleTensor(torch.float16),) * 2
     sys.meta_path.insert(0, Finder)  # type: ignore[arg-type]
     try:
-        compiler.generate_source(compiler.Program(tile_kernel, kinds, 0, (torch.float32,), (2, 1), (1, 0), 1, False))
+        compiler.generate_source(
+            compiler.KernelProgram(tile_kernel, kinds, 0, (torch.float32,), (2, 1), (1, 0), 1, False)
+        )
     finally:
         sys.meta_path.remove(Finder)  # type: ignore[arg-type]
     assert "jax" not in looked
@@ -164,9 +166,9 @@ def test_no_other_framework_is_started() -> None:
 
 def test_a_kernel_looked_at_once_is_made_the_same_for_each_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
     """What these tests do and the package doesn't, which is several times faster; see bound_once.py."""
-    kinds = (compiler.Example(torch.float16),) * 2
+    kinds = (compiler.ExampleTensor(torch.float16),) * 2
     programs = [
-        compiler.Program(tile_kernel, kinds, 0, (torch.float32,), blocks, (1, 0), warps, False)
+        compiler.KernelProgram(tile_kernel, kinds, 0, (torch.float32,), blocks, (1, 0), warps, False)
         for blocks, warps in (((1, 1), 1), ((4, 1), 2), ((8, 2), 1), ((4, 1), 4))
     ]
     once = [compiler.generate_source(program) for program in programs]
@@ -176,8 +178,8 @@ def test_a_kernel_looked_at_once_is_made_the_same_for_each_configuration(monkeyp
 
 
 def test_the_environment_changes_nothing_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    kinds = (compiler.Example(torch.float32),) * 2
-    program = compiler.Program(tile_kernel, kinds, 0, (torch.float32,), (4, 1), (1, 0), 1, False)
+    kinds = (compiler.ExampleTensor(torch.float32),) * 2
+    program = compiler.KernelProgram(tile_kernel, kinds, 0, (torch.float32,), (4, 1), (1, 0), 1, False)
     before = compiler.generate_source(program)
     for key in ("FAST_MATH", "INTERPRET", "STATIC_SHAPES", "DEBUG_DTYPE_ASSERTS", "FORCE_AUTOTUNE"):
         monkeypatch.setenv(f"HELION_{key}", "1")

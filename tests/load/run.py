@@ -21,7 +21,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "shared")]
 import sections  # noqa: E402  # beside this file
 
 from kernelzoo import measure  # noqa: E402
-from kernelzoo.files import write_whole  # noqa: E402
+from kernelzoo.files import write_atomically  # noqa: E402
 from kernelzoo.packages import load_module  # noqa: E402
 
 FORMAT = "kernelzoo-load/1"
@@ -169,7 +169,7 @@ def main(arguments: list[str] | None = None) -> int:
             "seconds": round(time.monotonic() - began, 1),
             "rows": rows,
         }
-        write_whole(options.output, (json.dumps(result, indent=1) + "\n").encode())
+        write_atomically(options.output, (json.dumps(result, indent=1) + "\n").encode())
     return int(bool(bad) or not rows)
 
 

@@ -309,8 +309,8 @@ def slowpoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name, text in PACKAGE.items():
         (folder / name).write_text(text, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    packages = {**registry.packages(), "slowpoke": "slowpoke_package"}
-    monkeypatch.setattr(registry, "packages", lambda: packages)
+    packages = {**registry.backend_packages(), "slowpoke": "slowpoke_package"}
+    monkeypatch.setattr(registry, "backend_packages", lambda: packages)
     yield
     for name in [name for name in sys.modules if name.startswith("slowpoke_package")]:
         del sys.modules[name]
@@ -350,7 +350,7 @@ def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.M
     taken = threading.Thread(target=before.acquire)  # as by a thread that the child does not have
     taken.start()
     taken.join()
-    registry._after_fork()
+    registry._reset_after_fork()
     assert registry._lock is not before and registry._lock.acquire(timeout=1)
     registry._lock.release()
     assert not kept._cache._launches and not kept._cache.expected
@@ -358,7 +358,7 @@ def test_a_fork_keeps_no_lock_and_no_launch(kept: Backend, monkeypatch: pytest.M
 
 def test_cuda_after_a_fork_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    device_module._before_fork()
+    device_module._remember_cuda_process()
     monkeypatch.setattr(os, "getpid", lambda: 0)
     x: Any = SimpleNamespace(device=SimpleNamespace(type="cuda"), is_cuda=True)
     with pytest.raises(BackendUnavailableError, match="spawn"):

@@ -87,7 +87,7 @@ def test_what_compares_everything_is_right(race: Race) -> None:
 def test_right_results_of_any_operation_pass(problem: Problem) -> None:
     """Over many turns, each of which writes other inputs; a launch that is left out, or does less, is found."""
     with made_up.declare():
-        sets = measure.Sets(problem, 3, CPU)
+        sets = measure.TensorSets(problem, 3, CPU)
         mutation = DataMutator(sets, 7)
 
         def launch(number: int) -> None:
@@ -98,16 +98,16 @@ def test_right_results_of_any_operation_pass(problem: Problem) -> None:
         changed = 0
         for _ in range(12):
             before = sets[0][0][0].clone()
-            mutation.write([0, 1, 2])
+            mutation.write_sets([0, 1, 2])
             changed += not torch.equal(bits(before), bits(sets[0][0][0]))
             for number in range(3):
                 launch(number)
-            mutation.check([0, 1, 2], whole=(1,))
+            mutation.check_sets([0, 1, 2], whole_sets=(1,))
         assert changed > 6 or sets.inputs[0].elements < 2
         mutation.check_guards()
         if sets.outs[0].dtype.is_floating_point:
-            mutation.write([0, 1, 2])
+            mutation.write_sets([0, 1, 2])
             launch(0)
             launch(2)
             with pytest.raises(ContractError, match="1 of 3 launches did not write"):
-                mutation.check([0, 1, 2])
+                mutation.check_sets([0, 1, 2])

@@ -18,7 +18,7 @@ import torch
 from kernelzoo import registry
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.judge.apart import RunnerProcess
-from kernelzoo.measure.judge.entrant import Entrant, Here
+from kernelzoo.measure.judge.entrant import Entrant, LocalRunner
 from kernelzoo.measure.judge.race import _Race
 from kernelzoo.measure.worker_process import DiedError
 
@@ -58,7 +58,7 @@ def test_a_runner_that_dies_meanwhile_is_noticed_by_the_next_request() -> None:
             assert runner._process is not None
             runner._process.kill()
         with pytest.raises(DiedError):
-            runner.ask("empty")
+            runner.ask("run_empty_turn")
         assert runner.broken
     finally:
         runner.close()
@@ -139,10 +139,10 @@ def alive(process: str) -> bool:
 )
 def test_what_works_on_a_gpu_while_it_is_stopped_is_ended(late: list[float], after: list[float], words: str) -> None:
     answers = iter(late + after)
-    data: Any = SimpleNamespace(is_gpu=True, probe=lambda: next(answers))
+    data: Any = SimpleNamespace(is_gpu=True, time_one_element_launch=lambda: next(answers))
     runner = RunnerProcess.start_all("cpu", {"": []}, 60.0, None)[0][""]
     entrant = Entrant(registry.implementation("torch/softmax/eager"), runner)
-    made = _Race("device", [entrant], [runner], data, lambda stage, id: None, 3, Here(torch.device("cpu")))
+    made = _Race("device", [entrant], [runner], data, lambda stage, id: None, 3, LocalRunner(torch.device("cpu")))
     try:
         with pytest.raises(DiedError, match=words) if words else contextlib.nullcontext():
             for _ in late:
@@ -150,7 +150,7 @@ def test_what_works_on_a_gpu_while_it_is_stopped_is_ended(late: list[float], aft
         assert runner.broken == bool(words) and next(answers, None) is None
         if words:
             with pytest.raises(DiedError, match="SIGKILL"):
-                runner.ask("empty")
+                runner.ask("run_empty_turn")
     finally:
         runner.close()
 
@@ -171,7 +171,7 @@ def empty(self):
     helper.stdout.read(1)
     threading.Thread(target=work, daemon=True).start()
 
-Runner.empty = empty
+Runner.run_empty_turn = empty
 """
 FORKS = """
 import os, time
@@ -199,17 +199,17 @@ def test_what_runs_on_after_an_answer_is_told(runs_on: RunnerProcess, monkeypatc
         time.sleep(0.1)
         return found()
 
-    runs_on.ask("empty")
-    assert runs_on.seconds_after_stop() < 0.05
+    runs_on.ask("run_empty_turn")
+    assert runs_on.run_seconds_since_stop() < 0.05
     monkeypatch.setattr(runs_on, "_all_process_ids", slow)
     runs_on._pause_processes()
-    assert runs_on.seconds_after_stop() > 0.005
+    assert runs_on.run_seconds_since_stop() > 0.005
 
 
 def test_what_a_compiler_starts_is_no_stray(runs_on: RunnerProcess) -> None:
     """Torch's begins its pool when it is ready, perhaps in a turn."""
     (helper,) = runs_on._stray_processes()
-    runs_on.ask("empty")
+    runs_on.ask("run_empty_turn")
     assert len(runs_on._stray_processes()) == 2 and runs_on.end_strays() == []
     assert len(runs_on._stray_processes()) == 2 and helper in runs_on._stray_processes()
     runs_on._before = []

@@ -67,7 +67,7 @@ def test_a_turn_on_a_gpu_begins_idle_and_delivers_after_the_clock(monkeypatch: p
     monkeypatch.setattr("kernelzoo.measure.calls.perf_counter", lambda: now)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: events.append("wait"))
     clock = CallClock(WallClock(), torch.device("cuda"), "softmax")
-    turn = clock.arrange([Call(call, [out]) for out in outs])
+    turn = clock.prepare_turn([Call(call, [out]) for out in outs])
     assert turn(1) == pytest.approx(3e-6)
     assert events == ["wait", *["call"] * 3, "wait"]
     assert not any(out.item() for out in outs)

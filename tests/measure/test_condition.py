@@ -293,7 +293,7 @@ def test_a_host_s_waits_between_turns_do_not_count(monkeypatch: pytest.MonkeyPat
     watcher = watched(CPU)
     assert isinstance(watcher, condition.HostWatch)
     waits["1"] = 4_000_000
-    watcher.discard_waits()
+    watcher.ignore_untimed_waits()
     waits["1"] = 5_000_000
     assert watcher.read().waited_s == pytest.approx(1e-3)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernelzoo.measure import Problem
-from kernelzoo.measure.worker_pool import WorkerPool, measure_on_each
+from kernelzoo.measure.worker_pool import WorkerPool, measure_with_each_worker
 from kernelzoo.measure.worker_process import GuardError, LostError, ProcessDescription, RaceLostError
 
 
@@ -22,7 +22,7 @@ class Pretended:
     def race(self, problem: Problem, ids: list[str], **how: Any) -> tuple[list[Any], list[Any]]:
         return self.do(problem)
 
-    def largest(self, id: str) -> dict[str, Any]:
+    def find_fuzzing_limits(self, id: str) -> dict[str, Any]:
         return {}
 
     def close(self) -> None:
@@ -106,7 +106,7 @@ def test_cards_are_compared_with_the_fastest_of_their_model() -> None:
     workers = [Pretended(uuid, takes(seconds)) for uuid, seconds in times.items()]
     workers += [Pretended("d", broken), Pretended("e", takes(9.0), "another card")]
     with WorkerPool([lambda worker=worker: worker for worker in workers]) as crew:
-        found = measure_on_each(crew, Problem("softmax", (4, 4), "float32"), "torch/softmax/eager")
+        found = measure_with_each_worker(crew, Problem("softmax", (4, 4), "float32"), "torch/softmax/eager")
     assert [check.ratio for check in found] == [1.0, 1.019, 1.021, None, None]
     assert [check.slower for check in found] == [False, False, True, False, False]
     assert [check.median_us for check in found] == [*(1e6 * seconds for seconds in times.values()), None, 9e6]

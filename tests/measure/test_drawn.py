@@ -6,7 +6,7 @@ import pytest
 
 from kernelzoo import measure
 from kernelzoo.errors import UnknownNameError
-from kernelzoo.measure.problems import LARGEST, SMALLEST, count_of
+from kernelzoo.measure.problems import LARGEST, SMALLEST, random_sample_size
 
 SAMPLE = measure.problems("random:400", ("softmax",), seed=5)
 
@@ -42,7 +42,7 @@ def test_a_sample_is_within_its_bounds_and_of_every_kind() -> None:
     "name", ["random", "random:", "random:0", "random:-1", "random:1e3", "random:10001", "random:٣"]
 )
 def test_what_names_no_sample_is_refused(name: str) -> None:
-    assert count_of(name) == 0
+    assert random_sample_size(name) == 0
     with pytest.raises(UnknownNameError, match="no shape set"):
         measure.problems(name)
 

@@ -39,10 +39,10 @@ class Machine:
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def more(self) -> None:
+    def queue_runs(self) -> None:
         self.asked += 1
 
-    def end(self) -> float:
+    def wait_for_runs(self) -> float:
         self.ended += 1
         return LAUNCHES * LAUNCH
 
@@ -59,7 +59,9 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], Energy]:
     def of(machine: Machine) -> Energy:
         for name in ("perf_counter", "sleep"):
             monkeypatch.setattr(energy, name, getattr(machine, name))
-        return energy.measure(machine.more, machine.end, LAUNCHES, lambda: read_joules(machine, None))
+        return energy.measure_launch_energy(
+            machine.queue_runs, machine.wait_for_runs, LAUNCHES, lambda: read_joules(machine, None)
+        )
 
     return of
 
@@ -179,13 +181,13 @@ def test_the_device_has_work_ahead_and_its_time_is_that_of_all_runs(
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device: None)
     runs: list[int] = []
-    replays = energy.Replays(lambda: runs.append(1), seconds, torch.device("cuda"))
-    replays.more()
+    replays = energy.RepeatedRuns(lambda: runs.append(1), seconds, torch.device("cuda"))
+    replays.queue_runs()
     assert len(runs) == ahead
     for _ in range(10):
-        replays.more()
+        replays.queue_runs()
     assert len(runs) > ahead + 5
-    assert replays.end() == pytest.approx(4e-3)
+    assert replays.wait_for_runs() == pytest.approx(4e-3)
 
 
 @pytest.fixture
@@ -198,20 +200,20 @@ def on_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[Machine], list[str]
         for name in ("perf_counter", "sleep"):
             monkeypatch.setattr(energy, name, getattr(machine, name))
 
-        def more(runner: measure.Here, id: str, seconds: float) -> None:
+        def queue_turns(runner: measure.LocalRunner, id: str, seconds: float) -> None:
             assert 0 < seconds < 1
             if "queued" not in steps[-1:]:
                 steps.append("queued")
 
-        monkeypatch.setattr(measure.Here, "more", more)
-        monkeypatch.setattr(measure.Here, "end", lambda runner, id: LAUNCH * runner._lanes[id].count)
-        arrange = measure.Here.arrange
+        monkeypatch.setattr(measure.LocalRunner, "queue_turns", queue_turns)
+        monkeypatch.setattr(measure.LocalRunner, "wait_for_turns", lambda runner, id: LAUNCH * runner._lanes[id].count)
+        prepare_turn = measure.LocalRunner.prepare_turn
 
-        def noting(runner: measure.Here, id: str, order: list[int], link: tuple[int, ...] = ()) -> None:
+        def noting(runner: measure.LocalRunner, id: str, order: list[int], input_copy: tuple[int, ...] = ()) -> None:
             runner._lanes[id].count = len(order)
-            arrange(runner, id, order, link)
+            prepare_turn(runner, id, order, input_copy)
 
-        monkeypatch.setattr(measure.Here, "arrange", noting)
+        monkeypatch.setattr(measure.LocalRunner, "prepare_turn", noting)
         return steps
 
     return on
@@ -230,7 +232,7 @@ def test_a_race_measures_the_energy_of_what_it_timed_before_that_is_checked_agai
     )
     assert [step.partition(" ")[0] for step in steps[-6:]] == ["energy", "queued", "check"] * 2
     for id in ids:
-        made = record.entry(found[id], "cpu", None, "custom")["extra_info"]["energy"]
+        made = record.make_benchmark_entry(found[id], "cpu", None, "custom")["extra_info"]["energy"]
         assert set(made) == {"launch_mj", "launches", "span_ms", "launch_us", "step_ms", "step_mj"}
         assert made["step_ms"] == pytest.approx(100, rel=0.05) and made["step_mj"] == pytest.approx(5e4, rel=0.05)
         watts = made["launch_mj"] / made["launch_us"] * 1e3
@@ -244,7 +246,7 @@ def test_a_row_without_its_energy_is_a_row_that_says_so(on_machine) -> None:
     on_machine(machine)
     id = "torch/softmax/eager"
     (made,) = measure.race(PROBLEM, [registry.implementation(id)], torch.device("cpu"), rounds=3, energy=True).values()
-    info = record.entry(made, "cpu", None, "custom")["extra_info"]
+    info = record.make_benchmark_entry(made, "cpu", None, "custom")["extra_info"]
     assert info["energy"] is None and info["samples"] == 3
     assert "no energy: the counter did not move in 1 s" in info["flags"]
 
@@ -254,4 +256,4 @@ def test_without_being_asked_nothing_is_read(monkeypatch: pytest.MonkeyPatch) ->
     (made,) = measure.race(
         PROBLEM, [registry.implementation("torch/softmax/eager")], torch.device("cpu"), rounds=1
     ).values()
-    assert made.energy is None and record.entry(made, "cpu", None, "x")["extra_info"]["energy"] is None
+    assert made.energy is None and record.make_benchmark_entry(made, "cpu", None, "x")["extra_info"]["energy"] is None

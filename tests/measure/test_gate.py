@@ -31,21 +31,21 @@ class Judged:
     """A gate, and a runner beside it."""
 
     def __init__(self, problem: Problem, device: torch.device = CPU, *, count: int = 10, seed: int = 0) -> None:
-        self.sets = measure.Sets(problem, count, device)
-        self.runner = measure.Here(device)
-        self.runner.open(problem, self.sets, "device")
+        self.sets = measure.TensorSets(problem, count, device)
+        self.runner = measure.LocalRunner(device)
+        self.runner.open_sets(problem, self.sets, "device")
         self.gate = measure.Gate(self.sets, seed)
 
     def admit(self, implementation: Implementation, *, special: bool = True) -> GateFindings:
         self.entrant = measure.Entrant(implementation, self.runner)
-        return self.gate.admit(self.entrant, special=special)
+        return self.gate.admit(self.entrant, special_values=special)
 
     def turn(self) -> None:
         """A turn over all sets, checked as in a race."""
         order = list(range(self.sets.count))
-        self.gate.mutation.write(order, {order[-1]: self.gate.special})
+        self.gate.mutation.write_sets(order, {order[-1]: self.gate.last_turn_inputs})
         self.entrant.launch(order)
-        self.gate.mutation.check(order, whole=(order[-1],))
+        self.gate.mutation.check_sets(order, whole_sets=(order[-1],))
 
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
@@ -308,19 +308,19 @@ def test_a_right_result_may_be_what_an_output_held_before(op: str) -> None:
     judged = Judged(Problem(op, (4, 8), "float16"), count=3)
     judged.admit(kernelzoo.implementation(f"torch/{op}/eager"))
     order, mutation = [2, 0, 1], judged.gate.mutation
-    mutation.write(order)
+    mutation.write_sets(order)
     judged.entrant.launch(order)
     mutation._poisons = [judged.sets[1][1][0].float().flatten()[0].item(), *mutation._poisons[1:]]
     for _ in range(100):
-        mutation.check(order)
+        mutation.check_sets(order)
     mutation._poisons = measure.Gate(judged.sets, 1).mutation._poisons
     mutation.poison([0])
     with pytest.raises(ContractError, match=r"1 of 3 launches did not write|elements wrong"):
-        mutation.check(order)
+        mutation.check_sets(order)
 
 
 def test_results_of_results_are_held_to_what_the_kernel_gives_alone() -> None:
     """Torch's sum of 32000 nearly equal terms leaves the contract, in whatever order launches come."""
     judged = Judged(Problem("softmax", (4, 32000), "float32"), count=4)
-    assert judged.sets.links
+    assert judged.sets.chain_launch_count
     judged.admit(kernelzoo.implementation("torch/softmax/eager"))

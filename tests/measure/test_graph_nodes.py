@@ -14,7 +14,7 @@ from kernelzoo import measure
 from kernelzoo.errors import ContractError
 from kernelzoo.launch import Bind, Launch
 from kernelzoo.measure import Problem
-from kernelzoo.measure.graph_nodes import Nodes, check_same_nodes
+from kernelzoo.measure.graph_nodes import Nodes, check_equal_launches
 from kernelzoo.registry import Implementation
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")
@@ -23,15 +23,16 @@ DIFFER = r"its \d+ launches in a CUDA graph differ"
 
 
 def test_launches_that_are_alike() -> None:
-    check_same_nodes(Nodes(), Nodes(), 7)
-    check_same_nodes(Nodes({ONE: 7, OTHER: 14}), Nodes(), 7)
-    check_same_nodes(Nodes({ONE: 8, PROBE: 2}), Nodes({ONE: 1, PROBE: 2}), 7)  # torch's kernels may be the probe's too
+    check_equal_launches(Nodes(), Nodes(), 7)
+    check_equal_launches(Nodes({ONE: 7, OTHER: 14}), Nodes(), 7)
+    # Torch's kernels may be the probe's too.
+    check_equal_launches(Nodes({ONE: 8, PROBE: 2}), Nodes({ONE: 1, PROBE: 2}), 7)
 
 
 @pytest.mark.parametrize("found", [{ONE: 6}, {ONE: 6, OTHER: 1}, {ONE: 7, OTHER: 1}, {ONE: 7, PROBE: 3}], ids=str)
 def test_launches_that_are_not_alike(found: dict[tuple[int, ...], int]) -> None:
     with pytest.raises(ContractError, match=DIFFER):
-        check_same_nodes(Nodes(found), Nodes({PROBE: 2}), 7)
+        check_equal_launches(Nodes(found), Nodes({PROBE: 2}), 7)
 
 
 @GPU

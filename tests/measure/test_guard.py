@@ -314,7 +314,7 @@ def test_a_process_that_never_starts_is_an_error(monkeypatch: pytest.MonkeyPatch
 HOLDS = """
 import ctypes, os, sys
 from kernelzoo.measure import answering
-answering._end_with_guard(int(sys.argv[1]))
+answering._exit_when_guard_ends(int(sys.argv[1]))
 if os.fork() == 0:
     while True: pass
 os.write(1, b"x")

@@ -199,7 +199,7 @@ def test_hot_and_cold_are_told_apart(entrant: Callable[[Bind], registry.Implemen
         (result,) = raced.values()
         assert result.samples, result
         assert result.cache == cache and ("hot" in result.clock_detail) == (cache == "hot")
-        assert (result.of_limit is None) == (cache == "hot")
+        assert (result.fraction_of_limit is None) == (cache == "hot")
     assert len(memory["cold"]) * 2 * 1024 * 1024 * 4 >= 2**27 > len(memory["hot"]) * 2 * 1024 * 1024 * 4
 
 
@@ -254,7 +254,9 @@ def test_a_copy_of_the_same_data_takes_its_turn() -> None:
 def test_the_cache_is_settled_between_the_change_of_inputs_and_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a kernel asked the cache to keep is forgotten before each turn, a copy's too; nothing else comes between."""
     steps = []
-    for of, name in ((RaceData, "settle"), (measure.Here, "turn"), (DataMutator, "write"), (measure.Here, "arrange")):
+    watched = {"prepare_caches": RaceData, "write_sets": DataMutator}
+    watched |= dict.fromkeys(("run_timed_turn", "prepare_turn"), measure.LocalRunner)
+    for name, of in watched.items():
         true = getattr(of, name)
 
         def noting(self, *given, true=true, name=name, **more):
@@ -263,9 +265,9 @@ def test_the_cache_is_settled_between_the_change_of_inputs_and_a_turn(monkeypatc
 
         monkeypatch.setattr(of, name, noting)
     measure.race(PROBLEM, [kernelzoo.implementation(f"torch/softmax/{v}") for v in ("eager", "naive")], CPU, rounds=4)
-    turns = [i for i, step in enumerate(steps) if step == "turn" and steps[i - 1] != "turn"]
+    turns = [i for i, step in enumerate(steps) if step == "run_timed_turn" and steps[i - 1] != step]
     assert len(turns) > 15
-    assert all(steps[i - 3 : i] == ["arrange", "write", "settle"] for i in turns)
+    assert all(steps[i - 3 : i] == ["prepare_turn", "write_sets", "prepare_caches"] for i in turns)
 
 
 def test_a_device_whose_cache_keeps_nothing_is_asked_once() -> None:
@@ -273,11 +275,11 @@ def test_a_device_whose_cache_keeps_nothing_is_asked_once() -> None:
     answers = [0, 801]
     data._reset = lambda: answers.pop(0)
     for _ in range(4):
-        data.settle()
+        data.prepare_caches()
     assert not answers
     data._reset = lambda: 719
     with pytest.raises(RuntimeError, match="CUDA error 719"):
-        data.settle()
+        data.prepare_caches()
 
 
 def test_launches_that_are_in_no_graph_have_no_time() -> None:
@@ -285,10 +287,10 @@ def test_launches_that_are_in_no_graph_have_no_time() -> None:
     clock = DeviceClock.__new__(DeviceClock)
     clock._counts, clock._capture = True, lambda work: (None, Nodes())  # type: ignore[method-assign]
     with pytest.raises(ContractError, match="no kernel"):
-        clock.arrange([lambda: None])
+        clock.prepare_turn([lambda: None])
     clock._capture = lambda work: (None, Nodes({(0, 1): 3}))  # type: ignore[method-assign]
     with pytest.raises(ContractError, match="its 2 launches in a CUDA graph differ"):
-        clock.arrange([lambda: None] * 2)
+        clock.prepare_turn([lambda: None] * 2)
 
 
 def test_flags() -> None:
@@ -352,7 +354,7 @@ def test_results_say_which_form_ran(
         asked.append((tuple(x.shape), tuple(out.shape)))
         return f"{self.backend}/{self.op}/{'tall' if x.size(0) > x.size(1) else 'wide'}"
 
-    monkeypatch.setattr(registry.Implementation, "form", form)
+    monkeypatch.setattr(registry.Implementation, "chosen_id", form)
     for shape, name in (((64, 33), "tall"), ((33, 64), "wide")):
         problem = Problem("softmax", shape, "float32")
         (result,) = measure.race(problem, [entrant(right)], CPU, rounds=2, cache="hot").values()

@@ -22,7 +22,7 @@ PROBLEMS = (Problem("softmax", (16, 33), "float32"), Problem("min", (16, 33), "f
 def entries(problem: Problem) -> list[record.Json]:
     implementation = kernelzoo.implementation(f"torch/{problem.op}/eager")
     measured = measure.race(problem, [implementation], CPU, rounds=3)
-    return [record.entry(m, "cpu", None, "a test") for m in measured.values()]
+    return [record.make_benchmark_entry(m, "cpu", None, "a test") for m in measured.values()]
 
 
 @pytest.mark.parametrize("name", ["results.json", "results.json.gz"])
@@ -30,12 +30,12 @@ def test_grows_and_resumes(tmp_path: Path, name: str) -> None:
     path = tmp_path / "new" / name
     first = Record(path, "a machine")
     ids = ["torch/softmax/eager", "torch/softmax/naive"]
-    assert first.missing(PROBLEMS[0], ids) == ids
+    assert first.ids_to_run(PROBLEMS[0], ids) == ids
     refused = record.failure(PROBLEMS[0], "torch/softmax/naive", "refused", "it would not")
     first.add(entries(PROBLEMS[0]), [refused])
     second = Record(path, "a machine", resume=True)
-    assert second.missing(PROBLEMS[0], [*ids, "cpu/softmax/auto"]) == ["cpu/softmax/auto"]
-    assert second.missing(PROBLEMS[1], ["torch/min/eager"]) == ["torch/min/eager"]
+    assert second.ids_to_run(PROBLEMS[0], [*ids, "cpu/softmax/auto"]) == ["cpu/softmax/auto"]
+    assert second.ids_to_run(PROBLEMS[1], ["torch/min/eager"]) == ["torch/min/eager"]
     second.add(entries(PROBLEMS[1]), [])
     raw = path.read_bytes()
     held = json.loads(gzip.decompress(raw) if name.endswith(".gz") else raw)

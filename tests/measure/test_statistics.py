@@ -19,11 +19,11 @@ from kernelzoo.measure.statistics import (
     Interval,
     SamplesError,
     Verdict,
+    can_stop_race,
     median_interval,
     noisy,
     ratio_interval,
     regression,
-    settled,
     verdict,
     why_unclear,
 )
@@ -157,8 +157,9 @@ def test_the_lag_of_paired_rounds_by_hand() -> None:
 
 def test_when_a_race_has_rounds_enough() -> None:
     flat, noisy_one = [1.0] * 15, list(np.random.default_rng(6).lognormal(0, 0.1, 15))
-    assert settled([flat]) and settled([flat, flat, [2.0] * 15]) and not settled([flat, flat, noisy_one])
-    assert settled([flat[:5], noisy_one[:5]])  # too few to ever tell
+    assert can_stop_race([flat]) and can_stop_race([flat, flat, [2.0] * 15])
+    assert not can_stop_race([flat, flat, noisy_one])
+    assert can_stop_race([flat[:5], noisy_one[:5]])  # too few to ever tell
 
 
 def test_the_margin_is_the_callers() -> None:

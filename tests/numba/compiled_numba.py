@@ -31,7 +31,7 @@ class Emulated(launch.Kernel):
     def count_resident_blocks(self, threads: int) -> int:
         return 2 * self.device.multiprocessors
 
-    def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> launch.BindView:
+    def bind_shape(self, shape: LaunchShape, integer_args: tuple[int, ...]) -> launch.BindView:
         inputs = self.source.inputs
 
         def bind(*tensors: torch.Tensor) -> Launch:
@@ -43,7 +43,7 @@ class Emulated(launch.Kernel):
                 self.kernel.launch(
                     (shape.grid, shape.grid_y),
                     shape.threads,
-                    [*pointers, *integers],
+                    [*pointers, *integer_args],
                     shared_bytes=shape.shared_bytes,
                     cluster=shape.cluster,
                     cooperative=shape.cooperative,

@@ -17,8 +17,8 @@ from kernelzoo import registry
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.numba import launch
 from kernelzoo.kernels.numba.min import choose, columns
-from kernelzoo.kernels.numba.tiling import view
-from kernelzoo.launch import Step
+from kernelzoo.kernels.numba.tiling import make_row_view
+from kernelzoo.launch import LaunchStep
 
 
 class TestNumba(Planning):
@@ -27,7 +27,7 @@ class TestNumba(Planning):
     more = (matrix.Laid("numba", "softmax", "split", (64, 131072), "float32", -1, "sm_120"),)
 
     @staticmethod
-    def static_shared(step: Step) -> int:
+    def static_shared(step: LaunchStep) -> int:
         """Softmax's clusters have room for the pairs of 32 warps of 16 blocks, in float64 at the most."""
         return (16 * 32 * 2 if step.kernel.startswith("cluster_kernel") else 256) * 8
 
@@ -35,20 +35,20 @@ class TestNumba(Planning):
         """The most threads that each kernel is compiled for, as it is called."""
         registry.import_kernels("numba", "kernelzoo.kernels.numba")
         most_threads: list[Any] = []
-        call = launch.RecordedKernel.call
+        call = launch.RecordedKernel.bind
 
         def noted(self: launch.RecordedKernel, *arguments: int, **asked: Any) -> Any:
             bind = call(self, *arguments, **asked)
             return lambda *tensors: (most_threads.append(self.source.threads), bind(*tensors))[1]
 
-        monkeypatch.setattr(launch.RecordedKernel, "call", noted)
+        monkeypatch.setattr(launch.RecordedKernel, "bind", noted)
         monkeypatch.setattr(  # as many as the device holds, if registers leave room for them
             *(launch.RecordedKernel, "count_resident_blocks"),
             lambda self, threads: device.multiprocessors * max(1, device.threads // threads),
         )
         return most_threads
 
-    def within(self, step: Step, device: Device, dtype: str, noted: int) -> None:
+    def within(self, step: LaunchStep, device: Device, dtype: str, noted: int) -> None:
         largest = 1 if device.capability < 90 else 16 if device.arch in matrix.LARGE_CLUSTERS else 8
         assert step.threads <= noted <= 1024 and 1 <= step.cluster <= largest, step
         assert not step.cooperative or step.grid[0] <= device.multiprocessors * (device.threads // noted), step
@@ -74,7 +74,7 @@ class TestNumba(Planning):
 )
 def test_minima_of_columns_fill_the_device(shape: Any, dtype: str, lanes: int, threads: int, form: str) -> None:
     x = torch.empty((1, *shape), dtype=getattr(torch, dtype), device="meta")
-    v = view(ARCHITECTURES["sm_90"], x, out=torch.empty_like(x[:, 0]))
+    v = make_row_view(ARCHITECTURES["sm_90"], x, out=torch.empty_like(x[:, 0]))
     cut = columns.choose_strips(v, v.device.multiprocessors)
     assert cut is not None and (cut[1].lanes, cut[1].threads) == (lanes, threads)
     assert choose.auto.__wrapped__(v, choose.Knobs()) == form

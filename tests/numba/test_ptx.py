@@ -16,11 +16,11 @@ from ahead import MIN, SOFTMAX, forms
 from compiled_steps import Binds, Program
 
 from kernelzoo import registry
-from kernelzoo.device import ARCHITECTURES, bind_for_device
+from kernelzoo.device import ARCHITECTURES, plan_launches_for_device
 from kernelzoo.errors import KernelZooError, UnsupportedProblemError
 from kernelzoo.inspect import Request, ask_child
 from kernelzoo.kernels.shared import cubin
-from kernelzoo.launch import recorded
+from kernelzoo.launch import record_binds
 from kernelzoo.operations import MAPPED, Operation
 
 BINDS = Binds("numba")
@@ -42,10 +42,10 @@ def kernels(op: Operation, form: str, dtype: str, shape: str, arch: str) -> tupl
     size, axis = SHAPES[shape]
     if form in ("split_cluster", "split_grid") and size[axis] <= 1000:
         return ()
-    with bind_for_device(ARCHITECTURES[arch]), recorded() as steps:
-        args = op.meta(size, dtype, axis, {})
+    with plan_launches_for_device(ARCHITECTURES[arch]), record_binds() as steps:
+        args = op.meta_arguments(size, dtype, axis, {})
         try:
-            op.launch(BINDS.bind(op, form), args, op.allocate(args))
+            op.make_launch(BINDS.bind(op, form), args, op.allocate(args))
         except UnsupportedProblemError:
             return ()
     return tuple((step.kernel, repr(step.constants)) for step in steps)
@@ -213,7 +213,7 @@ def expected_instructions(op: Operation, form: str, dtype: str, shape: str) -> I
 )
 def test_columns_have_the_form_that_is_for_them(dtype: str, shape: tuple[int, int, int], form: str) -> None:
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    with bind_for_device(ARCHITECTURES["sm_90"]):
+    with plan_launches_for_device(ARCHITECTURES["sm_90"]):
         assert registry.choose_variant("numba", "softmax", "auto", x, x) == form
 
 

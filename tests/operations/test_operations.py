@@ -181,7 +181,7 @@ def test_canonical_form_is_the_same_tensor(x: torch.Tensor, data: st.DataObject)
     keepdim = data.draw(st.booleans())
     args = MIN.arguments((x,), dims, keepdim)
     (smallest,) = MIN.allocate(args)
-    MIN.launch(copying, args, (smallest,))()
+    MIN.make_launch(copying, args, (smallest,))()
     torch.testing.assert_close(smallest, torch.amin(x, dims, keepdim), rtol=0, atol=0, equal_nan=True)
 
 

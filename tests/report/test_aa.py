@@ -86,7 +86,7 @@ def test_the_script_races_implementations_with_themselves(script, tmp_path, caps
     printed = " ".join(capsys.readouterr().out.split())
     assert "nowhere/softmax/auto: " in printed and "it never can" in printed
     assert "softmax of (64, 33) float32, 6 rounds in a race" in printed and "torch/softmax/eager" in printed
-    assert "| torch/softmax/eager | 2 |" in findings.blocks([path])["aa"]
+    assert "| torch/softmax/eager | 2 |" in findings.markdown_by_kind([path])["aa"]
 
 
 def test_the_script_takes_torch_eager_and_the_choosers_of_others(script) -> None:
@@ -155,16 +155,16 @@ def test_the_profilers_words_become_a_table(profile, tmp_path, monkeypatch) -> N
     monkeypatch.setattr(profile.shutil, "which", lambda name: str(ncu))
     monkeypatch.setattr(profile.measure, "device_name", lambda device: "a card")
     monkeypatch.setattr(profile.measure, "versions", lambda device: {"torch": "2"})
-    argv = ["counters.py", str(MAP), "--below", "0.6", "-o", str(tmp_path / "found.json")]
-    argv += ["--backends", "cupy,numba,triton"]
+    found = tmp_path / "found.json"
+    argv = ["counters.py", str(MAP), "--below", "0.6", "-o", str(found), "--backends", "cupy,numba,triton"]
     monkeypatch.setattr(sys, "argv", argv)
     assert profile.main() == 0
-    rows = json.loads((tmp_path / "found.json").read_text())["rows"]
+    rows = json.loads(found.read_text())["rows"]
     assert sorted((row["id"], row["of limit"]) for row in rows) == sorted(
         (case["id"], round(case["of_limit"], 2)) for case in cases
     )
     assert {(row["kernel"], row["us"], row["MB read"]) for row in rows} == {("tiled", 2.0, 1.2)}
-    assert "| cupy/softmax/auto | bfloat16 (16, 262144) |" in findings.blocks([tmp_path / "found.json"])["profile"]
+    assert "| cupy/softmax/auto | bfloat16 (16, 262144) |" in findings.markdown_by_kind([found])["profile"]
 
 
 def test_a_profiler_that_fails_is_quoted(profile, tmp_path) -> None:

@@ -99,7 +99,7 @@ def test_on_paper_figures_fit_and_the_screen_comes_back(visit) -> None:
 def test_printed_pages_hold_the_points_of_the_figures(visit, page_file) -> None:
     page = visit(SOFTMAX)
     page.page.add_style_tag(content=".legend, .icon { display: none !important }")
-    found = looks.looks(load([page_file.with_name("results.json")]).groups[0].rows)
+    found = looks.marker_styles(load([page_file.with_name("results.json")]).groups[0].rows)
     shown = {found[f"{backend}/softmax/auto"].colour for backend in ("cupy", "numba", "triton")}
     assert shown <= strokes(page.page.pdf(format="A4"))
     page.page.add_style_tag(content="figure { display: none !important }")

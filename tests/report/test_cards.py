@@ -59,7 +59,7 @@ def test_a_result_is_not_held_against_another_card_s(entry, write) -> None:
     told = {"problem": "p", **{name: info[name] for name in ("op", "shape", "dim", "dtype")}}
     for card, refused in ((A, True), (B, False), (None, False)):
         old = OldResults(write([entry(FAST, us=5.0, gpu=card, data=[5.0 + i / 1e4 for i in range(9)])]))
-        (held,) = old.judge(told, [new], [], 0.05)
+        (held,) = old.compare(told, [new], [], 0.05)
         assert ("measured on card GPU-a, this on GPU-b" in held.refusal) is refused and (held.ratio is None) is refused
 
 
@@ -73,7 +73,7 @@ def test_cards_stand_side_by_side_on_the_problems_that_all_measured(entry, write
     b = of_card("Card B", 0.8, [1000, 2000], EAGER) + of_card("Card B", 0.8, [9000], FAST, versions={"driver": "600"})
     c = of_card("Card C", 1.0, [1000, 2000], EAGER) + of_card("Card C", 1.0, [2000], FAST, "triton/min/auto")
     results = load([write(rows, f"{place}.json") for place, rows in enumerate((a, b, c))])
-    scores, facts = ([[cell.text for cell in row] for row in made.rows] for made in cards.tables(results).values())
+    scores, facts = ([[cell.text for cell in row] for row in one.rows] for one in cards.compare_gpus(results).values())
     assert scores == [["torch/eager", "0.50", "0.80", "1.00"], ["triton/auto (1 of 2)", "0.50", "-", "1.00"]]
     assert facts[0] == ["driver", "580.95", "580.95, 600", "580.95"]
     assert "| Card &lt;A&gt; | Card B |" in cards.markdown(results) and cards.markdown(load([write(a)])) == ""

@@ -55,7 +55,7 @@ def test_nothing_is_faster_where_either_was_disturbed(entry, write, which) -> No
     assert interval(rows, write).verdict is Verdict.FASTER
     rows[which]["extra_info"]["flags"] = ["disturbed"]
     told = interval(rows, write)
-    assert told.verdict is Verdict.UNCLEAR and told.marks == ["~"]
+    assert told.verdict is Verdict.UNCLEAR and told.warning_marks == ["~"]
 
 
 def test_changes_are_sorted_worst_first_and_name_what_only_one_has(entry, write) -> None:
@@ -92,7 +92,7 @@ def test_every_ranking_of_the_disturbed_is_marked(entry, write, tmp_path) -> Non
     for table in (score.score_table(group, "softmax"), score.variant_table(group, "softmax")):
         assert all(any("~" in cell.text for cell in line) for line in table.rows[:2])
     assert all("~" in line[-1].text for line in result_tables.summary_table(selection).rows)
-    (subject,) = explorer.document(results, looks.looks(group.rows))["groups"][0]["subjects"]
+    (subject,) = explorer.build_explorer_data(results, looks.marker_styles(group.rows))["groups"][0]["subjects"]
     told = [dict(zip(explorer.FIELDS, line, strict=True)) for line in zip(*subject["columns"], strict=True)]
     assert [row["marks"] for row in told] == ["~"] * 3
     assert [row["ratioText"] for row in told] == ["1.000", "0.50 ~", "0.50 ~"]

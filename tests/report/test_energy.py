@@ -50,7 +50,7 @@ def test_without_energy_there_is_no_column(entry, write) -> None:
 def test_the_counter_s_resolution_stands_below_the_table(rows, write) -> None:
     results = load([write(rows)])
     said = sections.terminal_text(results)
-    for text in (sections.report(results, "x", {}), said, sections.blocks(results)["summary"]):
+    for text in (sections.report(results, "x", {}), said, sections.document_blocks(results)["summary"]):
         assert "moves every 100 ms, by 40000 mJ (medians). A span of launches is at least 400 ms" in text
         assert "and one step at most 25% of it" in text
         assert "the whole GPU's, idle power included" in text

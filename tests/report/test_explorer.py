@@ -11,7 +11,7 @@ pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'kernel
 
 from kernelzoo.report import compare, explorer, load
 from kernelzoo.report.results import ResultsError
-from kernelzoo.report.table import ratio_text, significant
+from kernelzoo.report.table import format_number, ratio_text
 
 pytestmark = pytest.mark.slow
 
@@ -45,13 +45,13 @@ def test_the_explorer_holds_what_the_tables_would_say(sweep, entry, write, made)
     assert len(rows) == len(selection.rows) and page.subjects()[1]["names"] == selection.names
     problems = {str(problem): problem for problem in selection.problems}
     for told in rows:
-        row = selection.cells[problems[told["problem"]], told["name"]]
+        row = selection.rows_by_cell[problems[told["problem"]], told["name"]]
         comparison = comparisons.get((row.problem, row.name))
         ratio = selection.ratio(row) if comparison is None else comparison.ratio
-        assert (told["us"], told["speed"]) == (significant(row.microseconds), significant(row.gb_per_s))
+        assert (told["us"], told["speed"]) == (format_number(row.microseconds), format_number(row.gb_per_s))
         assert told["shareText"] == f"{row.of_limit:.0%}" and told["share"] == pytest.approx(row.of_limit, rel=1e-3)
         assert told["ratioText"] == ("" if ratio is None else ratio_text(ratio))
-        assert (told["form"] or "") == row.chosen
+        assert (told["form"] or "") == row.chosen_form
     subject = page.subjects()[1]
     assert (subject["ceiling"], subject["floor"], subject["withLimit"]) == (4000.0, 1.0, True)
     assert [subject["names"][i] for i in subject["lead"]] == ["torch/eager", "cupy/auto", "numba/auto", "triton/auto"]
@@ -125,7 +125,7 @@ def test_what_others_wrote_is_not_put_into_a_page(tmp_path, monkeypatch) -> None
     """Installed beside kernelzoo, as another distribution is."""
     beside = explorer.ROOT / "theirs" / "softmax" / "fused.py"
     monkeypatch.setattr(explorer.packages, "files", lambda id: (beside,))
-    assert explorer.sources("theirs/softmax/fused") == []
+    assert explorer.source_paths("theirs/softmax/fused") == []
 
 
 def test_every_two_are_compared_not_only_those_shown_at_first(entry, write, made) -> None:
@@ -139,7 +139,7 @@ def test_every_two_are_compared_not_only_those_shown_at_first(entry, write, made
     selection = results.groups[0].select("softmax", "float32")
     assert len(found) == 6  # of four, without the baseline, which stands in each row
     for pair, (told,) in found.items():
-        one, other = (selection.cells[selection.problems[0], names[int(place)]] for place in pair.split())
+        one, other = (selection.rows_by_cell[selection.problems[0], names[int(place)]] for place in pair.split())
         comparison = compare.compare(one, other)
         middle, low, high, verdict, marks = told.split(",")
         assert (middle, marks) == (ratio_text(comparison.ratio), "")

@@ -28,7 +28,7 @@ def saved(folder: Path, name: str = "load.json", **changed: object) -> Path:
 
 
 def test_each_row_is_a_line_and_what_is_known_a_column(tmp_path) -> None:
-    block = findings.blocks([saved(tmp_path)])["checks"]
+    block = findings.markdown_by_kind([saved(tmp_path)])["checks"]
     caption, table = block.split("\n\n")
     assert caption == "**NVIDIA &lt;H200&gt;**, 12 s; python 3.12.3, torch 2.11.0; 2026-01-02T03:04 (load.json)"
     assert table.splitlines() == [
@@ -45,14 +45,14 @@ def test_files_of_a_kind_share_its_block(tmp_path) -> None:
         saved(tmp_path, "more.json", seconds=600),
         saved(tmp_path, "x.json", format="kernelzoo-fuzz/1"),
     ]
-    found = findings.blocks(paths)
+    found = findings.markdown_by_kind(paths)
     assert list(found) == ["checks", "fuzz"]
     assert found["checks"].count("| implementation |") == 2 and "10 min" in found["checks"]
 
 
 def test_a_kind_that_tells_much_shows_the_most_of_it(tmp_path) -> None:
     rows = [{"layouts": 7, "id": "cpu/min/auto", "cases": 5, "emulator": ""}]
-    table = findings.blocks([saved(tmp_path, format="kernelzoo-fuzz/1", rows=rows)])["fuzz"].split("\n\n")[1]
+    table = findings.markdown_by_kind([saved(tmp_path, format="kernelzoo-fuzz/1", rows=rows)])["fuzz"].split("\n\n")[1]
     assert table.splitlines()[0] == "| id | cases |"
 
 
@@ -95,7 +95,7 @@ def test_cases_under_load_are_counted_by_section_and_backend(tmp_path) -> None:
         case | {"section": "memory", "outcome": "passed", "figure": -0.5, "unit": "bytes/call"},
         case | {"section": "memory", "implementation": "numba", "outcome": "no room", "figure": None, "unit": ""},
     ]
-    block = findings.blocks([saved(tmp_path, format="kernelzoo-load/1", rows=rows)])["load"]
+    block = findings.markdown_by_kind([saved(tmp_path, format="kernelzoo-load/1", rows=rows)])["load"]
     assert block.split("\n\n")[1].splitlines()[::2] == [
         "| section | backend | cases | passed | refused | skipped | no room | unfinished | failed | checks | seconds | "
         "most GiB | most bytes/call |",
@@ -112,7 +112,7 @@ def test_minima_of_all_dtypes_share_a_line(tmp_path) -> None:
         minimum | {"dtype": "int8"},
         minimum | {"dtype": "bool", "wrong": 2, "same_bits": False},
     ]
-    block = findings.blocks([saved(tmp_path, format="kernelzoo-accuracy/1", rows=rows)])["accuracy"]
+    block = findings.markdown_by_kind([saved(tmp_path, format="kernelzoo-accuracy/1", rows=rows)])["accuracy"]
     assert block.split("\n\n")[1].splitlines()[2:] == [
         "| a/softmax/auto | float32 | 5 | 1 | 0.75 | yes |",
         "| a/min/auto | 2 dtypes | 10 | 2 | - | no |",

@@ -47,13 +47,13 @@ def test_a_drift_of_small_steps_is_found(runs) -> None:
 
 def test_what_the_baseline_did_too_is_told(runs) -> None:
     """The baseline's own time between the same two runs: here the machine became slower."""
-    (step,) = (
+    (one,) = (
         step
         for point in history(runs({EAGER: 10.0, FAST: 5.0}, {EAGER: 10.0, FAST: 5.1}, {EAGER: 12.0, FAST: 6.0}), BY)
         for step in point.steps
         if step.comparison.row.id == FAST
     )
-    assert (round(step.comparison.ratio, 2), round(step.of_baseline, 2), round(step.relative, 2)) == (1.2, 1.2, 1.0)
+    assert [round(x, 2) for x in (one.comparison.ratio, one.of_baseline, one.relative_to_baseline)] == [1.2, 1.2, 1.0]
 
 
 def test_the_last_run_of_a_row_is_known(runs) -> None:

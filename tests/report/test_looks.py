@@ -76,7 +76,7 @@ def test_text_stands_out_from_the_page_light_and_dark(theme) -> None:
 
 def test_an_implementation_looks_the_same_everywhere(sweep, write) -> None:
     rows = load([write(sweep)]).groups[0].rows
-    assert looks.looks(rows) == looks.looks(tuple(reversed(rows)))
+    assert looks.marker_styles(rows) == looks.marker_styles(tuple(reversed(rows)))
 
 
 APART = 5.0
@@ -92,7 +92,7 @@ def test_every_two_differ_in_symbol_or_in_shade_for_every_eye(entry, write) -> N
     many = load([write([entry(f"{backend}/softmax/{name}") for backend in BACKENDS for name in ("auto", *"abcd")])])
     by_page = [[group for group in load(sorted(paths)).groups if group.clock == "device"] for paths in (others, people)]
     for groups in (*by_page, many.groups):
-        found = looks.looks(row for group in groups for row in group.rows)
+        found = looks.marker_styles(row for group in groups for row in group.rows)
         for (one, look), (other, like) in itertools.combinations(found.items(), 2):
             if one.split("/")[1] == other.split("/")[1] and look.symbol == like.symbol:
                 for vision in VISIONS:
@@ -102,6 +102,6 @@ def test_every_two_differ_in_symbol_or_in_shade_for_every_eye(entry, write) -> N
 def test_what_is_shown_at_first_differs_in_symbol(entry, write) -> None:
     """Ours and those of other packages."""
     names = ["torch/eager", *(f"{name}/auto" for name in BACKENDS)]
-    found = looks.looks(load([write([entry(name.replace("/", "/softmax/")) for name in names])]).groups[0].rows)
+    found = looks.marker_styles(load([write([entry(name.replace("/", "/softmax/")) for name in names])]).groups[0].rows)
     assert len({look.symbol for look in found.values()}) == len(names)
     assert len({look.colour for look in found.values()}) == len(BACKENDS)  # torch's two are one grey

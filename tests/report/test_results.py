@@ -64,7 +64,7 @@ def test_samples_are_believed_and_not_the_summary_of_them(entry, write) -> None:
         "samples; GB/s 4000 by its own summary, 1000 by its samples; of limit 0.9 by its own summary, "
         "0.375 by its samples"
     )
-    assert results.contradictions() == [said] == data_of(results)["differing"]
+    assert results.summary_contradictions() == [said] == data_of(results)["differing"]
     assert said in sections.terminal_text(results)
     assert said.split("; ")[1] in sections.report(results, "Results", {})
     assert "median" not in sections.terminal_text(load([write([true, rounded])]))
@@ -175,14 +175,14 @@ def test_ratios_are_geometric_means_over_what_both_take(entry, write) -> None:
 def test_long_sweep_is_cut_to_powers_of_two_and_ends(sweep, write) -> None:
     selection = load([write(sweep)]).groups[0].select("softmax", "float32")
     assert len(selection.problems) == 100 and len(selection.sweep()) == 98
-    columns = [p.shape[1] for p in selection.readable_problems() if p.shape[0] == 4096]
+    columns = [p.shape[1] for p in selection.short_table_problems() if p.shape[0] == 4096]
     assert columns == [256, 512, 1024, 2048, 4096, 8192, 12672]
-    assert {p.shape for p in selection.readable_problems()} >= {(1823, 781), (16, 262144)}
+    assert {p.shape for p in selection.short_table_problems()} >= {(1823, 781), (16, 262144)}
 
 
 def test_long_sweep_without_powers_of_two_is_cut_to_even_steps(entry, write) -> None:
     entries = [entry(shape=(64, n)) for n in range(3, 3 + 50 * 10, 10)]
-    shown = load([write(entries)]).groups[0].select("softmax").readable_problems()
+    shown = load([write(entries)]).groups[0].select("softmax").short_table_problems()
     assert len(shown) == 10 and shown[0].shape == (64, 3) and shown[-1].shape == (64, 493)
 
 

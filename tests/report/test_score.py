@@ -60,20 +60,20 @@ def test_what_breaks_the_contract_is_not_the_best_ranked(entry, write) -> None:
 
 
 def test_shortfall_lists_what_no_backend_reaches(group) -> None:
-    table = score.shortfall_table(group, "softmax")
+    table = score.limit_shortfall_table(group, "softmax")
     assert table.headers == ["problem", "best", "limit / time", "cupy/auto", "triton/auto"]
     assert texts(table) == [["float32 (8, 8)", "cupy/auto", "0.50", "0.50", "0.25"]]
 
 
 def test_shortfall_names_the_form_that_was_chosen(entry, write) -> None:
     row = entry("triton/softmax/auto", us=8.0, of_limit=0.25, form="triton/softmax/split_ring")
-    table = score.shortfall_table(load([write([row])]).groups[0], "softmax")
+    table = score.limit_shortfall_table(load([write([row])]).groups[0], "softmax")
     assert texts(table)[0][1] == "triton/auto (split_ring)"
 
 
 def test_shortfall_shows_what_a_plain_copy_reaches(entry, write) -> None:
     row = entry("triton/softmax/auto", us=8.0, of_limit=0.25, copy_us=4.0)
-    table = score.shortfall_table(load([write([row])]).groups[0], "softmax")
+    table = score.limit_shortfall_table(load([write([row])]).groups[0], "softmax")
     assert table.headers[-1] == "a plain copy" and texts(table)[0][-1] == "0.50"
 
 
@@ -86,7 +86,7 @@ def test_a_plain_copy_stands_last_in_the_scores(entry, write) -> None:
 
 
 def test_behind_lists_what_another_project_wins(group) -> None:
-    assert texts(score.behind_table(group, "softmax")) == [
+    assert texts(score.slower_than_peer_table(group, "softmax")) == [
         ["float32 (8, 8)", "cupy/auto", "4.00", "rival/auto", "2.50", "1.60", "slower"]
     ]
 
@@ -103,7 +103,7 @@ def test_what_breaks_the_contract_is_marked_and_no_best(entry, write) -> None:
     lines = {row[0]: row[1] for row in texts(score.score_table(results.groups[0], "softmax"))}
     assert lines["rival/auto †"] == "0.80"
     assert lines["best peer"] == "0.25" and lines["best peer, with †"] == "0.80"
-    assert texts(score.behind_table(results.groups[0], "softmax"))[0][3:6] == ["rival/auto †", "2.50", "1.60"]
+    assert texts(score.slower_than_peer_table(results.groups[0], "softmax"))[0][3:6] == ["rival/auto †", "2.50", "1.60"]
     report = sections.report(results, "R", {})
     assert "**4.00 (" in report and "2.50 (0.20) †" in report and "## Timed although it breaks the contract" in report
     assert "| rival/softmax/auto | 1 | wrong in rows of nan |" in report
@@ -123,7 +123,7 @@ def test_variants_stand_beside_the_fastest_of_their_backend(group) -> None:
 
 def test_blocks_and_report_hold_them(group, entry, write) -> None:
     results = load([write([entry("triton/softmax/auto", of_limit=0.9), entry("torch/softmax/eager", of_limit=0.5)])])
-    blocks = sections.blocks(results)
+    blocks = sections.document_blocks(results)
     assert blocks["score"].startswith("**NVIDIA H200, device clock**\n\nsoftmax:\n\n| implementation | score |")
     for block in ("shortfall", "behind", "variants"):  # nothing falls short, and auto alone was timed
         assert blocks[block].startswith("**NVIDIA H200, device clock**\n\nsoftmax: none\n\n")
@@ -139,7 +139,7 @@ def test_an_implementation_without_limits_beside_others_has_no_score(entry, writ
 def test_nothing_is_scored_without_limits(host, write) -> None:
     results = load([write(host)])
     assert all(score.score_table(group, "softmax") is None for group in results.groups)
-    assert "score" not in sections.blocks(results)
+    assert "score" not in sections.document_blocks(results)
 
 
 def test_spread_is_a_distribution_of_speeds_and_worst_its_end(entry, write) -> None:
@@ -152,7 +152,7 @@ def test_spread_is_a_distribution_of_speeds_and_worst_its_end(entry, write) -> N
     entries.append(entry("cupy/softmax/auto", shapes[0], 0.5, copy_us=40.0, **facts))
     results = load([write(entries)])
     group = results.groups[0]
-    lines = {tuple(line[:2]): line[2:] for line in texts(score.spread_table(group, "softmax"))}
+    lines = {tuple(line[:2]): line[2:] for line in texts(score.relative_speed_table(group, "softmax"))}
     copied = lines["best kernelzoo variant", "a plain copy"]
     # 80, 20, ... 40/11, 40/12: the tenth percentile is the second from below, and a tenth of the way to the third.
     assert copied == ["8.01", "3.67", "3.33", "float32 (4, 96)", "12 of 12"]
@@ -165,4 +165,4 @@ def test_spread_is_a_distribution_of_speeds_and_worst_its_end(entry, write) -> N
     assert "tenth percentile" in terminal and "its time / kernelzoo's" in terminal
     plain = load([write([entry() | {"shape_set": "map"}, *(e for e in [entry("triton/softmax/auto", copy_us=1.0)])])])
     assert "tenth percentile" not in sections.terminal_text(plain)  # a map is summed up by its scores
-    assert sections.blocks(results)["spread"].count("| best kernelzoo variant |") == 2
+    assert sections.document_blocks(results)["spread"].count("| best kernelzoo variant |") == 2

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from kernelzoo.report import ResultsError, load, notes, result_tables, rows, sections, writing
-from kernelzoo.report.table import Cell, Table, escape, ratio_text, significant
+from kernelzoo.report.table import Cell, Table, escape, format_number, ratio_text
 
 
 def cells(line: str) -> list[str]:
@@ -48,12 +48,12 @@ def test_summary_without_a_baseline_has_no_ratios(entry, write) -> None:
 
 
 def test_host_ratios_are_shown_for_each_problem(host, write) -> None:
-    text = sections.blocks(load([write(host)]))["host-ratios"]
+    text = sections.document_blocks(load([write(host)]))["host-ratios"]
     assert "| problem | cpu/auto | torch/naive |" not in text  # torch's own come first
     assert "| problem | torch/naive | cpu/auto |" in text
     assert "| float32 (128, 256) | 3.00 | 1.20 |" in text  # torch is the fastest: nothing in bold
     assert "| float32 (4096, 4096) | 3.00 | **0.75** |" in text
-    assert "of limit" not in sections.blocks(load([write(host)]))["summary"].split("`time")[0]
+    assert "of limit" not in sections.document_blocks(load([write(host)]))["summary"].split("`time")[0]
 
 
 def test_report_holds_every_section_and_never_mixes_groups(sweep, host, write) -> None:
@@ -147,7 +147,7 @@ def test_disturbed_results_are_marked_and_never_the_best(host, write) -> None:
         disturbed = info["shape"] == [4096, 4096] and info["id"] != "torch/softmax/naive"
         info["flags"] = ["disturbed"] if disturbed else []
     results = load([write(entries)])
-    blocks, text = sections.blocks(results), sections.terminal_text(results)
+    blocks, text = sections.document_blocks(results), sections.terminal_text(results)
     assert "| float32 (4096, 4096) | 3.00 | 0.75 \\~ |" in blocks["host-ratios"]
     assert "| cpu/softmax/auto | 0.95 | 2 of 2, 1 \\~ |" in blocks["summary"]
     assert "15000 (8.95) \\~ |" in blocks["table-softmax-float32"]
@@ -159,8 +159,8 @@ def test_disturbed_results_are_marked_and_never_the_best(host, write) -> None:
 
 def test_our_variants_are_the_same_whatever_the_baseline(sweep, write) -> None:
     results = load([write(sweep)])
-    ours = sections.blocks(results)["score"]
-    assert sections.blocks(results.relative_to("triton/auto"))["score"] == ours and "best kernelzoo variant" in ours
+    ours, same = (sections.document_blocks(of)["score"] for of in (results, results.relative_to("triton/auto")))
+    assert same == ours and "best kernelzoo variant" in ours
 
 
 def test_escaped_text_stays_text() -> None:
@@ -177,7 +177,7 @@ def test_escaped_text_stays_text() -> None:
     [(0.0123, "0.01"), (1.234, "1.23"), (9.996, "10.0"), (99.96, "100"), (99.94, "99.9"), (12345.6, "12346")],
 )
 def test_figures_have_three_digits_or_all_before_the_point(value, text) -> None:
-    assert significant(value) == text
+    assert format_number(value) == text
 
 
 def test_the_end_of_an_interval_of_noise_is_short() -> None:
@@ -227,11 +227,11 @@ def test_insert_refuses_what_it_cannot_fill(document, words) -> None:
 
 
 def test_blocks_are_named_for_what_they_hold(sweep, host, write) -> None:
-    blocks = sections.blocks(load([write(sweep + host)]))
+    blocks = sections.document_blocks(load([write(sweep + host)]))
     scores = ["score", "spread", "worst", "shortfall", "behind", "variants"]
     tables = ["table-min-float32", "table-softmax-float32"]
     assert list(blocks) == ["environment", "summary", *scores, "host-ratios", *tables]
-    assert "host-ratios" not in sections.blocks(load([write(sweep)]))
+    assert "host-ratios" not in sections.document_blocks(load([write(sweep)]))
     assert blocks["table-softmax-float32"].count("| shape |") == 3  # H200: a short and a full one; host: one
     assert blocks["table-softmax-float32"].startswith("**NVIDIA H200, device clock**\n\n| shape |")
 
@@ -244,7 +244,7 @@ def test_submit_times_are_a_table_of_their_own(entry, write) -> None:
         entry("triton/softmax/call", (64, 64), 10.0, **submit),
     ]
     results = load([write([*calls, entry("torch/softmax/eager", us=3.0)])])
-    found = sections.blocks(results)
+    found = sections.document_blocks(results)
     assert "| triton/softmax/call | 10.0 | 1.25 |" in found["submit"]
     assert "triton/softmax/call" not in found["summary"] + found["table-softmax-float32"]
     assert "| triton/softmax/call | 10.0 | 1.25 |" in sections.report(results, "t", {})
@@ -258,7 +258,7 @@ def test_whole_calls_are_a_table_of_their_own(entry, write) -> None:
     calls += [entry("triton/softmax/auto", shape, us, **call) for shape, us in zip(shapes, (16.0, 4.0), strict=True)]
     calls.append(entry("cupy/softmax/auto", shapes[0], 2.0, **call))
     results = load([write([*calls, entry("torch/softmax/eager", us=3.0)])])
-    found, report = sections.blocks(results), sections.report(results, "t", {})
+    found, report = sections.document_blocks(results), sections.report(results, "t", {})
     for text in (found["call"], report):
         assert "| triton/softmax/auto | 1.00 | 2.00 | float32 (64, 64) | 10.0 | 2.00 | 2 of 2 |" in text
         assert "| cupy/softmax/auto | 0.25 | 0.25 | float32 (64, 64) | 2.00 | 2.00 | 1 of 2; best ranked 1.00 |" in text
@@ -282,7 +282,7 @@ def test_what_the_contract_costs_in_torch_is_said_of_its_row(entry, write) -> No
         "torch/softmax/auto chose renormalized, since torch/softmax/eager may break the contract: the ratio is the "
         "cost of the contract in torch"
     )
-    assert notes.contract_costs([("torch/softmax/auto", form), ("torch/min/auto", "torch/min/eager")]) == [said]
+    assert notes.contract_slowdowns([("torch/softmax/auto", form), ("torch/min/auto", "torch/min/eager")]) == [said]
     for text in (sections.report(results, "t", {}), sections.terminal_text(results)):
         assert text.count("may break the contract") == 1 and said in text
     assert results.groups[0].select("softmax").ratio(results.groups[0].rows[1]) == 2.3

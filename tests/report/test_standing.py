@@ -105,12 +105,12 @@ def test_a_single_sample_gives_no_interval(entry, found) -> None:
 def test_shown_at_first_is_all_where_there_is_no_auto(entry, write) -> None:
     names = ["torch/eager", "torch/naive"]
     entries = [entry(name.replace("/", "/softmax/")) for name in names]
-    assert standing.leading_names(load([write(entries)]).groups[0].select("softmax")) == names
+    assert standing.first_shown_names(load([write(entries)]).groups[0].select("softmax")) == names
 
 
 def test_the_baseline_stands_for_torch_s_auto_unless_it_takes_fewer(entry, write) -> None:
     ids = (EAGER, "torch/softmax/auto", "triton/softmax/auto")
     rows = [entry(id, shape) for id in ids for shape in ((8, 8), (8, 16))]
-    assert standing.leading_names(load([write(rows)]).groups[0].select("softmax")) == ["torch/eager", "triton/auto"]
+    assert standing.first_shown_names(load([write(rows)]).groups[0].select("softmax")) == ["torch/eager", "triton/auto"]
     selection = load([write(rows[1:])]).groups[0].select("softmax")
-    assert standing.leading_names(selection) == ["torch/eager", "torch/auto", "triton/auto"]
+    assert standing.first_shown_names(selection) == ["torch/eager", "torch/auto", "triton/auto"]

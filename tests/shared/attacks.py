@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 import kernelzoo
-from kernelzoo.launch import Bind, Launch, ReturningLaunch
+from kernelzoo.launch import Bind, Launch, ResultCopyingLaunch
 
 Tensor = torch.Tensor
 
@@ -209,17 +209,17 @@ def runner() -> Any:
 @warm
 def shortens_its_report(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Says a third of each turn's time, and leaves out the work of turns in a row"""
-    true, kept = runner().turn, kernel.kept
+    true, kept = runner().run_timed_turn, kernel.kept
 
-    def turn(self: Any, id: str, times: int = 1) -> float:
-        if times == 1:
+    def turn(self: Any, id: str, repeats: int = 1) -> float:
+        if repeats == 1:
             kept["last"] = 0.3 * true(self, id)
         else:
-            time.sleep(kept["last"] * times)
+            time.sleep(kept["last"] * repeats)
         return float(kept["last"])
 
     if kernel.once("patched"):
-        runner().turn = turn
+        runner().run_timed_turn = turn
     kernel.work(x, out)
 
 
@@ -227,7 +227,7 @@ def shortens_its_report(kernel: Kernel, x: Tensor, out: Tensor) -> None:
 @warm
 def answers_early(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Says that a turn is over while a thread works on, and has so many threads that to look through them takes long"""
-    turn, once = runner().turn, runner().once
+    turn, once = runner().run_timed_turn, runner().run_turn_once
 
     def begun(work: Callable[..., object], *given: object) -> float:
         began = time.perf_counter()
@@ -237,8 +237,8 @@ def answers_early(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     if kernel.once("patched"):
         for _ in range(4000):
             threading.Thread(target=threading.Event().wait, daemon=True).start()
-        runner().turn = lambda self, id, times=1: begun(turn, self, id)
-        runner().once = lambda self, id: begun(once, self, id) and None
+        runner().run_timed_turn = lambda self, id, repeats=1: begun(turn, self, id)
+        runner().run_turn_once = lambda self, id: begun(once, self, id) and None
     kernel.work(x, out)
 
 
@@ -324,8 +324,8 @@ def ends_its_parent(kernel: Kernel, x: Tensor, out: Tensor) -> None:
 def answers_itself(kernel: Kernel, x: Tensor, out: Tensor) -> None:
     """Writes an answer of its own into every pipe that it has"""
     for found in gc.get_objects():
-        if type(found).__name__ == "Worker" and hasattr(found, "say"):
-            found.say(done={"value": 1e-7})
+        if type(found).__name__ == "Worker" and hasattr(found, "send_reply"):
+            found.send_reply(done={"value": 1e-7})
     out.fill_(0.25)
 
 
@@ -345,13 +345,13 @@ torch.set_num_threads(1)
 @attack("work outside the clock|as fast as this host")
 def delivers_late(x: Tensor, out: Tensor) -> Launch:
     """Returns nothing, and computes when its results are copied"""
-    return ReturningLaunch(lambda: None, lambda _: softmax(x, out))
+    return ResultCopyingLaunch(lambda: None, lambda _: softmax(x, out))
 
 
 @attack(HONEST)
 def returns_its_result(x: Tensor, out: Tensor) -> Launch:
     """The control of kernels that return"""
-    return ReturningLaunch(lambda: torch.softmax(x.squeeze(2), 1), out.squeeze(2).copy_)
+    return ResultCopyingLaunch(lambda: torch.softmax(x.squeeze(2), 1), out.squeeze(2).copy_)
 
 
 must = set[int]()
@@ -361,16 +361,16 @@ must = set[int]()
 def works_on_what_is_looked_at(x: Tensor, out: Tensor) -> Launch:
     """Works on the last set of a turn, and on the one whose input changes within it"""
     must.clear()  # of an earlier race
-    true = runner().arrange
+    true = runner().prepare_turn
 
-    def arrange(self: Any, id: str, order: list[int], link: Any = (), delivered: bool = False) -> None:
-        true(self, id, order, link, delivered)
-        looked_at = {order[-1], *([order[link[0]]] if link else ())}
+    def prepare_turn(self: Any, id: str, order: list[int], input_copy: Any = (), copy_outs: bool = False) -> None:
+        true(self, id, order, input_copy, copy_outs)
+        looked_at = {order[-1], *([order[input_copy[0]]] if input_copy else ())}
         must.clear()
         must.update(self._sets[number][1][0].data_ptr() for number in looked_at)
 
-    if true.__name__ != "arrange" or true.__module__ != __name__:
-        runner().arrange = arrange
+    if true.__name__ != "prepare_turn" or true.__module__ != __name__:
+        runner().prepare_turn = prepare_turn
 
     def launch() -> None:
         if must and out.data_ptr() not in must and bool(x.sum().isfinite()):
@@ -388,26 +388,26 @@ turns = list[float]()
 def begins_slowly(x: Tensor, out: Tensor) -> Launch:
     """Is slow at first, so that its turns are one launch; then it says a third of its time"""
     turns.clear()  # of an earlier race
-    true = runner().turn
+    true = runner().run_timed_turn
 
-    def turn(self: Any, id: str, times: int = 1) -> float:
-        turns.append(true(self, id, times))
+    def turn(self: Any, id: str, repeats: int = 1) -> float:
+        turns.append(true(self, id, repeats))
         if len(turns) <= 2:
             time.sleep(0.05)
             return turns[-1] + 0.045
         return 0.3 * turns[-1]
 
     if true.__module__ != __name__:
-        runner().turn = turn
+        runner().run_timed_turn = turn
     return lambda: softmax(x, out)
 
 
 @attack("was reported as|false time")
 def takes_no_time(x: Tensor, out: Tensor) -> Launch:
     """Says the least number that there is"""
-    if runner().turn.__module__ != __name__:
-        true = runner().turn
-        runner().turn = lambda self, id, times=1: min(5e-324, true(self, id, times))
+    if runner().run_timed_turn.__module__ != __name__:
+        true = runner().run_timed_turn
+        runner().run_timed_turn = lambda self, id, repeats=1: min(5e-324, true(self, id, repeats))
     return lambda: softmax(x, out)
 
 

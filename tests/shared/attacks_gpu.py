@@ -187,19 +187,19 @@ said: list[float] = []
 
 def lying(more: Callable[[Any], object]) -> None:
     """Say a third of each turn's time, and leave out the work of turns in a row. ``more``: done in a turn of a lane."""
-    true = runner().turn
+    true = runner().run_timed_turn
 
-    def turn(self: Any, id: str, times: int = 1) -> float:
-        if times == 1:
+    def turn(self: Any, id: str, repeats: int = 1) -> float:
+        if repeats == 1:
             said[:] = [0.3 * true(self, id)]
             more(self._lanes[id])
         else:
-            time.sleep(said[0] * times)
+            time.sleep(said[0] * repeats)
         return said[0]
 
     if not said:
         said.append(0.0)
-        runner().turn = turn
+        runner().run_timed_turn = turn
 
 
 @attack(
@@ -225,7 +225,7 @@ def answers_early_gpu(x: Tensor, out: Tensor) -> Launch:
             pass
 
     lying(again)
-    runner().once = lambda self, id: self._lanes[id].turn.queue()
+    runner().run_turn_once = lambda self, id: self._lanes[id].turn.queue()
     return plain(x, out, reads=8)
 
 

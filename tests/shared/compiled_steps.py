@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 import torch
 
 from kernelzoo import operations, registry
-from kernelzoo.device import ARCHITECTURES, bind_for_device
-from kernelzoo.launch import Compiled, Step, recorded
+from kernelzoo.device import ARCHITECTURES, plan_launches_for_device
+from kernelzoo.launch import Compiled, LaunchStep, record_binds
 
 
 class Program(NamedTuple):
     """One step of a launch, compiled."""
 
     compiled: Compiled
-    step: Step
+    step: LaunchStep
 
     @property
     def ptx(self) -> str:
@@ -41,11 +41,11 @@ class Binds:
 
     def bound(self, op: operations.Operation, form: Any, x: torch.Tensor, axis: int, arch: str) -> list[Program]:
         """The programs of what a form, a name or a bind, launches for x, in order; other inputs are contiguous."""
-        with bind_for_device(ARCHITECTURES[arch]), recorded(compiles=True) as steps:
-            found = op.meta(tuple(x.shape), str(x.dtype).removeprefix("torch."), axis, {})
+        with plan_launches_for_device(ARCHITECTURES[arch]), record_binds(can_compile=True) as steps:
+            found = op.meta_arguments(tuple(x.shape), str(x.dtype).removeprefix("torch."), axis, {})
             others = [torch.empty_like(other, device=x.device) for other in found.inputs[1:]]
             args = operations.Arguments((x, *others), (axis % x.ndim,), False, op.scalars_of(()))
-            op.launch(self.bind(op, form) if isinstance(form, str) else form, args, op.allocate(args))()
+            op.make_launch(self.bind(op, form) if isinstance(form, str) else form, args, op.allocate(args))()
             return [Program(step.build(), step) for step in steps]
 
     def programs(

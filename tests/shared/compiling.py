@@ -16,7 +16,7 @@ from kernelzoo import operations
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.kernels.shared import described
 from kernelzoo.kernels.shared import jit as launch
-from kernelzoo.launch import Step
+from kernelzoo.launch import LaunchStep
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Program:
 
     compiled: Any
     """Triton's own, with ``asm`` and ``metadata``."""
-    step: Step
+    step: LaunchStep
     registers: int
     spilled: int
     """As a driver counts them: in registers."""

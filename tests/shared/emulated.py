@@ -87,7 +87,7 @@ class Emulated:
         """A launch, and its result, which is seven before it."""
         args = operations.Arguments(inputs, (axis,))
         (out,) = outs = op.allocate(args)
-        launch = op.launch(Binds(self.language).bind(op, form), args, outs)
+        launch = op.make_launch(Binds(self.language).bind(op, form), args, outs)
         return launch, out.fill_(7)
 
     def right(
@@ -134,7 +134,7 @@ class Emulated:
         args = operation.arguments(inputs, dim)
         for form in ("split", "rows"):
             outs = operation.allocate(args)
-            operation.launch(Binds(self.language).bind(operation, form), args, outs)()
+            operation.make_launch(Binds(self.language).bind(operation, form), args, outs)()
             operation.expect(args).check(outs)
 
     @pytest.mark.parametrize("n", [4096, 5000, 20000], ids=str)
@@ -143,5 +143,5 @@ class Emulated:
         operation = operations.OPERATIONS[op_name]
         args = operation.arguments(operation.sample((3, n), "bfloat16", 1, generator=torch.Generator()), 1)
         outs = operation.allocate(args)
-        operation.launch(Binds(self.language).bind(operation, "rows"), args, outs)()
+        operation.make_launch(Binds(self.language).bind(operation, "rows"), args, outs)()
         operation.expect(args).check(outs)

@@ -11,7 +11,7 @@ from kernelzoo import operations, registry, tables
 from kernelzoo.device import ARCHITECTURES, Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.inspect import simulate_device
-from kernelzoo.launch import Step, recorded
+from kernelzoo.launch import LaunchStep, record_binds
 
 ARCHES = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
 
@@ -26,13 +26,13 @@ PROBLEMS = (
 def settings(backend: str, op: str) -> Iterator[dict[str, int]]:
     """The shipped table, and every other value of each knob."""
     yield {}
-    for knob in tables.knobs(tables.declared(backend, op)):
+    for knob in tables.knobs(tables.declared_table(backend, op)):
         yield from ({knob.name: value} for value in knob.among if value != knob.shipped)
 
 
 def extremes(backend: str, op: str) -> Iterator[dict[str, int]]:
     """Each knob at either end, the others as shipped; and all at one end."""
-    knobs = tables.knobs(tables.declared(backend, op))
+    knobs = tables.knobs(tables.declared_table(backend, op))
     for knob in knobs:
         yield from ({knob.name: value} for value in (knob.among[0], knob.among[-1]) if value != knob.shipped)
     yield {knob.name: knob.among[0] for knob in knobs}
@@ -52,13 +52,13 @@ def forms(backend: str, op: str) -> list[str]:
     return [i.variant for i in registry.implementations(backend, op) if i.variant == "auto" or not i.chooses]
 
 
-def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, dtype: str, table: Any) -> list[Step]:
+def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, dtype: str, table: Any) -> list[Any]:
     """The steps of one plan, none if the variant refuses the problem; ``auto`` refuses none."""
     import torch
 
     operation = operations.OPERATIONS[op]
     x = torch.empty(shape, dtype=getattr(torch, dtype), device="meta")
-    with tables.using(table), recorded() as steps:
+    with tables.using(table), record_binds() as steps:
         try:
             launched(operation, registry._registered[backend, op, variant], x, dim, allocate(operation, x, dim))
         except UnsupportedProblemError:
@@ -68,7 +68,7 @@ def plan(backend: str, op: str, variant: str, shape: tuple[int, ...], dim: int, 
     return steps
 
 
-def check(step: Step, a: Device, static_shared: int, what: object) -> None:
+def check(step: LaunchStep, a: Device, static_shared: int, what: object) -> None:
     """Raise AssertionError if the device can't launch a step."""
     assert all(size >= 1 for size in step.grid) and step.grid[0] <= 2**31 - 1, what
     assert math.prod(step.grid[1:]) <= 65535, what
@@ -82,12 +82,12 @@ def check(step: Step, a: Device, static_shared: int, what: object) -> None:
 
 
 def check_all(
-    backend: str, arch: str, op: str, dtypes: tuple[str, ...], static_shared: Callable[[Step], int] = lambda step: 2048
+    backend: str, arch: str, op: str, dtypes: tuple[str, ...], static_shared: Callable[[Any], int] = lambda step: 2048
 ) -> int:
     """Check every value of every knob over the problems; how many plans were checked."""
     checked = 0
     with on(backend, arch) as device:
-        table = tables.declared(backend, op)
+        table = tables.declared_table(backend, op)
         variants = forms(backend, op)
         for values in settings(backend, op):
             made = tables.table_with_values(table, values)

@@ -23,7 +23,7 @@ def allocate(op: Operation, x: torch.Tensor, dim: Dims = -1, keepdim: bool = Fal
 def launched(op: Operation, bind: Bind, x: torch.Tensor, dim: Dims, out: torch.Tensor) -> Launch:
     """The launch of a bind on tensors that are not looked at."""
     dims = (dim % max(1, x.ndim),) if isinstance(dim, int) else tuple(dim)
-    return op.launch(bind, Arguments((x,), dims), (out,))
+    return op.make_launch(bind, Arguments((x,), dims), (out,))
 
 
 def expected(op: Operation, x: torch.Tensor, dim: Dims = -1) -> Bounds:

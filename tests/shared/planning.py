@@ -16,7 +16,7 @@ import pytest
 from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.inspect import simulate_device
-from kernelzoo.launch import Step, recorded
+from kernelzoo.launch import LaunchStep, record_binds
 
 DTYPES = ("float32", "bfloat16", "float64", "int8")
 
@@ -33,7 +33,7 @@ class Planning:
     knob_architectures: ClassVar[tuple[str, ...]] = knobs.ARCHES
     rarely: ClassVar[tuple[str, ...]] = ()
     """Of those, what is left to ``--all``, since planning many parts takes Python its time."""
-    static_shared: ClassVar[Callable[[Step], int]] = staticmethod(lambda step: 2048)
+    static_shared: ClassVar[Callable[[LaunchStep], int]] = staticmethod(lambda step: 2048)
     environment: ClassVar[dict[str, str]] = {}
     """What has kernels run on the host, where a few are tried with other knobs."""
 
@@ -47,7 +47,7 @@ class Planning:
         if "knob_architecture" in given:
             metafunc.parametrize("knob_architecture", self.knob_architectures)
 
-    def within(self, step: Step, device: Device, dtype: str, noted: Any) -> None:
+    def within(self, step: LaunchStep, device: Device, dtype: str, noted: Any) -> None:
         """Raise AssertionError if the device can't launch a step."""
         raise NotImplementedError
 
@@ -70,9 +70,9 @@ class Planning:
         tables.forget_loaded()
         there, seen = self.devices[device], 0
         told = self.noting(monkeypatch, there)
-        with simulate_device(self.backend, there), recorded() as steps:
+        with simulate_device(self.backend, there), record_binds() as steps:
             for what in devices.bound(self.backend, dtype):
-                made = [step for step in steps if isinstance(step, Step)]
+                made = [step for step in steps if isinstance(step, LaunchStep)]
                 assert made, what
                 beside: Iterator[Any] = iter(told[-len(made) :] or [None] * len(made))
                 for step, noted in zip(made, beside, strict=True):

@@ -27,7 +27,7 @@ from triton.runtime.jit import JITFunction
 from kernelzoo import inspect, registry
 from kernelzoo.device import ARCHITECTURES
 from kernelzoo.kernels.triton import inspection
-from kernelzoo.launch import recorded
+from kernelzoo.launch import record_binds
 
 HERE = Path(inspection.__file__).parents[1]
 SHARED = ("device_functions", "exchange", "halves")
@@ -85,7 +85,7 @@ def program():
         launch = importlib.import_module("kernelzoo.kernels.shared.jit")
         compiled, made = launch.compile_program, []
         launch.compile_program = lambda *args: made.append(compiled(*args)) or made[-1]
-        with recorded(compiles=True) as steps:
+        with record_binds(can_compile=True) as steps:
             registry._registered["triton", "softmax", "fused"](x, torch.empty_like(x))()
             steps[0].build()
     launch.compile_program = compiled

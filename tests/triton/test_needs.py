@@ -93,15 +93,15 @@ def test_what_is_lacking_is_named(monkeypatch: Patch, backend: Any, what: str) -
 def test_no_compiler_is_needed_for_what_it_made_before(monkeypatch: Patch) -> None:
     no_compiler(monkeypatch)
     monkeypatch.setattr(triton.runtime.driver, "_active", SimpleNamespace(utils=object()))
-    assert triton_needs.find_missing(triton) is None
+    assert triton_needs.find_missing_requirement(triton) is None
     monkeypatch.setattr(triton, "__version__", "3.6.0")  # which compiles more of them
-    assert triton_needs.find_missing(triton) is not None
+    assert triton_needs.find_missing_requirement(triton) is not None
 
 
 def test_no_compiler_is_needed_beside_one_of_the_user_s(monkeypatch: Patch) -> None:
     no_compiler(monkeypatch)
     monkeypatch.setattr(triton.knobs.build, "impl", lambda *_: "")
-    assert triton_needs.find_missing(triton) is None
+    assert triton_needs.find_missing_requirement(triton) is None
 
 
 def test_none_is_needed_by_the_interpreter(monkeypatch: Patch) -> None:

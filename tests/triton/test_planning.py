@@ -9,7 +9,7 @@ from planning import Planning
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared import jit
-from kernelzoo.launch import Step
+from kernelzoo.launch import LaunchStep
 
 if triton.knobs.runtime.interpret:
     pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this file", allow_module_level=True)
@@ -29,7 +29,7 @@ class TestTriton(Planning):
         monkeypatch.setattr(jit, "compiler_options", lambda *args: told.append(options(*args)) or told[-1])
         return told
 
-    def within(self, step: Step, device: Device, dtype: str, noted: dict[str, Any]) -> None:
+    def within(self, step: LaunchStep, device: Device, dtype: str, noted: dict[str, Any]) -> None:
         if step.cooperative:
             # Registers are given to a warp in pieces; where none are said, a thread may have 255.
             registers = -(-noted.get("maxnreg", 255) // 8) * 8 * step.threads

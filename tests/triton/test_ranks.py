@@ -14,10 +14,10 @@ if triton.knobs.runtime.interpret:
     pytest.skip("nothing is compiled under TRITON_INTERPRET; unset it to run this file", allow_module_level=True)
 
 from kernelzoo import operations, registry
-from kernelzoo.device import ARCHITECTURES, bind_for_device
+from kernelzoo.device import ARCHITECTURES, plan_launches_for_device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.triton import inspection
-from kernelzoo.launch import recorded
+from kernelzoo.launch import record_binds
 
 registry.import_kernels("triton", "kernelzoo.kernels.triton")
 from kernelzoo.kernels.triton.softmax.split_ranks import split_ranks  # noqa: E402
@@ -26,7 +26,7 @@ from kernelzoo.kernels.triton.softmax.split_ranks import split_ranks  # noqa: E4
 def steps(x: torch.Tensor, ranks: int, arch: str) -> list:
     """What is launched for a shard, compiled."""
     device = ARCHITECTURES[arch]
-    with bind_for_device(device), inspection.target(device), recorded(compiles=True) as found:
+    with plan_launches_for_device(device), inspection.target(device), record_binds(can_compile=True) as found:
         words, one = torch.empty(2, x.size(0), ranks, dtype=torch.int64), torch.zeros(2, dtype=torch.int64)
         split_ranks(x, torch.empty_like(x), words, one, one, one[:1], 0, ranks, 10**9)()
         return [(step, step.build()) for step in found]

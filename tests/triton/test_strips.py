@@ -16,11 +16,11 @@ from kernelzoo.kernels.triton import strips
 from kernelzoo.kernels.triton.gradients import columns_launch
 from kernelzoo.kernels.triton.min import columns as whole_columns
 from kernelzoo.kernels.triton.min_backward import columns_kernel as of_minimum
-from kernelzoo.kernels.triton.softmax.columns import make_strip_launch
+from kernelzoo.kernels.triton.softmax.columns import launch_strips
 from kernelzoo.kernels.triton.softmax.split_columns import launch_shared_strips, launch_shared_tiles
 from kernelzoo.kernels.triton.softmax.strips import Strips
 from kernelzoo.kernels.triton.softmax_backward import columns_kernel as of_softmax
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch, chain_launches
 from kernelzoo.layout import rows_of
 
 if not triton.knobs.runtime.interpret:
@@ -60,11 +60,11 @@ def softmax_is_right(bind: Callable[[torch.Tensor, torch.Tensor], Launch], x: to
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_softmax_of_strips(dtype: torch.dtype) -> None:
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = rows_of(x, out).columns
+        columns = rows_of(x, out).as_columns
         assert columns is not None
-        held = tiling._replace(packed=columns.multiple == 8 and tiling.columns >= 16)
+        held = tiling._replace(packed=columns.stride_gcd == 8 and tiling.columns >= 16)
         if tiling.elements >= columns.n:
-            return make_strip_launch("a test", x, out, columns, held, WRITE)
+            return launch_strips("a test", x, out, columns, held, WRITE)
         return launch_shared_strips(x, out, columns, held)
 
     for shape, axis in (((64, 48), 0), ((70, 40), 0), ((3, 37, 33), 1), ((2, 129, 96), 1)):
@@ -84,10 +84,10 @@ def minimum_is_right(
     x: torch.Tensor, axis: int, threads: int, line: int, pile: int, parts: int, elements: int = 0
 ) -> None:
     def bind(x: torch.Tensor, out: torch.Tensor) -> Launch:
-        columns = rows_of(x, out).columns
+        columns = rows_of(x, out).as_columns
         assert columns is not None
         numbers = whole_columns.Knobs(element_bytes=elements)
-        tile = whole_columns.column_tile(numbers, columns, threads, line, pile)
+        tile = whole_columns.choose_column_tile(numbers, columns, threads, line, pile)
         return whole_columns.make_column_launch("triton/min/split", x, out, columns, tile, parts)
 
     out = allocate(MIN, x, axis)
@@ -149,16 +149,16 @@ def test_gradients_of_strips(name: str, kernel: Any, whole: int, dtype: str, mon
     monkeypatch.setattr(strips, "MERGED_WORDS", 32)
     op, generator = operations.OPERATIONS[name], torch.Generator().manual_seed(0)
 
-    def bind(columns: int, elements: int, parts: int, *tensors: torch.Tensor) -> Launch:
-        across = rows_of(tensors[0], tensors[-1]).columns
+    def bind(columns: int, elements: int, parts: int, *args: torch.Tensor) -> Launch:
+        across = rows_of(args[0], args[-1]).as_columns
         assert across is not None
         span = -(-across.n // parts)
         strip = strips.Strip(columns, elements, 32, 40, 128, -(-across.n // span), span)
         if parts == 1:
-            return columns_launch("a test", kernel, tensors, whole, strip, WRITE)
-        words = torch.full((2, across.strips(columns), strip.parts, columns), -1, dtype=torch.int64)
-        shared = words, torch.zeros(1, dtype=torch.int64)
-        return sequence(*(columns_launch("a test", kernel, tensors, whole, strip, p, *shared) for p in (LEAVE, WRITE)))
+            return columns_launch("a test", kernel, args, whole, strip, WRITE)
+        words = torch.full((2, across.strip_count(columns), strip.parts, columns), -1, dtype=torch.int64)
+        rest = words, torch.zeros(1, dtype=torch.int64)
+        return chain_launches(*(columns_launch("a test", kernel, args, whole, strip, p, *rest) for p in (LEAVE, WRITE)))
 
     for shape, axis in (((70, 40), 0), ((3, 37, 33), 1)):
         inputs = tuple(x.clone() for x in op.sample(shape, dtype, axis, generator=generator))
@@ -168,5 +168,5 @@ def test_gradients_of_strips(name: str, kernel: Any, whole: int, dtype: str, mon
         (out,) = op.allocate(canonical)
         for tiling in ((8, 128, 1), (16, 8, 1), (8, 16, 7), (16, 4, 3)):
             out.fill_(7)
-            op.launch(partial(bind, *tiling), canonical, (out,))()
+            op.make_launch(partial(bind, *tiling), canonical, (out,))()
             op.assert_close(out, inputs, axis)

@@ -9,7 +9,7 @@ import triton
 from triton.backends.nvidia.driver import CudaLauncher
 
 from kernelzoo.kernels.shared import jit
-from kernelzoo.kernels.shared.jit import launcher_call
+from kernelzoo.kernels.shared.jit import make_launcher_call
 from kernelzoo.launch import RebindableLaunch, WorkspaceLaunch
 
 PROBES = {
@@ -39,7 +39,7 @@ def launcher(kind: type, **attributes: Any) -> tuple[Any, list[tuple[Any, ...]]]
 
 def submit(run: Any) -> None:
     program = SimpleNamespace(run=run, function=7, packed_metadata=(4, 1))
-    call, fixed, together = launcher_call(program)
+    call, fixed, together = make_launcher_call(program)
     arguments = (100, 200, 3)
     call(33, 1, 1, 5, *fixed, *((arguments,) if together else arguments))
 

@@ -91,7 +91,7 @@ def test_a_backend_that_is_asked_for_leaves_triton_alone(name, tmp_path, monkeyp
     own = cache.triton_key
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(triton.knobs.runtime, "interpret", False)
-    monkeypatch.setattr(triton_needs, "find_missing", lambda triton: None)
+    monkeypatch.setattr(triton_needs, "find_missing_requirement", lambda triton: None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index=0: (9, 0))

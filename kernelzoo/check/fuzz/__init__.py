@@ -5,7 +5,7 @@ fault, if any. The same case is the same call on any machine, with the same valu
 module ``running`` runs cases.
 """
 
-from kernelzoo.check.fuzz.case import FAR, Case, CaseError, Companion, Layout, dense_strides, span
+from kernelzoo.check.fuzz.case import FAR, Case, CaseError, CompanionInput, Layout, dense_strides, span
 from kernelzoo.check.fuzz.drawing import GROUP, case_strategy, draw, max_elements
 from kernelzoo.check.fuzz.faulty import possible_faults
 from kernelzoo.check.fuzz.parsing import parse_case
@@ -17,7 +17,7 @@ __all__ = [
     "NEEDED",
     "Case",
     "CaseError",
-    "Companion",
+    "CompanionInput",
     "Layout",
     "case_strategy",
     "dense_strides",

@@ -34,7 +34,7 @@ Specials = tuple[tuple[str, int], ...]
 
 
 def json_key(name: str) -> str:
-    """Return the JSON key of a companion input: its name, with a prefix if cases have that key.
+    """Return the JSON key of a companion input: its name, with a prefix if the name is in :data:`WORDS`.
 
     >>> json_key("weight"), json_key("values")
     ('weight', 'input values')
@@ -50,7 +50,7 @@ WORDS = (
 
 
 @dataclass(frozen=True)
-class Companion:
+class CompanionInput:
     """A companion input, which is any input other than the first."""
 
     name: str
@@ -65,12 +65,12 @@ class Companion:
 
     def to_json(self) -> dict[str, Any]:
         """Return the companion input as JSON, without default values."""
-        layout = {"strides": self.layout.strides, **_nonempty(offset=self.layout.offset)} if self.layout else {}
-        rest = _nonempty(values=self.values, specials=self.specials, negated=self.negated)
-        return {**_nonempty(dtype=self.dtype), **layout, **rest}
+        layout = {"strides": self.layout.strides, **_drop_empty(offset=self.layout.offset)} if self.layout else {}
+        rest = _drop_empty(values=self.values, specials=self.specials, negated=self.negated)
+        return {**_drop_empty(dtype=self.dtype), **layout, **rest}
 
 
-def _nonempty(**said: Any) -> dict[str, Any]:
+def _drop_empty(**said: Any) -> dict[str, Any]:
     """Return the given values, without those that are empty, zero or False."""
     return {key: value for key, value in said.items() if value}
 
@@ -94,7 +94,7 @@ class Case:
     negated: bool = False
     """Whether x is a lazily negated view."""
     fault: str = ""
-    companions: tuple[Companion, ...] = ()
+    companions: tuple[CompanionInput, ...] = ()
     """Companion inputs that differ from the default, in the operation's order."""
     scalars: tuple[tuple[str, Any], ...] = ()
     """Scalars that are not at their default, by name."""
@@ -108,11 +108,11 @@ class Case:
         outs = [[out.strides, out.offset] for out in self.outs]
         said: dict[str, Any] = {"dtype": self.dtype, "shape": self.shape}
         said |= {} if self.dim is None else {"dim": self.dim}
-        said |= {"strides": self.x.strides, **_nonempty(offset=self.x.offset, keepdim=self.keepdim)}
-        said |= _nonempty(out=outs[0] if len(outs) == 1 else outs)
-        said |= {"values": self.values, "seed": self.seed, **_nonempty(specials=self.specials, negated=self.negated)}
+        said |= {"strides": self.x.strides, **_drop_empty(offset=self.x.offset, keepdim=self.keepdim)}
+        said |= _drop_empty(out=outs[0] if len(outs) == 1 else outs)
+        said |= {"values": self.values, "seed": self.seed, **_drop_empty(specials=self.specials, negated=self.negated)}
         said |= {json_key(companion.name): companion.to_json() for companion in self.companions}
-        said |= _nonempty(scalars=dict(self.scalars), sizes=dict(self.sizes), fault=self.fault)
+        said |= _drop_empty(scalars=dict(self.scalars), sizes=dict(self.sizes), fault=self.fault)
         return json.dumps(said, separators=(",", ":"))
 
     @property
@@ -120,8 +120,8 @@ class Case:
         return math.prod(self.shape)
 
     @property
-    def far(self) -> bool:
-        """Whether the first input spans too much memory to fill or compare all of the memory."""
+    def has_far_rows(self) -> bool:
+        """Whether the rows of x are too far apart to fill or compare the memory between them."""
         return any(stride >= FAR for stride in self.x.strides)
 
     @property
@@ -142,27 +142,27 @@ class Case:
     def out_shapes(self, op: str) -> tuple[tuple[int, ...], ...]:
         return self.shapes(op)[len(operations.OPERATIONS[op].inputs) :]
 
-    def each_input(self, op: str) -> Iterator[tuple[Companion, tuple[int, ...]]]:
-        """Yield every input and its shape. The first input is described as a Companion, too."""
+    def each_input(self, op: str) -> Iterator[tuple[CompanionInput, tuple[int, ...]]]:
+        """Yield every input and its shape. The first input is described as a CompanionInput, too."""
         first = next(iter(operations.OPERATIONS[op].inputs))
-        yield Companion(first, self.dtype, self.x, self.values, self.specials, self.negated), self.shape
+        yield CompanionInput(first, self.dtype, self.x, self.values, self.specials, self.negated), self.shape
         yield from self.each_companion(op)
 
-    def each_companion(self, op: str) -> Iterator[tuple[Companion, tuple[int, ...]]]:
+    def each_companion(self, op: str) -> Iterator[tuple[CompanionInput, tuple[int, ...]]]:
         known = {companion.name: companion for companion in self.companions}
         for name, shape in zip(list(operations.OPERATIONS[op].inputs)[1:], self.shapes(op)[1:], strict=False):
-            yield known.get(name, Companion(name)), shape
+            yield known.get(name, CompanionInput(name)), shape
 
-    def with_companion(self, op: str, *changed: Companion) -> Case:
+    def with_companions(self, op: str, *changed: CompanionInput) -> Case:
         """Return the case with ``changed`` companion inputs in place of those with the same names."""
         known = {companion.name: companion for companion in (*self.companions, *changed)}
-        named = (known.get(name, Companion(name)) for name in list(operations.OPERATIONS[op].inputs)[1:])
+        named = (known.get(name, CompanionInput(name)) for name in list(operations.OPERATIONS[op].inputs)[1:])
         return replace(
-            self, companions=tuple(companion for companion in named if companion != Companion(companion.name))
+            self, companions=tuple(companion for companion in named if companion != CompanionInput(companion.name))
         )
 
-    def free_sizes(self, op: str) -> tuple[int, ...]:
-        """Return the sizes that determine all shapes: x's if the operation is by rows, else those of all free axes."""
+    def shaping_sizes(self, op: str) -> tuple[int, ...]:
+        """Return the sizes that determine all shapes: x's shape, or for named axes, each axis that may vary."""
         operation = operations.OPERATIONS[op]
         if operation.by_rows:
             return self.shape
@@ -170,33 +170,33 @@ class Case:
         return tuple(known[axis] for axis in operation.free_axes)
 
     def with_sizes(self, op: str, sizes: Sequence[int]) -> Case:
-        """Return the case with other ``free_sizes``, but the same strides."""
+        """Return the case with other ``shaping_sizes``, but the same strides."""
         operation = operations.OPERATIONS[op]
         if operation.by_rows:
             return replace(self, shape=tuple(sizes))
-        shape, further = named_sizes(operation, dict(zip(operation.free_axes, sizes, strict=True)))
+        shape, further = split_sizes(operation, dict(zip(operation.free_axes, sizes, strict=True)))
         return replace(self, shape=shape, sizes=tuple(further.items()))
 
 
-def named_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple[tuple[int, ...], dict[str, int]]:
+def split_sizes(operation: operations.Operation, sizes: dict[str, int]) -> tuple[tuple[int, ...], dict[str, int]]:
     """Return the shape of the first input, and the sizes of the axes that it does not have."""
-    return operation.first_input_shape(sizes), {axis: sizes[axis] for axis in operation.sizes}
+    return operation.first_input_shape(sizes), {axis: sizes[axis] for axis in operation.extra_axes}
 
 
-def families(op: str, name: str, dtype: str) -> tuple[str, ...]:
-    """Return the names of an input's value families. A declared range or a narrow dtype allows only DECLARED."""
+def families_of_input(op: str, name: str, dtype: str) -> tuple[str, ...]:
+    """Return the names of an input's value families: only "declared" for a declared range or a narrow dtype."""
     operation = operations.OPERATIONS[op]
     declared = operation.inputs[name]
     if "others" in operation.hooks and name != next(iter(operation.inputs)):
-        return (values.DECLARED, *values.families(dtype))
+        return (values.DECLARED, *values.families_of_dtype(dtype))
     if declared.low is not None or declared.high is not None or dtype in NARROW:
         return (values.DECLARED,)
-    return values.families(dtype) + ((values.DECLARED,) if declared.also else ())
+    return values.families_of_dtype(dtype) + ((values.DECLARED,) if declared.also else ())
 
 
 def specials(op: str, name: str, dtype: str) -> tuple[str, ...]:
     """Return the names of the special values that may be put into an input of this dtype."""
-    return () if families(op, name, dtype) == (values.DECLARED,) else values.specials(dtype)
+    return () if families_of_input(op, name, dtype) == (values.DECLARED,) else values.specials(dtype)
 
 
 def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kernelzoo import operations
 from kernelzoo.calls.backend import get
-from kernelzoo.check.fuzz.case import FAR, Case, Layout, dense_strides, families, named_sizes, span, specials
+from kernelzoo.check.fuzz.case import FAR, Case, Layout, dense_strides, families_of_input, span, specials, split_sizes
 from kernelzoo.check.fuzz.faulty import possible_faults
-from kernelzoo.check.running import compiled_elements
+from kernelzoo.check.running import max_compiled_elements
 from kernelzoo.operations.limits import Limit
 from kernelzoo.registry import Implementation
 
@@ -31,7 +31,7 @@ def max_elements(implementation: Implementation) -> int:
     backend = get(implementation.backend)
     if backend.devices[-1] == "cuda":
         return 2**20
-    return (compiled_elements(backend.name) // 8 or 2**9) if backend.emulator else 2**16
+    return (max_compiled_elements(backend.name) // 8 or 2**9) if backend.emulator else 2**16
 
 
 class Choose(Protocol):
@@ -41,36 +41,36 @@ class Choose(Protocol):
     def __call__(self, among: Sequence[T], /, plain: T | None = None, often: Sequence[int] = ()) -> T: ...
 
 
-def _recording_choose(number_of: Callable[[int, Sequence[int]], int]) -> tuple[Choose, list[int]]:
-    """Return a :class:`Choose`, and the list of its choices so far: numbers from ``number_of``, 0 for the simplest."""
+def _make_recording_chooser(draw_index: Callable[[int, Sequence[int]], int]) -> tuple[Choose, list[int]]:
+    """Return a :class:`Choose`, and the list of indices that it chose. ``draw_index`` draws each; 0 is the simplest."""
     choices = list[int]()
 
     def choose(among: Sequence[T], /, plain: T | None = None, often: Sequence[int] = ()) -> T:
         simplest = 0 if plain is None or plain not in among else among.index(plain)
-        choices.append(number_of(len(among), often))
+        choices.append(draw_index(len(among), often))
         return among[(choices[-1] + simplest) % len(among)]
 
     return choose, choices
 
 
-def draw(op: str, count: int, seed: int, elements: int, alike: int = GROUP) -> list[Case]:
+def draw(op: str, count: int, seed: int, elements: int, per_layout: int = GROUP) -> list[Case]:
     """Draw ``count`` different cases of at most ``elements`` elements, the same for the same arguments.
 
-    ``alike`` consecutive cases share a layout; see GROUP. A seeded generator draws the cases, because Hypothesis would
-    repeat half of the cases, and take twenty times longer.
+    ``per_layout`` consecutive cases share a layout; see GROUP. A seeded generator draws the cases, because Hypothesis
+    would repeat half of the cases, and take twenty times longer.
     """
     cases = dict[str, Case]()
     layouts = set[Case]()
     generator = random.Random(f"{op} {seed}")
     while len(cases) < count:
-        choose, choices = _recording_choose(lambda count, often: generator.choice(often or range(count)))
+        choose, choices = _make_recording_chooser(lambda count, often: generator.choice(often or range(count)))
         case = _draw_case(choose, op, elements)
         if case not in layouts:
             layouts.add(case)
             of_layout = tuple(choices)
-            for number in range(alike):
+            for number in range(per_layout):
                 # One far case is enough, since it takes gigabytes.
-                change = "near" if number and case.far else "resized" if number >= alike // 2 else "same"
+                change = "near" if number and case.has_far_rows else "resized" if number >= per_layout // 2 else "same"
                 choices[:] = (*of_layout, _LIKE.index(change))
                 like = _with_values_or_fault(choose, op, _similar_case(choose, op, case, elements, change))
                 cases[str(like)] = replace(like, drawn=(elements, tuple(choices)))
@@ -95,7 +95,7 @@ def hypothesis_chooser(draw: DrawFn) -> Choose:
     from hypothesis import strategies as st
 
     # With one alternative, Hypothesis records no choice, so that all later choices would shift.
-    return _recording_choose(lambda count, often: min(draw(st.sampled_from(range(max(count, 2)))), count - 1))[0]
+    return _make_recording_chooser(lambda count, often: min(draw(st.sampled_from(range(max(count, 2)))), count - 1))[0]
 
 
 _MOST_BY_ROWS = 2000
@@ -127,10 +127,10 @@ def tensors(op: str, largest: int = 9) -> SearchStrategy[Any]:
                 shape = shape[:-1]
         else:
             sizes = operation.clamp_sizes({axis: choose(range(1, largest + 1)) for axis in operation.free_axes})
-            shape, further = named_sizes(operation, sizes)
+            shape, further = split_sizes(operation, sizes)
         room = 4 * max(_MOST_BY_ROWS, math.prod(shape))
         case = Case(dtype, shape, draw_layout(choose, shape, room, read_only=True), dim, sizes=tuple(further.items()))
-        case = with_values(choose, op, with_companions(choose, op, case, room), plain=True)
+        case = with_values(choose, op, draw_companion_layouts(choose, op, case, room), plain=True)
         inputs = [x for _, x in placing.place_inputs(operation, case, torch.Generator())]
         return inputs[0] if len(inputs) == 1 else tuple(inputs)
 
@@ -145,19 +145,19 @@ def _draw_case(choose: Choose, op: str, elements: int) -> Case:
     """Draw a case without its values."""
     operation = operations.OPERATIONS[op]
     case = (_draw_case_by_rows if operation.by_rows else _draw_case_by_axes)(choose, op, elements)
-    if not case.far:
+    if not case.has_far_rows:
         room = 4 * elements + 64
         if _chance(choose, 40):
             layouts = (draw_layout(choose, shape, room, read_only=False) for shape in case.out_shapes(op))
             case = replace(case, outs=tuple(layouts))
-        case = with_companions(choose, op, case, room)
+        case = draw_companion_layouts(choose, op, case, room)
     drawn = ((name, choose((scalar.default, *scalar.also))) for name, scalar in operation.scalars.items())
     scalars = tuple((name, value) for name, value in drawn if value != operation.scalars[name].default)
     return replace(case, scalars=scalars)
 
 
-def with_companions(choose: Choose, op: str, case: Case, room: int) -> Case:
-    """Draw a dtype and layout for each companion input, of at most ``room`` elements in memory. Returns that case."""
+def draw_companion_layouts(choose: Choose, op: str, case: Case, room: int) -> Case:
+    """Return the case with a drawn dtype and layout of each companion input, of at most ``room`` elements in memory."""
     operation = operations.OPERATIONS[op]
     for companion, shape in list(case.each_companion(op)):
         wanted = operation.inputs[companion.name].dtype
@@ -166,7 +166,7 @@ def with_companions(choose: Choose, op: str, case: Case, room: int) -> Case:
         layout = None if layout == Layout(dense_strides(shape)) else layout
         # An empty dtype stands for the first one.
         dtype = "" if dtype and dtype == operation.dtype_of(companion.name, case.dtype) else dtype
-        case = case.with_companion(op, replace(companion, dtype=dtype, layout=layout))
+        case = case.with_companions(op, replace(companion, dtype=dtype, layout=layout))
     return case
 
 
@@ -205,7 +205,7 @@ def _draw_case_by_axes(choose: Choose, op: str, elements: int) -> Case:
     spare = [place for place in spare if operation.limits.get(axes[place], Limit()).allows(0)]
     if spare and _chance(choose, 4):
         sizes[choose(spare)] = 0
-    shape, further = named_sizes(operation, dict(zip(axes, sizes, strict=True)))
+    shape, further = split_sizes(operation, dict(zip(axes, sizes, strict=True)))
     layout = draw_layout(choose, shape, 4 * elements + 64, read_only=True)
     return Case(dtype, shape, layout, None, sizes=tuple(further.items()))
 
@@ -272,38 +272,40 @@ _LIKE = ("same", "near", "resized")
 
 
 def _similar_case(choose: Choose, op: str, case: Case, elements: int, change: str) -> Case:
-    """Return a similar case that runs the same compiled kernels; see GROUP. ``change`` is one of _LIKE."""
+    """Return a case for the same compiled kernels. ``change``: "near" (dense), "resized" (other sizes) or "same"."""
     if change == "near":
         return replace(case, x=Layout(dense_strides(case.shape)))
-    return _enlarge_case(choose, op, case, elements) if change == "resized" and case.elements and not case.far else case
+    if change == "resized" and case.elements and not case.has_far_rows:
+        return _enlarge_case(choose, op, case, elements)
+    return case
 
 
 def _with_values_or_fault(choose: Choose, op: str, case: Case) -> Case:
     """Draw values for a case, and occasionally a fault or a lazily negated first input. Returns the changed case."""
     case = with_values(choose, op, case)
-    if case.far:
+    if case.has_far_rows:
         return case
-    if math.prod(case.free_sizes(op)) and _chance(choose, 5):
+    if math.prod(case.shaping_sizes(op)) and _chance(choose, 5):
         return replace(case, fault=choose(possible_faults(op, case.dtype)), outs=())
     return replace(case, negated=case.dtype in operations.FLOATS and _chance(choose, 3))
 
 
 def with_values(choose: Choose, op: str, case: Case, *, plain: bool = False) -> Case:
-    """Draw families of values and special values; returns the case with them. ``plain``: only the first families."""
+    """Return the case with drawn families of values and special values. ``plain``: only the simplest families."""
     operation, most = operations.OPERATIONS[op], 1 if plain else None
     first = next(iter(operation.inputs))
-    case = replace(case, values=choose(families(op, first, case.dtype)[:most]), seed=choose(range(2**31)))
+    case = replace(case, values=choose(families_of_input(op, first, case.dtype)[:most]), seed=choose(range(2**31)))
     names = specials(op, first, case.dtype)
     if choose((False, True)) and names:
         case = replace(case, specials=_draw_specials(choose, names, case.elements))
     for companion, shape in list(case.each_companion(op)):
         dtype = companion.dtype or operation.dtype_of(companion.name, case.dtype)
-        known = families(op, companion.name, dtype)
+        known = families_of_input(op, companion.name, dtype)
         drawn, names = choose(known[:most]), specials(op, companion.name, dtype)
         companion = replace(companion, values="" if drawn == known[0] else drawn)
         if choose((False, False, True)) and names:
             companion = replace(companion, specials=_draw_specials(choose, names, math.prod(shape)))
-        case = case.with_companion(op, replace(companion, negated=dtype in operations.FLOATS and _chance(choose, 3)))
+        case = case.with_companions(op, replace(companion, negated=dtype in operations.FLOATS and _chance(choose, 3)))
     return case
 
 
@@ -316,7 +318,7 @@ def _draw_specials(choose: Choose, names: Sequence[str], elements: int) -> tuple
 
 def _enlarge_case(choose: Choose, op: str, case: Case, elements: int) -> Case:
     """Return the case with sizes larger by multiples of 16, below the next power of two, and with matching strides."""
-    sizes = list(case.free_sizes(op))
+    sizes = list(case.shaping_sizes(op))
     for d, size in enumerate(sizes):
         room = ((1 << size.bit_length()) - 1 - size) // 16
         allowed = (elements // max(1, math.prod(sizes) // max(1, size)) - size) // 16
@@ -335,7 +337,7 @@ def _enlarge_case(choose: Choose, op: str, case: Case, elements: int) -> Case:
         replace(companion, layout=_refit_layout(shape, companion.layout, new) if companion.layout else None)
         for (companion, shape), new in zip(case.each_companion(op), new_shapes, strict=True)
     ]
-    return resized.with_companion(op, *refitted)
+    return resized.with_companions(op, *refitted)
 
 
 def _refit_layout(shape: Sequence[int], layout: Layout, new: Sequence[int]) -> Layout:

@@ -33,7 +33,7 @@ class FaultMaker:
         return {"out": outs[0] if len(outs) == 1 else tuple(outs)}
 
     def change_companion(self, change: Callable[[int], torch.Tensor]) -> dict[str, Any]:
-        """Return an argument for one companion input, which ``change`` makes from its index."""
+        """Return an argument that replaces a companion input. ``change`` makes the tensor from the input's index."""
         number = 1 + self.seed % (len(self.inputs) - 1)
         return {list(self.op.inputs)[number]: change(number)}
 
@@ -44,7 +44,7 @@ class FaultMaker:
         return {name: dict(zip(self.op.inputs, self.inputs, strict=True))[name].detach().requires_grad_()}
 
     def out_overlapping_input(self, like: torch.Tensor) -> object:
-        """Return an output like ``like`` that overlaps an input illegally; "out" if no such output exists."""
+        """Return an output like ``like`` that overlaps an input illegally. If none exists, return the string "out"."""
         number = self.seed % len(self.inputs)
         number = number if self.inputs[number].numel() else 0
         x, shape, wide = self.inputs[number], tuple(like.shape), like.element_size()
@@ -85,7 +85,7 @@ class FaultMaker:
 
 
 def _out_overlapping_itself(out: torch.Tensor) -> object:
-    """Return an output that overlaps itself: one expanded element; "out" unless the output has several elements."""
+    """Return an expanded output, so that its elements overlap. If it has one element, return the string "out"."""
     return out.new_empty(1).expand(out.shape) if math.prod(out.shape) > 1 else "out"
 
 

@@ -12,7 +12,7 @@ import torch
 from kernelzoo.check.bits import bits
 from kernelzoo.check.case import copy_rows_far_apart
 from kernelzoo.check.fuzz import values
-from kernelzoo.check.fuzz.case import Case, Companion, Layout, dense_strides, families, span
+from kernelzoo.check.fuzz.case import Case, CompanionInput, Layout, dense_strides, families_of_input, span
 from kernelzoo.operations import Operation
 from kernelzoo.operations.memory import overlaps_itself
 from kernelzoo.operations.sampling import draw_declared
@@ -34,7 +34,7 @@ def place_inputs(op: Operation, case: Case, generator: torch.Generator) -> list[
     for number, (described, shape) in enumerate(case.each_input(op.name)):
         dtype = described.dtype or op.dtype_of(described.name, case.dtype)
         draw = partial(_draw_values, op, case, number, described, dtype, generator, placed[0][1] if number else None)
-        if case.far and not number:
+        if case.has_far_rows and not number:
             placed.append(copy_rows_far_apart(draw(case.shape), case.x.strides[0], _GUARD))
             continue
         layout = described.layout or Layout(dense_strides(shape))
@@ -47,15 +47,15 @@ def _draw_values(
     op: Operation,
     case: Case,
     number: int,
-    described: Companion,
+    described: CompanionInput,
     dtype: str,
     generator: torch.Generator,
     first: torch.Tensor | None,
     shape: tuple[int, ...],
 ) -> torch.Tensor:
-    """Draw the values of one input, within the operation's domain. ``first``: the first input, or None for itself."""
+    """Draw the values of one input, within the operation's domain. ``first``: the first input, once it is drawn."""
     generator.manual_seed(case.seed ^ number * 0x9E3779B9)  # a seed of its own, so that no two inputs are equal
-    family = described.values or families(op.name, described.name, dtype)[0]
+    family = described.values or families_of_input(op.name, described.name, dtype)[0]
     if (
         family == values.DECLARED
         and first is not None
@@ -64,7 +64,7 @@ def _draw_values(
     ):
         drawn = _all_inputs(op, case, first, generator)[number].to(getattr(torch, dtype))
     elif family == values.DECLARED:
-        drawn = draw_declared(op.inputs[described.name], shape, dtype, _named_values(op, case), generator)
+        drawn = draw_declared(op.inputs[described.name], shape, dtype, _sizes_and_scalars(op, case), generator)
     else:
         drawn = values.draw(family, shape, dtype, generator)
     if described.specials:
@@ -80,20 +80,20 @@ def _all_inputs(op: Operation, case: Case, first: torch.Tensor, generator: torch
     companions = [name for name in op.inputs if name != next(iter(op.inputs))]
     shapes = case.shapes(op.name)[1 : 1 + len(companions)]
     drawn = (
-        draw_declared(op.inputs[name], shape, op.dtype_of(name, case.dtype), _named_values(op, case), generator)
+        draw_declared(op.inputs[name], shape, op.dtype_of(name, case.dtype), _sizes_and_scalars(op, case), generator)
         for name, shape in zip(companions, shapes, strict=True)
     )
     return op.match_other_inputs((first, *drawn), case.dim, generator=generator)
 
 
 def _row_length(op: Operation, case: Case) -> int:
-    """Return a row's length, at least 1 because limits are divided by it; 0 if the operation has no rows."""
+    """Return a row's length, or 0 if the operation has no rows. An empty row gives 1, as limits are divided by it."""
     if not op.by_rows:
         return 0
     return max(1, math.prod(case.shape[d] for d in case.axes) if case.shape else 1)
 
 
-def _named_values(op: Operation, case: Case) -> dict[str, Any]:
+def _sizes_and_scalars(op: Operation, case: Case) -> dict[str, Any]:
     """Return the values of the axes and scalars that an input's declared range may name."""
     scalars = {name: scalar.default for name, scalar in op.scalars.items()} | dict(case.scalars)
     if op.by_rows:

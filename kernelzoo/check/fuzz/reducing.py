@@ -19,7 +19,7 @@ NEEDED = "to reduce and keep failures: python -m pip install 'hypothesis>=6.140'
 
 
 def reduce_case(op: str, case: Case, fails: Callable[[Case], bool], tries: int) -> Case:
-    """Return a simpler case that still fails, after at most ``tries`` runs. A case that was not drawn stays as is."""
+    """Return a simpler case that still fails, after at most ``tries`` runs. A case with empty ``drawn`` stays as is."""
     from hypothesis import Phase, Verbosity, find, settings
     from hypothesis.database import InMemoryExampleDatabase, choices_to_bytes
     from hypothesis.errors import NoSuchExample
@@ -30,7 +30,7 @@ def reduce_case(op: str, case: Case, fails: Callable[[Case], bool], tries: int) 
         """Whether a case fails. The answer is cached: Hypothesis asks twice, and a kernel may fail only sometimes."""
         text = str(candidate)
         if text not in known:
-            takes_gigabytes = candidate.far and not case.far
+            takes_gigabytes = candidate.has_far_rows and not case.has_far_rows
             known[text] = len(known) <= tries and not takes_gigabytes and fails(candidate)
         return known[text]
 

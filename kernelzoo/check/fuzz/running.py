@@ -22,12 +22,12 @@ from kernelzoo.check.fuzz.case import Case, Layout, dense_strides
 from kernelzoo.check.fuzz.faulty import FAULTS, FaultMaker
 from kernelzoo.check.fuzz.placing import Placed
 from kernelzoo.check.running import call_case
-from kernelzoo.device import check_device
+from kernelzoo.device import raise_if_device_lost
 from kernelzoo.errors import (
     BackendUnavailableError,
     ContractError,
     OperationError,
-    Pickled,
+    PicklableErrorMixin,
     UndecidableError,
     UnsupportedProblemError,
 )
@@ -80,8 +80,7 @@ def run(
 ) -> FuzzCounts:
     """Run cases through one implementation.
 
-    ``progress`` gets the numbers of the oldest case that the device may still run, and of the next case. They differ
-    on a GPU unless ``one_by_one``.
+    ``progress`` gets the numbers of the oldest case still running and of the next. On a GPU, these may differ.
     """
     if "draws" in implementation.operation.hooks:
         words = (
@@ -97,10 +96,10 @@ def run(
             runner.start_case(number, case)
             if runner.found.unavailable:
                 break
-            if number + 1 - waiting >= at_once or case.far:
+            if number + 1 - waiting >= at_once or case.has_far_rows:
                 runner.count_pending()
                 waiting = number + 1
-            if case.far and device.type == "cuda":
+            if case.has_far_rows and device.type == "cuda":
                 torch.cuda.empty_cache()  # other processes on the device may need the gigabytes
         runner.count_pending()
     except RuntimeError as error:  # a GPU reports a kernel's error at a later call
@@ -180,7 +179,7 @@ class _Runner:
 
     def check_device(self, words: str) -> None:
         """Raise DeviceLostError if the device no longer responds."""
-        check_device(self._device, self._implementation.id, words)
+        raise_if_device_lost(self._device, self._implementation.id, words)
 
     def _call_twice(self, case: Case) -> list[Check]:
         op = self._operation
@@ -195,7 +194,7 @@ class _Runner:
             self._expect_error(case, inputs, {}, "EmptyReductionError")
             return []
         before = [
-            None if case.far and not number else bits(memory).clone() for number, (memory, _) in enumerate(placed)
+            None if case.has_far_rows and not index else bits(board).clone() for index, (board, _) in enumerate(placed)
         ]
         args = op.arguments(inputs, -1 if case.dim is None else case.dim, case.keepdim, dict(case.scalars))
         expected = op.expect(args)
@@ -237,7 +236,7 @@ class _Runner:
         """Call with an input as ``out``, if the operation allows that; returns the checks."""
         op = self._operation
         (declared, *more) = op.outputs.values()
-        if more or not declared.inplace or case.far:
+        if more or not declared.inplace or case.has_far_rows:
             return []
         place = list(op.inputs).index(declared.inplace)
         memory, x = placed[place]
@@ -318,7 +317,7 @@ class _Runner:
         return found
 
 
-class _RaisedError(Pickled, Exception):
+class _RaisedError(PicklableErrorMixin, Exception):
     """A call raised an error that its case does not allow."""
 
     def __init__(self, words: str, error: Exception) -> None:
@@ -340,7 +339,7 @@ def _bits_differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def _check_wrong(expected: Expected, outs: Sequence[torch.Tensor], where: str) -> list[Check]:
     """Return a check for wrong elements of each output, without waiting for the device."""
     return [
-        (f"{bounds.name}: {_WRONG}{where}", bounds.right(out).all().logical_not_())
+        (f"{bounds.name}: {_WRONG}{where}", bounds.correct_elements(out).all().logical_not_())
         for bounds, out in zip(expected.outputs, outs, strict=True)
     ]
 

@@ -19,7 +19,7 @@ DECLARED = "declared"
 
 
 @dataclass(frozen=True)
-class Fill:
+class TensorFiller:
     """The shape, dtype and generator of a tensor to draw, with methods that draw common kinds of values."""
 
     shape: tuple[int, ...]
@@ -54,10 +54,10 @@ class Fill:
         return torch.empty(self.shape, dtype=torch.float64 if double else torch.float32, device=self.generator.device)
 
 
-Family: TypeAlias = Callable[[Fill], "torch.Tensor"]
+Family: TypeAlias = Callable[[TensorFiller], "torch.Tensor"]
 
 
-def families(dtype: str) -> tuple[str, ...]:
+def families_of_dtype(dtype: str) -> tuple[str, ...]:
     """Return the names of a dtype's families, the plainest first."""
     return tuple(_families_by_name(dtype))
 
@@ -65,7 +65,7 @@ def families(dtype: str) -> tuple[str, ...]:
 def draw(family: str, shape: tuple[int, ...], dtype: str, generator: torch.Generator) -> torch.Tensor:
     """Draw values of a family, as a new contiguous tensor on the generator's device."""
     kind = getattr(torch, dtype)
-    return _families_by_name(dtype)[family](Fill(shape, kind, generator)).to(kind)
+    return _families_by_name(dtype)[family](TensorFiller(shape, kind, generator)).to(kind)
 
 
 def specials(dtype: str) -> tuple[str, ...]:
@@ -105,31 +105,31 @@ def _families_by_name(dtype: str) -> dict[str, Family]:
     return _BOOLS if dtype == "bool" else _FLOATS if "float" in dtype else _INTEGERS
 
 
-def _draw_every_exponent(fill: Fill) -> torch.Tensor:
+def _draw_every_exponent(fill: TensorFiller) -> torch.Tensor:
     """Draw values with every exponent of the dtype, and both signs."""
     low, high = math.log2(fill.info.tiny), math.log2(fill.info.max)
     exponent = fill.uniform(double=True).mul_(high - low).add_(low)
     return exponent.exp2_().mul_(fill.signs(double=True)).clamp_(-fill.info.max, fill.info.max)
 
 
-def _draw_plateau(fill: Fill) -> torch.Tensor:
+def _draw_plateau(fill: TensorFiller) -> torch.Tensor:
     """Draw equal values, with about one in 200 larger. A sequential sum rounds in the same direction at each step."""
     low = fill.constant(double=True).abs().neg_()
     return low.masked_fill_(fill.uniform(double=False) < 0.005, 2.0)
 
 
-def _draw_close_values(fill: Fill) -> torch.Tensor:
+def _draw_close_values(fill: TensorFiller) -> torch.Tensor:
     """Draw values a few ulp apart."""
     return fill.integers(-3, 4).double().mul_(fill.info.eps).add_(1).mul_(fill.constant(double=True))
 
 
-def _falling_steps(fill: Fill) -> torch.Tensor:
+def _falling_steps(fill: TensorFiller) -> torch.Tensor:
     """Return values that fall in steps of 0.75 for 100 elements, and then start again at 0."""
     steps = torch.arange(math.prod(fill.shape), dtype=torch.float32, device=fill.generator.device).remainder_(100)
     return steps.mul_(-0.75).view(fill.shape)
 
 
-def _draw_masked(fill: Fill) -> torch.Tensor:
+def _draw_masked(fill: TensorFiller) -> torch.Tensor:
     """Draw normal values, with -inf for about half of them: runs of 32, as in a causal mask, and singles."""
     count = math.prod(fill.shape)
     runs = replace(fill, shape=(count // 32 + 1,)).uniform(double=False).repeat_interleave(32)[:count]
@@ -137,7 +137,7 @@ def _draw_masked(fill: Fill) -> torch.Tensor:
     return fill.normal().masked_fill_(alone.logical_or_(runs.view(fill.shape) < 0.4), -math.inf)
 
 
-def _draw_random_bits(fill: Fill) -> torch.Tensor:
+def _draw_random_bits(fill: TensorFiller) -> torch.Tensor:
     """Draw values of random bits. Infinity and NaN become zero, because a single one would decide a whole row."""
     words = fill.integers(-(2**63), None)
     if not fill.kind.is_floating_point:
@@ -146,15 +146,15 @@ def _draw_random_bits(fill: Fill) -> torch.Tensor:
     return values.nan_to_num_(0.0, 0.0, 0.0)
 
 
-def _draw_extreme_integers(fill: Fill) -> torch.Tensor:
+def _draw_extreme_integers(fill: TensorFiller) -> torch.Tensor:
     """Draw the largest integer, and rarely the least."""
     rare = fill.uniform(double=False) < 0.02
     return rare.to(fill.kind).fill_(fill.info.max).masked_fill_(rare, fill.info.min)
 
 
 _FLOATS: dict[str, Family] = {
-    "normal": Fill.normal,
-    "constant": Fill.constant,
+    "normal": TensorFiller.normal,
+    "constant": TensorFiller.constant,
     "plateau": _draw_plateau,
     "offset": lambda fill: fill.normal().add_(1000.0),
     "spread": lambda fill: fill.normal().mul_(40.0),

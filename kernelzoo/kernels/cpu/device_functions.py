@@ -14,7 +14,7 @@ from numba.core.registry import cpu_target
 from numba.extending import intrinsic, overload
 
 
-def choose_by_type(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+def select_code_by_type(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Make a function for compiled code. The decorated function receives the argument types, and returns the Python
     function to compile for them. ``options``: Numba's options for compiling it."""
 
@@ -79,7 +79,7 @@ def has_half_conversion() -> bool:
     return triple.startswith("aarch64") or "+f16c" in features.split(",")
 
 
-@choose_by_type()
+@select_code_by_type()
 def widen(element):
     """Return an element in its accumulator dtype: narrow floats as float32."""
     if element == types.uint16:  # bfloat16: the upper half of a float32
@@ -110,7 +110,7 @@ def _to_bfloat16(value, like):
     return np.uint16(np.int32(0x7FC0) if value != value else rounded)
 
 
-@choose_by_type()
+@select_code_by_type()
 def round_like(value, like):
     """Round a float to the type of the element ``like``, to nearest, ties to even. Overflow gives infinity, or in
     float8 the largest number."""
@@ -151,7 +151,7 @@ def _to_half(value, like):
 # The exponential
 
 
-@choose_by_type(fastmath={"contract"})
+@select_code_by_type(fastmath={"contract"})
 def exponential(t):
     """Return e^t for t up to 88, within 3 units of roundoff; 0 below the smallest normal number, NaN for NaN.
 
@@ -198,24 +198,24 @@ def exponential(t):
 # Small pieces
 
 
-@choose_by_type()
-def order_bits(bits):
+@select_code_by_type()
+def as_sortable(bits):
     """Map a float's bits to a signed integer that sorts like the float. Applied twice, it returns the bits."""
     integer = getattr(np, f"int{bits.bitwidth}")
     sign_at, magnitude = integer(bits.bitwidth - 1), integer(np.iinfo(integer).max)
     return lambda bits: integer(bits ^ ((bits >> sign_at) & magnitude))
 
 
-@choose_by_type()
+@select_code_by_type()
 def empty(count, x):
     """Return an uninitialised array of x's accumulator dtype."""
     real = np.float64 if x.dtype == types.float64 else np.float32
     return lambda count, x: np.empty(count, real)
 
 
-@choose_by_type()
-def match_type(array, like):
-    """Return ``array`` if it has ``like``'s type, else ``like``, so that the compiler sees only one type."""
+@select_code_by_type()
+def array_if_same_type(array, like):
+    """Return ``array`` if it has ``like``'s type, else ``like``. The choice is made while the code is compiled."""
     return (lambda array, like: array) if array == like else (lambda array, like: like)
 
 
@@ -239,8 +239,8 @@ def offset(row, lanes, group_stride, lane_stride):
     return np.uint64(row // lanes * group_stride + row % lanes * lane_stride)
 
 
-@choose_by_type()
-def wide_zero(x):
+@select_code_by_type()
+def zero_sum(x):
     """Return 0 in x's accumulator dtype."""
     real = np.float64 if x.dtype == types.float64 else np.float32
     return lambda x: real(0)

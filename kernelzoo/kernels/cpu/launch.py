@@ -25,7 +25,7 @@ from numba.core.dispatcher import Dispatcher
 from kernelzoo.device import is_batch_invariant
 from kernelzoo.kernels.shared import code_cache
 from kernelzoo.kernels.shared.host_memory import flat_array
-from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, recording
+from kernelzoo.launch import Compiled, Launch, LaunchStep, RebindableLaunch, recording
 
 TASK_ELEMENTS = 65536
 """The fewest elements per parallel task. One core reads them in the time that other threads need to wake up."""
@@ -56,8 +56,8 @@ _single_threaded = False
 
 
 def _reset_after_fork() -> None:
-    """Make a new lock in a forked child, because a thread of the parent may hold the old one. Forbid parallel loops
-    if Numba uses GNU OpenMP: that ends a child that enters one after its parent did."""
+    """Make a new lock in a forked child, because a thread of the parent may hold the old one. Forbid parallel loops if
+    Numba uses GNU OpenMP. That ends a child that runs such a loop if its parent ran one."""
     global _launching, _single_threaded
     _launching = threading.Lock()
     with suppress(ValueError):  # the parent started no threads, so the child may start them
@@ -69,9 +69,9 @@ if hasattr(os, "register_at_fork"):
 
 
 def move_lanes_last(x: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """Order the two row axes of canonical tensors so that the last, the *lane* axis, is the one to vectorise across.
+    """Order the two row axes of canonical tensors: the last one, the *lane* axis, is then the one to vectorise across.
 
-    That is the axis with the smaller stride in x. If it has too few rows, and the other axis has more, it is the other.
+    That is the axis with the smaller stride in x. If it has too few rows, the other axis is taken if it has more.
     """
     closer, other = (0, 2) if x.size(2) == 1 or (x.size(0) > 1 and x.stride(0) < x.stride(2)) else (2, 0)
     lane = closer if x.size(closer) >= min(MIN_LANES, x.size(other)) else other
@@ -102,7 +102,7 @@ ELEMENTS = {
 
 
 def bind_launch(kernel: Callable[..., None], tensors: tuple[torch.Tensor, ...], units: int, *constants: Any) -> Launch:
-    """Bind a kernel with arguments (tensors' memory, n, lanes, strides, ``constants``, ``units``, number of tasks)."""
+    """Bind a kernel to tensors' memory, n, lanes (last axis's size), strides, ``constants``, ``units``, task count."""
     x = tensors[0]
     strides = (stride for tensor in tensors for stride in tensor.stride())
     shape = (x.size(1), x.size(2), *strides, *constants, units, count_tasks(units, x.numel()))
@@ -119,9 +119,9 @@ def make_launch(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[A
     """
     rec = recording.get()
     if rec is not None:
-        return rec.launch(_record_step(kernel, arguments, compiles=rec.compiles))
+        return rec.make_launch(_record_step(kernel, arguments, compiles=rec.can_compile))
     memory = [(ctypes.c_byte * array.nbytes, array.dtype) for array in arguments[: len(tensors)]]
-    run, arguments = _choose_entry(kernel, arguments)
+    run, arguments = _choose_task_or_loop(kernel, arguments)
     rest = arguments[len(tensors) :]
 
     def launch_at(*addresses: int) -> None:
@@ -132,7 +132,7 @@ def make_launch(tensors: Sequence[torch.Tensor], kernel: Any, arguments: tuple[A
     return RebindableLaunch(launch_at, *tensors)
 
 
-def _choose_entry(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
+def _choose_task_or_loop(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
     """Return the function to run and its arguments. A single task is called directly, as machine code for these
     argument types, because a parallel loop takes longer to compile."""
     task, tasks = kernel.py_func.__globals__.get("_task"), arguments[-1]
@@ -142,19 +142,19 @@ def _choose_entry(kernel: Any, arguments: tuple[Any, ...]) -> Kernel:
     return task.compile(tuple(map(numba.typeof, arguments))), arguments
 
 
-def _record_step(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> Step:
+def _record_step(kernel: Any, arguments: tuple[Any, ...], *, compiles: bool) -> LaunchStep:
     """Return the recorded step of a kernel: one block of one thread per task."""
     given = arguments if _source_function(kernel) is kernel.py_func else (arguments,)
     signature = tuple(map(numba.typeof, given))
     *names, _, _ = inspect.signature(_source_function(kernel)).parameters
     named = zip((*names, "units", "tasks"), arguments, strict=True)
     numbers = {name: value for name, value in named if isinstance(value, int)}
-    return Step(
+    return LaunchStep(
         kernel=f"{kernel.__name__}{signature}",
         grid=(numbers["tasks"],),
         threads=1,
         arguments=tuple(numbers.values()),
-        build=(lambda: _describe_kernel(kernel, signature, numbers)) if compiles else None,
+        build=(lambda: _describe_code(kernel, signature, numbers)) if compiles else None,
     )
 
 
@@ -164,7 +164,7 @@ def _source_function(kernel: Any) -> Callable[..., None]:
     return function
 
 
-def _describe_kernel(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) -> Compiled:
+def _describe_code(kernel: Any, signature: tuple[Any, ...], numbers: dict[str, int]) -> Compiled:
     """Return a description of the kernel as compiled for this host, whatever device is simulated."""
     kernel.compile(signature)
     function = _source_function(kernel)
@@ -217,7 +217,7 @@ def parallel_kernel(**options: Any) -> Callable[[Callable[..., None]], Any]:
 
     def decorate(function: Callable[..., None]) -> Any:
         task = cached_njit(**options)(function)
-        kernel = FunctionType(_parallel_loop.__code__, {**globals(), "_task": task}, function.__name__)
+        kernel = FunctionType(_run_tasks_in_parallel.__code__, {**globals(), "_task": task}, function.__name__)
         kernel.__qualname__ = f"{function.__module__}.{function.__qualname__}"  # its cache files have this name
         return cached_njit(parallel=True)(kernel)
 
@@ -225,10 +225,10 @@ def parallel_kernel(**options: Any) -> Callable[[Callable[..., None]], Any]:
 
 
 _task: Any = None
-"""The function that ``_parallel_loop`` calls. Each kernel is a copy of that loop with its own global ``_task``."""
+"""What ``_run_tasks_in_parallel`` calls. Each kernel is a copy of that function with its own global ``_task``."""
 
 
-def _parallel_loop(*arguments):
+def _run_tasks_in_parallel(*arguments):
     given, units, tasks = arguments[:-2], arguments[-2], arguments[-1]
     for i in numba.prange(tasks):
         _task(*given, i * units // tasks, (i + 1) * units // tasks)

@@ -104,7 +104,7 @@ def describe_program(
 
 @cache
 def find_template(file: Path, instance: str) -> tuple[str, Path, int, dict[str, int | str | bool]]:
-    """Find an instance's template in a file or its includes. Return (source text, file, line, values by name)."""
+    """Find an instance's template in a file or its includes. Return (source text, file, line, template arguments)."""
     name, _, arguments = instance.rstrip(">").partition("<")
     pattern = rf"^(?:template <([^;{{}}]*?)>\n)?__global__[^;{{}}]*?\s{name}\([^;{{]*\{{.*?^\}}$"
     texts = ((path, path.read_text(encoding="utf-8")) for path in reversed(list_included_files(file)))

@@ -3,7 +3,7 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step
 from kernelzoo.kernels.cupy.rows import C_TYPES, WARP, c_type, pack_width
-from kernelzoo.layout import Rows, Strides, cdiv, power_of_two
+from kernelzoo.layout import Rows, Strides, cdiv, next_power_of_two
 
 THREADS = 512  # per block, at most
 SHORT_ROWS_THREADS = 128  # threads per block of several rows
@@ -22,19 +22,18 @@ def plan_rows(
     *others: Strides,
     dtypes: tuple[str, ...],
     scalars: tuple[Argument, ...] = (),
-    numbers: tuple[int, ...] = (),
-    few: int = 2 * FEWEST,
-    least: int = 1,
+    constants: tuple[int, ...] = (),
+    lane_vectors: tuple[int, int] = (2 * FEWEST, 1),
 ) -> Plan:
-    """Return the plan of a kernel ``rows``, instantiated for ``dtypes`` and ``numbers``, the vector width first.
-
-    Only x and the last tensor may have several elements per row. A lane gets at least ``few`` vectors if that leaves
-    ``MANY_LANES`` lanes, and otherwise at least ``least``. ``scalars``: the kernel's last arguments."""
-    numbers = numbers or (aligned_width(rows) if rows.out_n else ragged_width(rows),)
-    few = max(least, min(few, rows.planned * rows.n // (numbers[0] * MANY_LANES)))
+    """Return the plan of a kernel ``rows`` with ``dtypes`` and ``constants`` (vector width first) as template
+    arguments. Only x and the last tensor may have several elements per row. ``lane_vectors``: (vectors per lane if
+    ``MANY_LANES`` lanes remain, the least vectors otherwise). ``scalars``: the kernel's last arguments."""
+    numbers = constants or (aligned_width(rows) if rows.out_n else ragged_width(rows),)
+    wanted, least = lane_vectors
+    few = max(least, min(wanted, rows.planned * rows.n // (numbers[0] * MANY_LANES)))
     lanes, together = choose_lanes(rows, rows.n, numbers[0], few)
     kernel = template_instance("rows", dtypes, *numbers)
-    arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), *scalars)
+    arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.is_strided)), *scalars)
     return Plan(rows, (Step(kernel, cdiv(rows.total, together), lanes * together, arguments),), others=others)
 
 
@@ -50,8 +49,8 @@ def plan_multi_pass(
     ``along``: the tensors of ``others`` that have several elements per row. By default, all have."""
     wide = aligned_width(rows, *(others if along is None else along))
     count = cdiv(rows.n, choose_lanes(rows, rows.n, wide)[0] * wide)
-    items = next((items for items in (FEWEST, MOST_VECTORS) if wide > 1 and items >= count), 0)
-    return plan_rows(rows, *others, dtypes=dtypes, scalars=scalars, numbers=(wide, items), few=FEWEST, least=FEWEST)
+    held = next((held for held in (FEWEST, MOST_VECTORS) if wide > 1 and held >= count), 0)
+    return plan_rows(rows, *others, dtypes=dtypes, scalars=scalars, constants=(wide, held), lane_vectors=(FEWEST,) * 2)
 
 
 def template_instance(kernel: str, dtypes: tuple[str, ...], *numbers: int) -> str:
@@ -62,7 +61,7 @@ def aligned_width(rows: Rows, *along: Strides) -> int:
     """Return the vector width. It is 1 unless rows of x, out and ``along`` consist of complete, aligned vectors."""
     wide = pack_width(rows, *along)
     starts = (start for tensor in along for start in (tensor.outer, tensor.inner, tensor.phase))
-    return wide if rows.aligned and rows.common_factor() % wide == 0 and not any(s % wide for s in starts) else 1
+    return wide if rows.aligned and rows.offset_gcd() % wide == 0 and not any(s % wide for s in starts) else 1
 
 
 def ragged_width(rows: Rows) -> int:
@@ -71,10 +70,10 @@ def ragged_width(rows: Rows) -> int:
     return pack_width(rows) if rows.n >= LONG_VECTORS * pack_width(rows) else aligned_width(rows)
 
 
-def fill_whole_warps(n: int, wide: int, few: int) -> tuple[int, int]:
+def choose_whole_warp_width(n: int, wide: int, wanted_vectors: int) -> tuple[int, int]:
     """Return (vector width, least vectors per lane) such that the lanes of a row of n elements fill complete warps."""
     most = n // (WARP * wide)
-    return (wide, min(few, most)) if most else (1, few)
+    return (wide, min(wanted_vectors, most)) if most else (1, wanted_vectors)
 
 
 def plan_with_row_sums(
@@ -91,7 +90,7 @@ def plan_with_row_sums(
     each = 1 if items else together
     blocks = min(cdiv(rows.total, together), device.multiprocessors * SM_THREADS // (lanes * together))
     count, dtype = each * max(1, min(blocks, MOST_SUMS // max(1, each * rows.n))), c_type(rows)
-    arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.across)), "partial", *scalars)
+    arguments: tuple[Argument, ...] = ((I32, lanes), (I32, int(rows.is_strided)), "partial", *scalars)
     first = Step(f"rows<{dtype}, {wide}, {items}>", count // each, lanes * together, arguments)
     adding = (
         Step(
@@ -106,8 +105,8 @@ def plan_with_row_sums(
 def choose_lanes(rows: Rows, n: int, wide: int = 1, few: int = FEWEST) -> tuple[int, int]:
     """Return (lanes per row of n elements, rows per block), so that a block has complete warps. If rows are strided,
     adjacent threads get adjacent rows. Otherwise a lane has at least ``few`` vectors of ``wide`` elements."""
-    if rows.across:
-        together = min(WARP, power_of_two(rows.neighbours))
-        return min(THREADS // together, max(WARP // together, power_of_two(n))), together
-    lanes = min(THREADS, power_of_two(cdiv(n, few * wide)))
-    return lanes, max(1, WARP // lanes, min(SHORT_ROWS_THREADS // lanes, power_of_two(rows.planned)))
+    if rows.is_strided:
+        together = min(WARP, next_power_of_two(rows.evenly_spaced_rows))
+        return min(THREADS // together, max(WARP // together, next_power_of_two(n))), together
+    lanes = min(THREADS, next_power_of_two(cdiv(n, few * wide)))
+    return lanes, max(1, WARP // lanes, min(SHORT_ROWS_THREADS // lanes, next_power_of_two(rows.planned)))

@@ -24,9 +24,9 @@ from kernelzoo.device import Device, make_gpu_current, occupancy
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.shared import driver
 from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
-from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, WorkspaceLaunch, locked_sequence, recording
-from kernelzoo.launch import Step as RecordedStep
-from kernelzoo.layout import Layout, Strides, rows_with
+from kernelzoo.launch import Bind, Launch, RebindableLaunch, Recording, WorkspaceLaunch, chain_under_lock, recording
+from kernelzoo.launch import LaunchStep as RecordedStep
+from kernelzoo.layout import Layout, Strides, layouts_of
 
 I32, I64, F64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_double
 
@@ -36,7 +36,7 @@ Argument: TypeAlias = Literal["partial", "counters"] | tuple[Callable[[Any], Any
 
 @dataclass(frozen=True)
 class Step:
-    """One kernel of a plan: a template instance, its grid, and its arguments after the problem."""
+    """One kernel of a plan: a template instance, its grid, and the arguments after its struct of tensors and layout."""
 
     kernel: str
     blocks: int
@@ -68,15 +68,14 @@ Workspace: TypeAlias = dict[str, torch.Tensor]  # a launch's memory for partial 
 
 
 def device_of(x: torch.Tensor) -> Device:
-    """Return the device on which kernels for x run. Choosers call it too."""
+    """Return the device on which kernels for x run: a GPU, or the tests' emulator of one."""
     device: Device = devices.of(x) if package.stand_in is None else package.stand_in.device_of(x)
     return device
 
 
-def planned(knobs: type[Any] | None = None) -> Callable[[Planner], Bind]:
-    """Return a decorator that turns a planner into a function from tensors to a launch. ``knobs``: its tuned numbers.
-
-    The kernels are in the .cu file next to the planner's file."""
+def plan_once(knobs_class: type[Any] | None = None) -> Callable[[Planner], Bind]:
+    """Return a decorator that turns a planner into a function from tensors to a launch. The planner gets an instance of
+    ``knobs_class``, its tuned numbers, as ``knobs``. The kernels are in the .cu file next to the planner's file."""
 
     def decorate(plan: Planner) -> Bind:
         file, wanted = Path(inspect.getfile(plan)).with_suffix(".cu"), inspect.signature(plan).parameters
@@ -85,15 +84,15 @@ def planned(knobs: type[Any] | None = None) -> Callable[[Planner], Bind]:
         def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
             x, *between, out = tensors
             record, device = recording.get(), device_of(x)
-            rows, others = rows_with(x, out, *between)
-            if knobs is not None:
-                scalars["knobs"] = tables.of(knobs, device.index)
+            rows, others = layouts_of(x, out, *between)
+            if knobs_class is not None:
+                scalars["knobs"] = tables.of(knobs_class, device.index)
             if "device" in wanted:
                 scalars["device"] = device
             if record is not None:
                 steps = plan(rows, *others, **scalars).steps
-                return record.launch(*(_record_step(file, step, device, record) for step in steps))
-            return _launch_maker(package.stand_in, file, plan, device, tuple(scalars.items()), rows, *others)(*tensors)
+                return record.make_launch(*(_record_step(file, step, device, record) for step in steps))
+            return _make_launcher(package.stand_in, file, plan, device, tuple(scalars.items()), rows, *others)(*tensors)
 
         return bind
 
@@ -104,12 +103,12 @@ def planned(knobs: type[Any] | None = None) -> Callable[[Planner], Bind]:
 
 
 @lru_cache(maxsize=4096)
-def _launch_maker(
-    stand_in: Any, file: Path, planner: Planner, device: Device, named: tuple[tuple[str, Any], ...], *problem: Any
+def _make_launcher(
+    emulator: Any, file: Path, planner: Planner, device: Device, scalars: tuple[tuple[str, Any], ...], *problem: Any
 ) -> Callable[..., Launch]:
     """Compile and load a plan's kernels. Return a function that makes a launch from tensors."""
-    plan = planner(*problem, **dict(named))
-    load = _load_kernel if stand_in is None else stand_in.loaded
+    plan = planner(*problem, **dict(scalars))
+    load = _load_kernel if emulator is None else emulator.loaded
     steps = tuple(_step_launcher(load(file, plan, step, device), plan, step) for step in plan.steps)
     if plan.partial_bytes or plan.counter_bytes:
         return partial(_allocate_and_launch, plan, steps)
@@ -146,7 +145,7 @@ def _step_launcher(kernel: Any, plan: Plan, step: Step) -> Callable[[Workspace],
 
 def _join_steps(steps: tuple[Callable[[Workspace], At], ...], workspace: Workspace) -> At:
     first, *others = (step(workspace) for step in steps)
-    return locked_sequence(first, *others) if others else first
+    return chain_under_lock(first, *others) if others else first
 
 
 def _launch_shape(step: Step, blocks: int) -> LaunchShape:
@@ -172,7 +171,7 @@ def _parameters(plan: Plan, step: Step) -> Parameters:
 
 def _record_step(file: Path, step: Step, device: Device, record: Recording) -> RecordedStep:
     compiled, blocks = partial(compiler.compile_instance, file, step.kernel, device.capability), step.blocks
-    if step.resident and record.compiles:
+    if step.resident and record.can_compile:
         kernel = compiled()
         assert kernel.registers is not None
         per_sm = occupancy(device, kernel.registers, step.threads, kernel.shared_bytes + step.shared_bytes)
@@ -185,7 +184,7 @@ def _record_step(file: Path, step: Step, device: Device, record: Recording) -> R
         step.cluster,
         step.cooperative,
         tuple(a if isinstance(a, str) else a[1] for a in step.arguments),
-        compiled if record.compiles else None,
+        compiled if record.can_compile else None,
     )
 
 
@@ -204,8 +203,8 @@ class _LoadedKernel:
     def launcher(self, shape: LaunchShape) -> Callable[[Parameters], At]:
         """Return a function from parameters to a launcher. A launcher inserts the tensors' addresses, and launches."""
         with make_gpu_current(self.device.index):
-            driver.allow_launch(self.function, shape)
-        return lambda parameters: driver.movable_launcher(self.function, shape, parameters, self.device)
+            driver.raise_launch_limits(self.function, shape)
+        return lambda parameters: driver.make_launcher(self.function, shape, parameters, self.device)
 
 
 def _load_kernel(file: Path, plan: Plan, step: Step, device: Device) -> _LoadedKernel:

@@ -23,6 +23,6 @@ def plan_parts(
     lanes, together = choose_lanes(rows, min(rows.n, span), wide)
     groups = cdiv(rows.total, together)
     shares: tuple[Argument, ...] = ("partial", "counters", (I32, parts), (I64, span))
-    arguments = ((I32, lanes), (I32, int(rows.across)), *shares, *scalars)
+    arguments = ((I32, lanes), (I32, int(rows.is_strided)), *shares, *scalars)
     step = Step(template_instance("split", dtypes, wide), groups * parts, lanes * together, arguments)
     return Plan(rows, (step,), rows.total * parts * STATE_BYTES, groups * 4, others)

@@ -48,17 +48,17 @@ def require_fit(id: str, rows: Rows, wide: int, most: int, where: str) -> None:
 
 def rows_are_aligned(rows: Rows) -> bool:
     """Whether every row starts and ends on a 16-byte boundary, so that no row has edges."""
-    return pack_width(rows) > 1 and rows.aligned and rows.common_factor() % pack_width(rows) == 0
+    return pack_width(rows) > 1 and rows.aligned and rows.offset_gcd() % pack_width(rows) == 0
 
 
 def matrix_is_contiguous(rows: Rows) -> bool:
     """Whether all rows together are one contiguous piece of memory."""
-    return rows.one_piece or (rows.planned == 1 and rows.contiguous)
+    return rows.is_gapless or (rows.planned == 1 and rows.contiguous)
 
 
-def thread_has_row(rows: Rows) -> bool:
-    """Whether each thread processes a row of its own: rows are short and strided, and adjacent rows are adjacent."""
-    return rows.across and rows.n * max(rows.itemsize, 4) <= THREAD_ROW_BYTES
+def fits_one_thread(rows: Rows) -> bool:
+    """Whether each thread has a row of its own: rows are short, strided, and next to each other in memory."""
+    return rows.is_strided and rows.n * max(rows.itemsize, 4) <= THREAD_ROW_BYTES
 
 
 def split_strips(strips: int, n: int, least: int, resident: int) -> RowSplit:
@@ -71,6 +71,6 @@ def split_strips(strips: int, n: int, least: int, resident: int) -> RowSplit:
 
 def require_columns(id: str, rows: Rows) -> Columns:
     """Return the problem as columns. Raises UnsupportedProblemError unless rows are strided."""
-    if rows.columns is None:
+    if rows.as_columns is None:
         raise UnsupportedProblemError(id, "it takes columns, rows whose neighbours are nearer in memory than elements")
-    return rows.columns
+    return rows.as_columns

@@ -16,11 +16,11 @@ from kernelzoo.device import Device
 from kernelzoo.errors import InspectionError
 from kernelzoo.kernels.cupy import compiler
 from kernelzoo.kernels.shared.absent import IDLE, with_stubs
-from kernelzoo.launch import Compiled, Step, recording
+from kernelzoo.launch import Compiled, LaunchStep, recording
 
 
-class WatchedModule:
-    """A stand-in for ``cupy.RawModule`` on an absent device. It compiles a kernel only when it is shown."""
+class RecordedModule:
+    """A stand-in for ``cupy.RawModule`` on an absent device. It compiles a kernel only when asked for its code."""
 
     device: Device
 
@@ -45,12 +45,12 @@ class WatchedModule:
         self._file, self._line = frame.f_code.co_filename, frame.f_lineno
 
     def compile(self, *args: Any, **named: Any) -> None:
-        """Do nothing: a kernel is compiled when it is shown."""
+        """Do nothing: a kernel is compiled only when its code is asked for."""
 
-    def get_function(self, name: str) -> WatchedKernel:
-        return WatchedKernel(self, name)
+    def get_function(self, name: str) -> RecordedKernel:
+        return RecordedKernel(self, name)
 
-    def build(self, name: str) -> Compiled:
+    def compile_kernel(self, name: str) -> Compiled:
         """Compile a kernel. It may include the headers that CuPy provides."""
         file = Path(self._file)
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
@@ -62,16 +62,16 @@ class WatchedModule:
         return compiler.describe_program(made, name, capability, self._code, file, line, constants)
 
 
-class WatchedKernel:
-    """A kernel of a ``WatchedModule``. A call records a launch."""
+class RecordedKernel:
+    """A kernel of a ``RecordedModule``. A call records a launch."""
 
     max_dynamic_shared_size_bytes = preferred_shared_memory_carveout = 0
 
-    def __init__(self, module: WatchedModule, name: str) -> None:
+    def __init__(self, module: RecordedModule, name: str) -> None:
         self.module, self.name = module, name
 
     def compile(self, *args: Any, **named: Any) -> None:
-        """Do nothing: a kernel is compiled when it is shown."""
+        """Do nothing: a kernel is compiled only when its code is asked for."""
 
     def __call__(self, grid: Sequence[int], block: Sequence[int], args: Any, *, shared_mem: int = 0) -> None:
         module, name = self.module, self.name
@@ -79,22 +79,22 @@ class WatchedKernel:
             raise InspectionError(f"{name} is CUDA C++, which is not for {module.device.arch}")
         if (rec := recording.get()) is not None:
             rec.steps.append(
-                Step(
+                LaunchStep(
                     kernel=name,
                     grid=tuple(grid),
                     threads=math.prod(block),
                     shared_bytes=shared_mem,
                     cooperative=module.cooperative,
-                    build=lambda: module.build(name),
+                    build=lambda: module.compile_kernel(name),
                     constants=(module._code, module._options),
                     block=tuple(block),
                 )
             )
 
 
-def _kernel(code: str, name: str, options: Sequence[str] = (), backend: str = "nvrtc", **others: Any) -> WatchedKernel:
-    """Stand in for ``cupy.RawKernel``, as ``WatchedModule`` does for ``cupy.RawModule``."""
-    return WatchedModule(code=code, options=options, backend=backend, **others).get_function(name)
+def _kernel(code: str, name: str, options: Sequence[str] = (), backend: str = "nvrtc", **others: Any) -> RecordedKernel:
+    """Stand in for ``cupy.RawKernel``, as ``RecordedModule`` does for ``cupy.RawModule``."""
+    return RecordedModule(code=code, options=options, backend=backend, **others).get_function(name)
 
 
 _program = cache(compiler.compile_code)
@@ -107,9 +107,9 @@ def _headers() -> tuple[str, ...]:
 
 
 @contextmanager
-def watched(device: Device) -> Iterator[None]:
+def record_user_launches(device: Device) -> Iterator[None]:
     """Record launches of CuPy kernels within the context, instead of running them. Streams and events do nothing."""
-    WatchedModule.device = device
+    RecordedModule.device = device
     streams = with_stubs(cupy.cuda, Stream=IDLE, ExternalStream=IDLE, Event=IDLE, Device=IDLE)
-    with with_stubs(cupy, RawKernel=_kernel, RawModule=WatchedModule), streams:
+    with with_stubs(cupy, RawKernel=_kernel, RawModule=RecordedModule), streams:
         yield

@@ -1,7 +1,6 @@
 """NVIDIA's CuTe DSL (package nvidia-cutlass-dsl), for its GPUs: kernels written per thread, with memory layouts.
 
-Its compiler needs no device. Kernels are compiled before their first launch, and cached on disk. The package's licence
-is proprietary."""
+Its compiler needs no device. Kernels are compiled before a launch, and cached on disk. Its licence is proprietary."""
 
 from typing import Any
 

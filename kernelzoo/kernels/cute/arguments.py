@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 from cutlass import Int64
 
 
-class Rows(NamedTuple):
-    """The numbers of elements per row, of rows in total, and of rows per group."""
+class RowCounts(NamedTuple):
+    """The numbers of elements per row, of all rows, and of rows per group. Rows of a group are at equal distances."""
 
     n: Any
     total: Any
@@ -15,17 +15,17 @@ class Rows(NamedTuple):
 
 class Strides:
     """A tensor's strides in elements: between groups of rows, along a row, and between rows of a group. Two constants
-    are compiled in: ``dense`` (rows are contiguous) and ``moves`` (complete vectors are loaded and stored)."""
+    are compiled in: ``dense`` (rows are contiguous) and ``vectorized`` (rows are read and written by vectors)."""
 
-    def __init__(self, strides, dense, moves):
+    def __init__(self, strides, dense, vectorized):
         self.group, self.n, self.row = strides
-        self.dense, self.moves = dense, moves
+        self.dense, self.vectorized = dense, vectorized
 
     def __extract_mlir_values__(self):
         return [stride.ir_value() for stride in (self.group, self.n, self.row)]
 
     def __new_from_mlir_values__(self, values):
-        return Strides(map(Int64, values), self.dense, self.moves)
+        return Strides(map(Int64, values), self.dense, self.vectorized)
 
 
 class KernelArguments(NamedTuple):

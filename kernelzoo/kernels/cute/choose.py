@@ -23,11 +23,10 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 @chooser("cute", "softmax_backward", "auto")
 @chooser("cute", "min_backward", "auto")
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
-    """One block reads a row if its registers can store the row. Longer rows are read twice: if many, by one block each,
-    else by several."""
+    """One block reads a row if its registers can store the row. Others are read twice: if few, by several blocks."""
     given, inputs = make_problem(x, others[-1], *others[:-1]), sum(one.ndim == 3 for one in others)  # inputs with rows
     return (
         "fused"
-        if given.n <= longest_row(given, inputs)
-        else choose_gradient_variant(long_row_tile(given, inputs).count_tiles(given.planned), device_of(x))
+        if given.row_length <= longest_row(given, inputs)
+        else choose_gradient_variant(long_row_tile(given, inputs).count_tiles(given.planned_row_count), device_of(x))
     )

@@ -18,7 +18,7 @@ from cutlass import cute
 from cutlass._mlir._mlir_libs import _cutlass_ir
 from cutlass.cute.runtime import make_ptr
 
-from kernelzoo.kernels.cute.arguments import KernelArguments, Rows, Strides
+from kernelzoo.kernels.cute.arguments import KernelArguments, RowCounts, Strides
 from kernelzoo.kernels.cute.tiles import Tile
 from kernelzoo.kernels.shared import code_cache, programs
 from kernelzoo.kernels.shared.shown import describe_code
@@ -39,7 +39,7 @@ DTYPES = {
 """CuTe's dtypes, by torch's names."""
 
 
-class Pointer(NamedTuple):
+class PointerProperties(NamedTuple):
     """The properties of an address for which a kernel is compiled."""
 
     dtype: str
@@ -49,11 +49,11 @@ class Pointer(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel to compile. Its arguments are addresses, ``Rows``, the ``Strides`` of some tensors, 32-bit integers and
-    constants. The last constants are its tile, and whether it may begin before the previous launch has ended."""
+    """A kernel to compile. Its arguments are addresses, ``RowCounts``, the ``Strides`` of some tensors, 32-bit integers
+    and constants. The last constants are its tile, and whether it may begin before the previous launch has ended."""
 
     kernel: Any
-    pointers: tuple[Pointer, ...]
+    pointers: tuple[PointerProperties, ...]
     strides: int
     integers: int
     constants: tuple[Any, ...]
@@ -71,19 +71,19 @@ class Program:
         return str(self.function.__name__)
 
     @property
-    def named(self) -> dict[str, Any]:
+    def named_constants(self) -> dict[str, Any]:
         """The values of the kernel's constants by name, with the main fields of its tile and the cluster size."""
         names = list(inspect.signature(self.function).parameters)[-len(self.constants) - 2 : -2]
-        return {**dict(zip(names, self.constants, strict=True)), **self.tile.shown_fields, "cluster": self.blocks}
+        return {**dict(zip(names, self.constants, strict=True)), **self.tile.inspected_fields, "cluster": self.blocks}
 
     @property
-    def identity(self) -> str:
+    def cache_key(self) -> str:
         """A text that differs between any two programs of this package."""
         kinds = (self.pointers, self.strides, self.integers, self.constants, self.tile, self.blocks)
         return repr((self.function.__module__, self.function.__qualname__, kinds))
 
 
-class Code(NamedTuple):
+class CubinAndPtx(NamedTuple):
     """Machine code and PTX of a program for one compute capability."""
 
     binary: bytes
@@ -109,7 +109,7 @@ def _host(
 ):  # fmt: skip
     """Launch the kernel. This is never run, but CuTe compiles a kernel only from a launch."""
     rows, *others = numbers
-    known = zip(others, constants[-2].dense, constants[-2].moves, strict=False)  # integers come after strides
+    known = zip(others, constants[-2].dense, constants[-2].vectorized, strict=False)  # integers come after strides
     strides = [Strides(*one) for one in known]
     given = KernelArguments(pointers[: len(strides)], pointers[len(strides) :], rows, strides)
     kernel(given, *others[len(strides) :], *constants).launch(
@@ -120,11 +120,11 @@ def _host(
 _compiling = threading.RLock()
 
 
-def to_code(program: Program, capability: int) -> Code:
+def to_code(program: Program, capability: int) -> CubinAndPtx:
     """Compile a program to machine code and PTX for a compute capability, such as 90 for 9.0. Needs no GPU."""
     pointers = [make_ptr(DTYPES[p.dtype], 0, cute.AddressSpace.gmem, assumed_align=p.aligned) for p in program.pointers]
     index = cutlass.Int64 if program.tile.far else cutlass.Int32
-    numbers = [Rows(*[index(1)] * 3), *[(cutlass.Int64(1),) * 3] * program.strides]
+    numbers = [RowCounts(*[index(1)] * 3), *[(cutlass.Int64(1),) * 3] * program.strides]
     numbers += [cutlass.Int32(1)] * program.integers
     constants = (*program.constants, program.tile, capability >= 90)
     with _compiling, tempfile.TemporaryDirectory(prefix="kernelzoo-") as folder:
@@ -132,18 +132,20 @@ def to_code(program: Program, capability: int) -> Code:
         made = cute.compile(
             _host, program.kernel, pointers, numbers, constants, program.tile.threads, program.blocks, options=options
         )
-        return Code(made.__cubin__, made.__ptx__)
+        return CubinAndPtx(made.__cubin__, made.__ptx__)
 
 
-def load_or_build(program: Program, capability: int) -> Code:
+def load_or_build(program: Program, capability: int) -> CubinAndPtx:
     """Return a program's code for a compute capability, from the cache on disk, or else compile it."""
 
     def make() -> bytes:
         made = to_code(program, capability)
         return made.ptx.rstrip("\0").encode() + b"\0" + made.binary  # a zero byte separates both: PTX has none
 
-    text, _, binary = programs.load_or_build("cute", (_compiler(), capability, program.identity), make).partition(b"\0")
-    return Code(binary, text.decode())
+    text, _, binary = programs.load_or_build(
+        "cute", (_compiler_identity(), capability, program.cache_key), make
+    ).partition(b"\0")
+    return CubinAndPtx(binary, text.decode())
 
 
 def code_and_symbol(program: Program, capability: int) -> tuple[bytes, str]:
@@ -153,14 +155,14 @@ def code_and_symbol(program: Program, capability: int) -> tuple[bytes, str]:
 
 
 @cache
-def _compiler() -> str:
+def _compiler_identity() -> str:
     """Return a text that identifies this package's source and the compiler, different for CUDA 12 and 13."""
     text = code_cache.digest_sources(Path(__file__).parent)
     return repr((text, version("nvidia-cutlass-dsl"), Path(_cutlass_ir.__file__).name))
 
 
 @cache
-def describe(program: Program, capability: int) -> Compiled:
-    """Return a program's code with a description of the kernel for users."""
+def describe_program(program: Program, capability: int) -> Compiled:
+    """Return a program's compiled code with the kernel's name and constants, as ``kernelzoo inspect`` shows them."""
     made = load_or_build(program, capability)
-    return describe_code("CuTe", program, made.symbol, made.binary, capability, program.named, made.ptx)
+    return describe_code("CuTe", program, made.symbol, made.binary, capability, program.named_constants, made.ptx)

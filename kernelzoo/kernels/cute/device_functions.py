@@ -12,9 +12,9 @@ from cutlass import Float32, Float64, Int32, Int64, cute, range_constexpr
 from kernelzoo.layout import VECTOR_BYTES
 
 
-def block_index(EARLY):
-    """Return this thread block's number. If EARLY, first wait for the previous launch, so kernels call this first."""
-    if EARLY:
+def block_index(WAIT_FOR_PREVIOUS):
+    """Return this thread block's number. If WAIT_FOR_PREVIOUS, first wait until the previous launch has ended."""
+    if WAIT_FOR_PREVIOUS:
         cute.arch.griddepcontrol_wait()
     return cute.arch.block_idx()[0]
 
@@ -23,7 +23,7 @@ def block_index(EARLY):
 
 
 def to_index(value, TILE):
-    """Convert a number of rows or elements to an integer of 64 bits if TILE.far, else of 32."""
+    """Convert a number of rows or elements to an integer: of 64 bits if there may be 2^30 or more, else of 32."""
     return Int64(value) if TILE.far else Int32(value)
 
 
@@ -31,27 +31,27 @@ def thread_coords(TILE):
     """Return this thread's coordinates: (across rows, along rows)."""
     thread, _, _ = cute.arch.thread_idx()
     if TILE.across:
-        return thread % TILE.places, thread // TILE.places
+        return thread % TILE.threads_across_rows, thread // TILE.threads_across_rows
     return thread // TILE.lanes, thread % TILE.lanes
 
 
 def first_row(tile, TILE):
     """Return this thread's first row in tile ``tile``."""
     place, _ = thread_coords(TILE)
-    return to_index(tile, TILE) * TILE.rows + to_index(place * TILE.rows_each, TILE)
+    return to_index(tile, TILE) * TILE.rows + to_index(place * TILE.rows_per_thread, TILE)
 
 
-def num_blocks(rows, TILE):
+def blocks_per_row(rows, TILE):
     """Return the number of blocks per row. The last block may have fewer elements."""
     if TILE.single:
         return to_index(1, TILE)
-    longest = rows.n + TILE.vector - 1 if TILE.shifted else rows.n
-    return (longest + TILE.block - 1) // TILE.block
+    longest = rows.n + TILE.vector - 1 if TILE.has_partial_vectors else rows.n
+    return (longest + TILE.block_length - 1) // TILE.block_length
 
 
-def all_blocks(rows, TILE):
+def row_block_range(rows, TILE):
     """Return (first block, last block + 1) of a complete row."""
-    return to_index(0, TILE), num_blocks(rows, TILE)
+    return to_index(0, TILE), blocks_per_row(rows, TILE)
 
 
 def tile_and_part(number, parts):
@@ -63,12 +63,12 @@ def tile_and_part(number, parts):
 def part_range(part, span, rows, TILE):
     """Return (first block, last block + 1) of a part of a row. Parts have ``span`` blocks."""
     begin = to_index(part, TILE) * span
-    return begin, cutlass.min(begin + span, num_blocks(rows, TILE))
+    return begin, cutlass.min(begin + span, blocks_per_row(rows, TILE))
 
 
 def partial_offset(row, part, parts, rows, TILE):
-    """Return (offset, stride) in a workspace of one part's results for a thread's rows. Adjacent results belong to the
-    parts of one row or, if rows are columns, to the rows of one part."""
+    """Return (offset, stride) of one part's results for a thread's rows, in a workspace. Results of all parts of a row
+    are adjacent there. But if rows are columns, results of adjacent columns are."""
     if TILE.across:
         return Int64(part) * Int64(rows.total) + Int64(row), Int64(1)
     return Int64(row) * Int64(parts) + Int64(part), Int64(parts)
@@ -76,7 +76,7 @@ def partial_offset(row, part, parts, rows, TILE):
 
 def row_offset(row, rows, strides, TILE):
     """Return the offset of a row's first element in a tensor."""
-    if not TILE.grouped:
+    if not TILE.has_row_groups:
         return Int64(row) * strides.row
     group = row // rows.inner
     return Int64(group) * strides.group + Int64(row - group * rows.inner) * strides.row
@@ -90,20 +90,20 @@ def row_exists(row, rows, TILE):
 def make_matrix(x, strides, shape, TILE):
     """Return a tensor as a matrix: rows x elements."""
     row, n = strides.row, 1 if strides.dense else strides.n
-    if strides.moves and TILE.across:
+    if strides.vectorized and TILE.across:
         row, n = 1, cute.assume(n, divby=TILE.vector)
-    elif strides.moves and not TILE.shifted:
+    elif strides.vectorized and not TILE.has_partial_vectors:
         row = cute.assume(row, divby=TILE.vector)
     return cute.make_tensor(x, cute.make_layout(shape, stride=(row, n)))
 
 
-def readdress(tXgX, tXcX, rows, strides, TILE):
-    """Move a thread's elements of a matrix, and their coordinates, to their real address. Strides can't express this
-    address if rows are in groups or start inside a vector. It is computed once per thread, not per vector."""
+def move_pointer_to_row(tXgX, tXcX, rows, strides, TILE):
+    """Return a thread's elements of a matrix, and their coordinates, with the address of the thread's first row. The
+    matrix's strides give a wrong address if rows are in groups or start inside a vector."""
     row, bytes, align = tXcX[0][0], tXgX.element_type.width // 8, tXgX.iterator.alignment
     start = row_offset(row, rows, strides, TILE)
     address = tXgX.iterator.toint() + (start - Int64(row) * strides.row) * bytes
-    if TILE.shifted:
+    if TILE.has_partial_vectors:
         past, align = (start & (TILE.vector - 1)).to(Int32), VECTOR_BYTES
         address, tXcX = address - Int64(past) * bytes, cute.domain_offset(((-past, 0), 0, 0, 0), tXcX)
     pointer = cute.make_ptr(tXgX.element_type, address, tXgX.memspace, assumed_align=align)
@@ -111,20 +111,21 @@ def readdress(tXgX, tXcX, rows, strides, TILE):
 
 
 def partition(tile, rows, TILE, *tensors):
-    """Return a thread's elements of a tile: their coordinates (row, element), then those of each tensor (address,
-    strides). All are CuTe tensors of shape (vector, 1, vectors, blocks)."""
+    """Return the coordinates (row, element) of a thread's elements of a tile, then these elements in each tensor.
+    Tensors are pairs (address, strides). All results are CuTe tensors of shape (vector, 1, vectors, blocks)."""
     tile, (thread, _, _) = to_index(tile, TILE), cute.arch.thread_idx()
-    threads = cute.make_layout((TILE.places, TILE.lanes), stride=(1, TILE.places) if TILE.across else (TILE.lanes, 1))
-    values = cute.make_layout((TILE.rows_each, TILE.step))
-    shape = rows.total, rows.n + TILE.vector - 1 if TILE.shifted else rows.n
+    apart = (1, TILE.threads_across_rows) if TILE.across else (TILE.lanes, 1)
+    threads = cute.make_layout((TILE.threads_across_rows, TILE.lanes), stride=apart)
+    values = cute.make_layout((TILE.rows_per_thread, TILE.row_elements_per_vector))
+    shape = rows.total, rows.n + TILE.vector - 1 if TILE.has_partial_vectors else rows.n
     parts: list[Any] = []
     for x, at in tensors:
-        copied = min(TILE.vector, 8 * VECTOR_BYTES // x.dtype.width) if at.moves else 1
+        copied = min(TILE.vector, 8 * VECTOR_BYTES // x.dtype.width) if at.vectorized else 1
         thr_copy = cute.make_tiled_copy_tv(copy_atom(x.dtype, copied), threads, values).get_slice(thread)
         mX, idX = make_matrix(x, at, shape, TILE), cute.make_identity_tensor(shape)
         gX, cX = (cute.local_tile(m, TILE.tiler, (tile, None)) for m in (mX, idX))
         tXgX, tXcX = thr_copy.partition_S(gX), thr_copy.partition_S(cX)
-        tXgX, tXcX = readdress(tXgX, tXcX, rows, at, TILE)
+        tXgX, tXcX = move_pointer_to_row(tXgX, tXcX, rows, at, TILE)
         parts.append(tXgX)
     return [tXcX, *parts]  # all tensors have the same coordinates
 
@@ -138,7 +139,7 @@ def copy_atom(dtype, elements):
 
 
 def vector_predicates(tXcX, copies, rows, TILE):
-    """Return a predicate for each of the ``copies`` copies per vector: the vector begins in its row. None if all do."""
+    """Return whether each vector begins in its row, for each of its ``copies`` copies. Return None if all do."""
     if TILE.whole and TILE.full:
         return None
     inside = cute.make_rmem_tensor((TILE.each,), cutlass.Boolean)
@@ -152,14 +153,14 @@ def copy(source, target, tXcX, rows, TILE):
     """Copy a thread's elements of a block from one tensor to another. Elements outside of rows are not copied."""
     copied, copies = source.shape[0] if source.memspace == cute.AddressSpace.gmem else target.shape[0]
     atom = copy_atom(source.element_type, copied)
-    if TILE.shifted:
-        copy_shifted(atom, source, target, tXcX, rows, TILE)
+    if TILE.has_partial_vectors:
+        copy_with_partial_vectors(atom, source, target, tXcX, rows, TILE)
     else:
         cute.copy(atom, source, target, pred=vector_predicates(tXcX, copies, rows, TILE))
 
 
 @cute.jit
-def copy_shifted(atom, source, target, tXcX, rows, TILE: cutlass.Constexpr):
+def copy_with_partial_vectors(atom, source, target, tXcX, rows, TILE: cutlass.Constexpr):
     """Copy a block of rows that may start and end inside vectors. Incomplete vectors are copied by elements."""
     for i in range_constexpr(TILE.each):
         row, element = tXcX[0, 0, i]
@@ -187,32 +188,31 @@ def to_acc(value, TILE):
     return wide & 255 if TILE.dtype == "uint8" else wide
 
 
-def block_or_zero(i, TILE):
+def block_number(i, TILE):
     """Return the number of block i, or the constant 0 if rows have one block: CuTe can't compile a 64-bit 0."""
     return 0 if TILE.single else to_index(i, TILE)
 
 
 def load(tXgX, tXcX, i, rows, TILE, fill=0.0):
-    """Load a thread's elements of block i in the dtype of computation: a list per vector. Elements past a row's end
-    are ``fill``."""
+    """Load a thread's elements of block i, in lists per vector, as ``acc_type``. Past rows' ends, return ``fill``."""
     tXrX = cute.make_rmem_tensor(tXgX.shape[:3], tXgX.element_type)
     if not (TILE.whole and TILE.full):
         tXrX.fill(fill)
-    i = block_or_zero(i, TILE)
+    i = block_number(i, TILE)
     copy(tXgX[None, None, None, i], tXrX, tXcX[None, None, None, i], rows, TILE)
     return [[to_acc(tXrX[v, 0, j], TILE) for v in range(TILE.vector)] for j in range(TILE.each)]
 
 
 def store(values, tXgO, tXcX, i, rows, TILE):
-    """Store values, in lists as ``load`` returns, to block i of a tensor, up to a row's end. One conversion has all,
-    because the hardware converts half precision in pairs."""
+    """Store values, in lists as ``load`` returns, to block i of a tensor, up to a row's end. All values are
+    converted together, because the hardware converts half precision in pairs."""
     wide = cute.make_rmem_tensor(tXgO.shape[:3], type(values[0][0]))
     for j, vector in enumerate(values):
         for v, value in enumerate(vector):
             wide[v, 0, j] = value
     tXrO = cute.make_rmem_tensor(tXgO.shape[:3], tXgO.element_type)
     tXrO.store(wide.load().to(tXgO.element_type))
-    i = block_or_zero(i, TILE)
+    i = block_number(i, TILE)
     copy(tXrO, tXgO[None, None, None, i], tXcX[None, None, None, i], rows, TILE)
 
 
@@ -251,8 +251,8 @@ def thread_reduce(values, join, TILE):
 
 
 def allocate_shared(kind, layout, TILE):
-    """Allocate shared memory, aligned so that no vector load also reads other data. If rows are columns, alignment is
-    that of an element: vector loads would take too many registers."""
+    """Allocate shared memory, aligned so that no vector load also reads other data. If rows are columns, align only to
+    elements. So there are no vector loads, which would take too many registers."""
     align = kind.width // 8 if TILE.across else VECTOR_BYTES
     return cute.make_tensor(cute.arch.alloc_smem(kind, cute.size(layout), align), layout)
 
@@ -260,18 +260,19 @@ def allocate_shared(kind, layout, TILE):
 def block_reduce(values, join, TILE):
     """Reduce one value per row over all threads that share a row: by shuffles, then through shared memory. The order is
     the same in all threads, so that all get the same bits."""
-    for mask in TILE.masks:
+    for mask in TILE.shuffle_masks:
         values = [join(value, cute.arch.shuffle_sync_bfly(value, offset=mask)) for value in values]
     if TILE.row_warps == 1:
         return values
     place, along = thread_coords(TILE)
-    room = allocate_shared(type(values[0]), cute.make_layout((TILE.rows_each, TILE.places, TILE.row_warps)), TILE)
-    left = cute.make_rmem_tensor((TILE.rows_each,), type(values[0]))
+    layout = cute.make_layout((TILE.rows_per_thread, TILE.threads_across_rows, TILE.row_warps))
+    room = allocate_shared(type(values[0]), layout, TILE)
+    left = cute.make_rmem_tensor((TILE.rows_per_thread,), type(values[0]))
     for r, value in enumerate(values):
         left[r] = value
     store_if(left, room[None, place, along // TILE.row_lanes], along % TILE.row_lanes == 0)
     cute.arch.sync_threads()
-    return [tree_reduce([room[r, place, warp] for warp in range(TILE.row_warps)], join) for r in range(TILE.rows_each)]
+    return [tree_reduce([room[r, place, w] for w in range(TILE.row_warps)], join) for r in range(TILE.rows_per_thread)]
 
 
 def row_reduce(values, join, TILE):
@@ -321,8 +322,8 @@ def minimum(a, b):
 def make_accumulator(value, TILE, kind=None):
     """Return registers that hold one value per row of a thread. Loops may change their values."""
     kind = kind or acc_type(TILE)
-    kept = cute.make_rmem_tensor((TILE.rows_each,), kind)
-    for r in range(TILE.rows_each):
+    kept = cute.make_rmem_tensor((TILE.rows_per_thread,), kind)
+    for r in range(TILE.rows_per_thread):
         kept[r] = kind(value)
     return kept
 
@@ -341,8 +342,9 @@ def list_values(accumulator):
 @cute.jit
 def store_rows(values, out, start: Int64, stride: Int64, is_writer: cutlass.Boolean, TILE: cutlass.Constexpr):
     """Write a thread's values, one per row, if ``is_writer``: true for one of the threads with equal values."""
+    layout = cute.make_layout((TILE.rows_per_thread,), stride=(stride,))
     if is_writer:
-        cute.autovec_copy(values, cute.make_tensor(out + start, cute.make_layout((TILE.rows_each,), stride=(stride,))))
+        cute.autovec_copy(values, cute.make_tensor(out + start, layout))
 
 
 def store_partial(values, out, row, part, parts, rows, TILE):
@@ -362,8 +364,8 @@ def make_fragment(values, dtype):
 @cute.jit
 def load_rows(x: cute.Pointer, start: Int64, stride: Int64, rows_exist: cutlass.Boolean, TILE: cutlass.Constexpr):
     """Load one value per row of a thread into registers, or 0 if its rows don't exist."""
-    held = cute.make_rmem_tensor((TILE.rows_each,), x.dtype)
-    held.fill(0)
+    own = cute.make_rmem_tensor((TILE.rows_per_thread,), x.dtype)
+    own.fill(0)
     if rows_exist:
-        cute.autovec_copy(cute.make_tensor(x + start, cute.make_layout((TILE.rows_each,), stride=(stride,))), held)
-    return held
+        cute.autovec_copy(cute.make_tensor(x + start, cute.make_layout((TILE.rows_per_thread,), stride=(stride,))), own)
+    return own

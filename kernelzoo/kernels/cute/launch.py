@@ -15,11 +15,11 @@ from kernelzoo import device as devices
 from kernelzoo.device import Device, make_gpu_current
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.cute import compiler, tiles
-from kernelzoo.kernels.cute.compiler import Pointer, Program
+from kernelzoo.kernels.cute.compiler import PointerProperties, Program
 from kernelzoo.kernels.cute.tiles import Problem, Tile
 from kernelzoo.kernels.shared import driver, programs
 from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
-from kernelzoo.launch import Launch, Step, recording, sequence
+from kernelzoo.launch import Launch, LaunchStep, chain_launches, recording
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 
 
@@ -41,23 +41,22 @@ def bind(
     cluster: int = 1,
 ) -> Launch:
     """Compile a kernel for its arguments, and return its launch over ``blocks`` blocks, by default one per tile.
-
     ``tensors``: the operation's tensors. Their addresses are the first arguments. Raises GridTooLargeError."""
-    count = tile.count_tiles(problem.total) * cluster if blocks is None else blocks
+    count = tile.count_tiles(problem.row_count) * cluster if blocks is None else blocks
     if count > driver.MAX_GRID_X:
         raise GridTooLargeError(id, count, driver.MAX_GRID_X)
-    pointers = tuple(map(_pointer_of, (*tensors, *workspace)))
+    pointers = tuple(map(_pointer_properties, (*tensors, *workspace)))
     program = Program(kernel, pointers, len(problem.strides), len(integers), tuple(constants), tile, cluster)
     device, recorder = device_of(tensors[0]), recording.get()
     if recorder is not None:
-        return recorder.launch(
-            Step(
+        return recorder.make_launch(
+            LaunchStep(
                 f"{program.name}, {tile.threads} threads",
                 (count,),
                 tile.threads,
                 cluster=cluster,
                 arguments=tuple(integers),
-                build=partial(compiler.describe, program, device.capability) if recorder.compiles else None,
+                build=partial(compiler.describe_program, program, device.capability) if recorder.can_compile else None,
                 constants=(*pointers, *program.constants, tile),
             )
         )
@@ -68,7 +67,7 @@ def bind(
     shape = LaunchShape(count, tile.threads, cluster=cluster)
     function = programs.load_program(program, device, compiler.code_and_symbol)
     with make_gpu_current(device.index):
-        driver.allow_launch(function, shape)
+        driver.raise_launch_limits(function, shape)
     return programs.make_launch(function, shape, Parameters.from_words(*words), tensors, workspace, device)
 
 
@@ -82,36 +81,34 @@ def launch_in_parts(
     constants: Sequence[Any] = (),
 ) -> Launch:
     """Return a launch of each kernel, with several blocks per tile. The blocks store partial results in a workspace.
-
-    ``result_dtypes``: the dtypes of the numbers that a block stores per row. A single kernel also gets counters of
-    finished blocks, and resets them to zero."""
-    x, count = tensors[0], tile.count_tiles(problem.total)
+    ``result_dtypes``: of the numbers stored per row. A single kernel also gets, and resets, counters of blocks."""
+    x, count = tensors[0], tile.count_tiles(problem.row_count)
     plan = tiles.count_row_parts(problem, tile, device_of(x))
-    room = [x.new_empty(problem.total * plan.parts, dtype=dtype) for dtype in result_dtypes]
+    room = [x.new_empty(problem.row_count * plan.parts, dtype=dtype) for dtype in result_dtypes]
     if len(kernels) == 1:
         room.append(x.new_zeros(count, dtype=torch.int32))
     blocks = count * plan.parts
-    return sequence(*(bind(id, one, tensors, problem, tile, constants, plan, room, blocks) for one in kernels))
+    return chain_launches(*(bind(id, one, tensors, problem, tile, constants, plan, room, blocks) for one in kernels))
 
 
-def launch_rows_and_sums(
+def launch_gradient_kernels(
     id: str,
-    rows_kernel: Any,
-    sums_kernel: Any,
+    input_grad_kernel: Any,
+    weight_grad_kernel: Any,
     tensors: Sequence[torch.Tensor],
     problem: Problem,
     constants: Sequence[Any],
-    stored_count: int,
+    values_per_row: int,
 ) -> Launch:
-    """Return two launches: the first stores ``stored_count`` numbers per row, the second sums over all rows."""
-    x, tile = tensors[0], tiles.row_sum_tile(problem)
-    room = [x.new_empty(problem.total, dtype=tiles.wide_dtype(x.dtype)) for _ in range(stored_count)]
-    blocks = cdiv(problem.n, tile.block)
-    second = bind(id, sums_kernel, tensors, problem, tile, workspace=room, blocks=blocks)
-    if problem.total == 0:
+    """Return two launches: of input gradients and ``values_per_row`` values per row, then of sums over all rows."""
+    x, tile = tensors[0], tiles.sum_over_rows_tile(problem)
+    room = [x.new_empty(problem.row_count, dtype=tiles.wide_dtype(x.dtype)) for _ in range(values_per_row)]
+    blocks = cdiv(problem.row_length, tile.block_length)
+    second = bind(id, weight_grad_kernel, tensors, problem, tile, workspace=room, blocks=blocks)
+    if problem.row_count == 0:
         return second
     first = tiles.read_once_tile(problem)
-    return sequence(bind(id, rows_kernel, tensors, problem, first, constants, workspace=room), second)
+    return chain_launches(bind(id, input_grad_kernel, tensors, problem, first, constants, workspace=room), second)
 
 
 def parameter_words(
@@ -120,9 +117,9 @@ def parameter_words(
     """Return a compiled kernel's parameters, each an integer: addresses, numbers of rows, strides, ``integers``."""
     addresses = [tensor.data_ptr() for tensor in (*tensors, *workspace)]
     strides = [number for one in problem.strides for number in one[:3]]
-    return (*addresses, problem.n, problem.total, problem.inner, *strides, *integers)
+    return (*addresses, problem.row_length, problem.row_count, problem.rows_per_group, *strides, *integers)
 
 
-def _pointer_of(tensor: torch.Tensor) -> Pointer:
+def _pointer_properties(tensor: torch.Tensor) -> PointerProperties:
     """Return the properties of a tensor's address for which a kernel is compiled."""
-    return Pointer(str(tensor.dtype).removeprefix("torch."), math.gcd(VECTOR_BYTES, tensor.data_ptr()))
+    return PointerProperties(str(tensor.dtype).removeprefix("torch."), math.gcd(VECTOR_BYTES, tensor.data_ptr()))

@@ -8,8 +8,8 @@ from cutlass import Boolean, Float32, Float64, Int64, cute, range_constexpr
 from kernelzoo.kernels.cute import device_functions as dev
 
 
-def load_block_once(TILE, load):
-    """Return a function that loads block i. If rows have one block, the block is loaded at once, and kept."""
+def make_block_loader(TILE, load):
+    """Return a function that loads block i. If rows have one block, load it now. The function then returns it."""
     if not TILE.single:
         return load
     values = load(0)
@@ -69,10 +69,10 @@ def row_sums(sums, TILE):
 
 
 @cute.jit
-def sum_partials(partials: cute.Pointer, row, count, parts, rows, TILE: cutlass.Constexpr):
-    """Return the sums of the first ``count`` parts' results for a thread's rows. All threads add in one order."""
+def sum_first_parts(partials: cute.Pointer, row, summed_parts, parts, rows, TILE: cutlass.Constexpr):
+    """Return the sums of the first ``summed_parts`` parts' results for a thread's rows, added in a fixed order."""
     every = dev.make_accumulator(0, TILE, partials.dtype)
-    for other in cutlass.range(dev.thread_coords(TILE)[1], count, TILE.lanes):
+    for other in cutlass.range(dev.thread_coords(TILE)[1], summed_parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
         one = dev.load_rows(partials, place, apart, dev.row_exists(row, rows, TILE), TILE)
         dev.accumulate(every, dev.list_values(one), dev.add)
@@ -137,7 +137,7 @@ def sum_over_rows(function: cutlass.Constexpr, tensors, workspaces, outs, block,
         terms = map_tiles(function, values, TILE, *left)
         for k, one in enumerate(sums):
             accumulate_sums(one, [[term[k] for term in vector] for vector in terms], TILE)
-    element = dev.to_index(block, TILE) * TILE.block + dev.thread_coords(TILE)[1]
+    element = dev.to_index(block, TILE) * TILE.block_length + dev.thread_coords(TILE)[1]
     for one, (out, at) in zip(sums, outs, strict=True):
         store_sum(thread_sums(*one)[0], out, Int64(element) * at.n, element < rows.n, TILE)
 
@@ -146,11 +146,11 @@ def sum_over_rows(function: cutlass.Constexpr, tensors, workspaces, outs, block,
 def store_sum(total, out: cute.Pointer, offset: Int64, exists: Boolean, TILE: cutlass.Constexpr):
     """Add up the sums that several threads have for the same element, in a fixed order, and write the result."""
     across, along = dev.thread_coords(TILE)
-    room = dev.allocate_shared(type(total), cute.make_layout((TILE.places, TILE.lanes)), TILE)
+    room = dev.allocate_shared(type(total), cute.make_layout((TILE.threads_across_rows, TILE.lanes)), TILE)
     room[across, along] = total
     cute.arch.sync_threads()
     if exists and across == 0:
         found = room[0, along]
-        for i in range_constexpr(1, TILE.places):
+        for i in range_constexpr(1, TILE.threads_across_rows):
             found = found + room[i, along]
         cute.make_tensor(out + offset, cute.make_layout((1,)))[0] = found.to(out.dtype)

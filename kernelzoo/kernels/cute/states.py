@@ -1,7 +1,6 @@
 """(max, sum) states of rows: the maximum, and the sum of exp(x - max).
 
-Maxima begin at the lowest finite number, so that -inf - -inf never occurs. A maximum may drop a NaN, but the sum is
-then NaN."""
+Maxima begin at the lowest finite number, to avoid -inf - -inf. A maximum may drop a NaN, but the sum is NaN then."""
 
 import cutlass
 from cutlass import Boolean, Int64, cute
@@ -16,8 +15,8 @@ def make_states(TILE):
     return dev.make_accumulator(lowest_finite(TILE), TILE), fn.make_sums(TILE)
 
 
-def update_finite_states(tops, totals, values, TILE):
-    """Add elements to (max, sum) states. Maxima stay finite: a row with +inf has the sum inf, one of only -inf 0."""
+def update_clamped_states(tops, totals, values, TILE):
+    """Add elements to (max, sum) states. Maxima stay finite. With +inf, a sum becomes inf. With only -inf, it is 0."""
     highest = dev.acc_type(TILE)(-lowest_finite(TILE))
     risen = [
         dev.minimum(dev.maximum(*pair), highest)
@@ -28,9 +27,9 @@ def update_finite_states(tops, totals, values, TILE):
 
 @cute.jit
 def update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
-    """Add a thread's elements of blocks begin to end - 1 to its states, see ``update_finite_states``."""
+    """Add a thread's elements of blocks begin to end - 1 to its states, see ``update_clamped_states``."""
     for i in cutlass.range(begin, end):
-        update_finite_states(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
+        update_clamped_states(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)
 
 
 def reduce_states(tops, totals, TILE):
@@ -43,7 +42,7 @@ def reduce_states(tops, totals, TILE):
 
 @cute.jit
 def merge_partial_states(tops, totals, stored_tops, stored_totals, row, parts, rows, TILE: cutlass.Constexpr):
-    """Merge states that the blocks of a row's parts stored into this thread's states. Threads take parts in turn."""
+    """Update this thread's states with those that blocks of other parts stored: of every TILE.lanes-th part."""
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
         load_and_merge(tops, totals[0], stored_tops, stored_totals, place, apart, dev.row_exists(row, rows, TILE), TILE)
@@ -53,9 +52,9 @@ def merge_partial_states(tops, totals, stored_tops, stored_totals, row, parts, r
 def load_and_merge(top, total, tops, totals, offset: Int64, stride: Int64, exists: Boolean, TILE: cutlass.Constexpr):
     """Load the states that another block stored, if the rows exist. Merge them into a thread's states (top, total)."""
     if exists:
-        layout = cute.make_layout((TILE.rows_each,), stride=(stride,))
+        layout = cute.make_layout((TILE.rows_per_thread,), stride=(stride,))
         other_top, other_total = cute.make_tensor(tops + offset, layout), cute.make_tensor(totals + offset, layout)
-        for r in cutlass.range_constexpr(TILE.rows_each):
+        for r in cutlass.range_constexpr(TILE.rows_per_thread):
             risen = dev.maximum(top[r], other_top[r])
             total[r] = rescale_sum(top[r], total[r], risen) + rescale_sum(other_top[r], other_total[r], risen)
             top[r] = risen

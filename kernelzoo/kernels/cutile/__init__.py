@@ -1,7 +1,6 @@
 """cuTile Python (the package cuda-tile): kernels that compute on tiles of arrays, on NVIDIA GPUs.
 
-Its compiler, tileiras, needs no GPU. Kernels are compiled before their first launch, and cached on disk.
-"""
+Its compiler, tileiras, needs no GPU. Kernels are compiled before their first launch, and cached on disk."""
 
 from typing import Any
 

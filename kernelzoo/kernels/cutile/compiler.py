@@ -1,8 +1,7 @@
 """Compile kernels written in cuTile to machine code. No GPU is needed.
 
 A compiled kernel receives an array's address, sizes and strides. It is specialized to some of their values and
-divisors, because tileiras loads vectors only if these prove that elements are contiguous and aligned.
-"""
+divisors, because tileiras loads vectors only if these prove that elements are contiguous and aligned."""
 
 import inspect
 import io
@@ -28,7 +27,7 @@ from kernelzoo.packages import why_version_unfit
 
 
 @dataclass(frozen=True)
-class Array:
+class ArrayProperties:
     """The properties of an array for which a kernel is specialized."""
 
     dtype: str
@@ -50,7 +49,7 @@ class Program:
     """A kernel before compilation. Its arguments are arrays, then ``integers`` 32-bit integers, then constants."""
 
     kernel: Any
-    arrays: tuple[Array, ...]
+    arrays: tuple[ArrayProperties, ...]
     integers: int
     constants: tuple[Any, ...]
     warps: int
@@ -75,7 +74,7 @@ class Program:
         return {**constants, "num_worker_warps": self.warps}
 
     @property
-    def identity(self) -> str:
+    def cache_key(self) -> str:
         """A text that is unique to this program within this package."""
         kinds = (self.arrays, self.integers, self.constants, self.warps, self.occupancy)
         return repr((self.function.__module__, self.function.__qualname__, kinds))
@@ -109,7 +108,7 @@ def _kernel_signature(program: Program) -> KernelSignature:
     )
 
 
-def _array_constraint(array: Array) -> ArrayConstraint:
+def _array_constraint(array: ArrayProperties) -> ArrayConstraint:
     *others, _ = array.ones
     return ArrayConstraint(
         getattr(ct, array.dtype),
@@ -141,7 +140,7 @@ def to_cubin(program: Program, capability: int) -> bytes:
 
 def load_or_build(program: Program, capability: int) -> bytes:
     """Return machine code for a compute capability, cached on disk. Its entry point is ``program.name``."""
-    what = _compiler_identity(), capability, program.identity
+    what = _compiler_identity(), capability, program.cache_key
     return programs.load_or_build("cutile", what, lambda: to_cubin(program, capability))
 
 
@@ -165,6 +164,6 @@ def threads_per_block(program: Program, capability: int) -> int:
 
 @cache
 def describe_program(program: Program, capability: int) -> Compiled:
-    """Return the compiled program's description for a recording."""
+    """Return the compiled program's code, name and constants, as ``kernelzoo inspect`` shows them."""
     code = load_or_build(program, capability)
     return describe_code("cuTile", program, program.name, code, capability, program.named_constants, cubin.ptx(code))

@@ -3,14 +3,13 @@
 Arrays have three axes. For contiguous rows these are groups, rows and elements. For strided rows they are groups,
 elements and rows, so that the last axis is always contiguous. AXIS is the axis of the elements, 2 or 1. SHAPE is the
 tile's shape. A *strip* is a tile's index along the rows, a *block* its index along the elements. A *lane* accumulates
-FOLD neighbouring elements of a contiguous row, or one element of a strided row.
-"""
+LANE_ELEMENTS (FOLD in kernels) neighbouring elements of a contiguous row, or one element of a strided row."""
 
 import cuda.tile as ct
 
 
 def tile_coords(number, x, AXIS, SHAPE):
-    """Return (group, strip) of the tile with that number. Strips vary fastest."""
+    """Return a tile's indices along the axis of groups and the axis of rows (group, strip). Strips vary fastest."""
     strips = ct.num_tiles(x, 3 - AXIS, SHAPE)
     return number // strips, number % strips
 
@@ -25,14 +24,14 @@ def reduced_shape(SHAPE, AXIS, size):
     return (SHAPE[0], SHAPE[1], size) if AXIS == 2 else (SHAPE[0], size, SHAPE[2])
 
 
-def lane_shape(SHAPE, AXIS, FOLD):
-    """Return the shape of a tensor with one value per lane of a tile. FOLD divides the size along contiguous rows."""
-    return reduced_shape(SHAPE, AXIS, SHAPE[2] // FOLD) if AXIS == 2 else SHAPE
+def lane_shape(SHAPE, AXIS, LANE_ELEMENTS):
+    """Return the shape of one value per lane of a tile. Along contiguous rows, a lane has LANE_ELEMENTS elements."""
+    return reduced_shape(SHAPE, AXIS, SHAPE[2] // LANE_ELEMENTS) if AXIS == 2 else SHAPE
 
 
-def lane_sums(x, AXIS, FOLD):
+def lane_sums(x, AXIS, LANE_ELEMENTS):
     """Return the sum of each lane's elements, in ``lane_shape``."""
-    return ct.sum(ct.reshape(x, (*lane_shape(x.shape, AXIS, FOLD), FOLD)), 3) if AXIS == 2 else x
+    return ct.sum(ct.reshape(x, (*lane_shape(x.shape, AXIS, LANE_ELEMENTS), LANE_ELEMENTS)), 3) if AXIS == 2 else x
 
 
 def acc_dtype(x):
@@ -70,8 +69,7 @@ def part_coords(x, parts, span, AXIS, SHAPE):
 
 
 def load_tile(x, place, padding, AXIS, SHAPE):
-    """Load a tile in the accumulator dtype, with ``padding`` past the end of rows. Only tiles that cross the end of x
-    are bounds-checked and masked."""
+    """Load a tile in the accumulator dtype, with ``padding`` past the end of rows. Mask only tiles across x's end."""
     if tile_is_inside(x, place, SHAPE):
         return load_whole_tile(x, place, SHAPE)
     return load_masked_tile(x, place, padding, AXIS, SHAPE)
@@ -93,12 +91,12 @@ def load_sum(x, y, place, SHAPE):
     """Return the sum of two tiles, 0 outside x. One branch has both loads, so that neither waits for the other."""
     if tile_is_inside(x, place, SHAPE):
         return load_whole_tile(x, place, SHAPE) + load_whole_tile(y, place, SHAPE)
-    return load_zeros(x, place, SHAPE) + load_zeros(y, place, SHAPE)
+    return load_zero_padded(x, place, SHAPE) + load_zero_padded(y, place, SHAPE)
 
 
-def block_ranges(x, group, strip, begin, end, AXIS, SHAPE):
+def inside_and_edge_ranges(x, group, strip, begin, end, AXIS, SHAPE):
     """Return the blocks [begin, end) as two ranges: (True, begin, end) of blocks entirely inside x, (False, begin, end)
-    of others. Each range has a loop without a branch, because branches would be unrolled in far more registers."""
+    of others. So each range has a loop without a branch. A loop with a branch would take far more registers."""
     inside = strip < x.shape[3 - AXIS] // SHAPE[3 - AXIS]
     if SHAPE[0] > 1:
         inside = inside & (group < x.shape[0] // SHAPE[0])
@@ -114,7 +112,7 @@ def load_block(x, place, padding, AXIS, SHAPE, WHOLE):
     return load_masked_tile(x, place, padding, AXIS, SHAPE)
 
 
-def row_shape(SHAPE, AXIS):
+def per_row_shape(SHAPE, AXIS):
     """Return the tile's shape without the axis of elements, for tensors with one element per row."""
     return (SHAPE[0], SHAPE[1]) if AXIS == 2 else (SHAPE[0], SHAPE[2])
 
@@ -125,12 +123,12 @@ def load_weights(weight, block, AXIS, SHAPE, WHOLE=None):
     place, shape = block_index(0, 0, block, AXIS), (1, 1, SHAPE[2]) if AXIS == 2 else (1, SHAPE[1], 1)
     if WHOLE is None:
         return load_tile(weight, place, 0.0, AXIS, shape)
-    return load_whole_tile(weight, place, shape) if WHOLE else load_zeros(weight, place, shape)
+    return load_whole_tile(weight, place, shape) if WHOLE else load_zero_padded(weight, place, shape)
 
 
 def load_per_row(x, group, strip, AXIS, SHAPE):
     """Load one element per row of a tile, for broadcast along the row. Rows that don't exist have 0."""
-    tile = ct.load(x, (group, strip), row_shape(SHAPE, AXIS), padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
+    tile = ct.load(x, (group, strip), per_row_shape(SHAPE, AXIS), padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     return ct.reshape(tile, reduced_shape(SHAPE, AXIS, 1))
 
 
@@ -148,7 +146,7 @@ def gather_elements(x, group, strip, element, inside, padding, AXIS, SHAPE):
     return ct.gather(x, place, mask=inside, padding_value=padding)
 
 
-def load_zeros(x, place, SHAPE):
+def load_zero_padded(x, place, SHAPE):
     """Load a tile in the accumulator dtype, with 0 outside x: past the end of rows, and in rows that don't exist."""
     tile = ct.load(x, place, SHAPE, padding_mode=ct.PaddingMode.ZERO, allow_tma=False)
     return ct.astype(tile, acc_dtype(x))
@@ -169,11 +167,11 @@ def add_exactly(total, lost, x):
     return new, lost + ((total - (new - back)) + (x - back))
 
 
-def accumulate(total, lost, part, x):
-    """Add ``part`` to (total, lost). In half precision errors are ignored: x itself is rounded far more."""
+def accumulate(total, lost, addend, x):
+    """Add ``addend`` to (sum, its errors). If array x has half precision, its own rounding hides these: skip them."""
     if x.dtype == ct.float16 or x.dtype == ct.bfloat16:
-        return total + part, lost
-    return add_exactly(total, lost, part)
+        return total + addend, lost
+    return add_exactly(total, lost, addend)
 
 
 def add_rounding_error(total, lost):
@@ -198,31 +196,33 @@ def inverse_root(mean, EPS):
     return 1 / ct.sqrt(mean + float64_constant(EPS, mean.dtype))
 
 
-# --- Rows that begin anywhere in a vector of PACK elements ------------------------------------------------------------
+# --- Rows that begin anywhere in a vector of VECTOR_SIZE elements (PACK in kernels) -----------------------------------
 #
-# x has all rows one after the other along its last axis. A row of n elements begins at element ``first``. The aligned
+# x has all rows one after the other along its last axis. A row of n elements begins at ``row_start``. The aligned
 # vectors inside a row are read as a slice of x. The other elements, at the row's ends, are read one by one.
 
 
-def slice_vectors(x, first, n, PACK):
-    """Return the slice of x with the vectors of a row of n elements. PACK is 0 if rows are aligned: return all of x."""
-    if PACK == 0:
+def whole_vectors(x, row_start, n, VECTOR_SIZE):
+    """Return the slice of x with the aligned vectors inside a row. If VECTOR_SIZE is 0, rows are aligned: return x."""
+    if VECTOR_SIZE == 0:
         return x
-    return x.slice(2, (first + (PACK - 1)) // PACK * PACK, (first + n) // PACK * PACK)
+    aligned_start = (row_start + (VECTOR_SIZE - 1)) // VECTOR_SIZE * VECTOR_SIZE
+    return x.slice(2, aligned_start, (row_start + n) // VECTOR_SIZE * VECTOR_SIZE)
 
 
-def load_row_ends(x, first, n, padding, dtype, PACK):
-    """Return (indices, mask, elements) of the PACK elements at each end of a row. The mask is True outside the row's
-    ``slice_vectors``. Elements are converted to dtype. They are ``padding`` where the mask is False."""
-    place = ct.reshape(ct.arange(2 * PACK, dtype=ct.int32), (1, 1, 2 * PACK))
-    place = ct.where(place < PACK, place, place + (n - 2 * PACK))
-    before, after = (first + (PACK - 1)) // PACK * PACK - first, (first + n) // PACK * PACK - first
+def load_unaligned_ends(x, row_start, n, padding, dtype, VECTOR_SIZE):
+    """Return (indices, mask, elements) of VECTOR_SIZE elements at each end of a row, as dtype. The mask is True
+    for elements outside ``whole_vectors``. The other elements are replaced by ``padding``."""
+    place = ct.reshape(ct.arange(2 * VECTOR_SIZE, dtype=ct.int32), (1, 1, 2 * VECTOR_SIZE))
+    place = ct.where(place < VECTOR_SIZE, place, place + (n - 2 * VECTOR_SIZE))
+    before = (row_start + (VECTOR_SIZE - 1)) // VECTOR_SIZE * VECTOR_SIZE - row_start
+    after = (row_start + n) // VECTOR_SIZE * VECTOR_SIZE - row_start
     outside = (place < before) | (place >= after)
-    found = x.slice(2, first, first + n).get_raw_memory().load_offset(place, mask=outside, padding_value=padding)
-    return place, outside, ct.astype(found, dtype)
+    ends = x.slice(2, row_start, row_start + n).get_raw_memory().load_offset(place, mask=outside, padding_value=padding)
+    return place, outside, ct.astype(ends, dtype)
 
 
-def store_row_ends(out, first, n, place, outside, ends):
+def store_unaligned_ends(out, row_start, n, place, outside, ends):
     """Store ``ends`` at a row's indices ``place``, where the mask ``outside`` is True."""
-    row = out.slice(2, first, first + n).get_raw_memory()
+    row = out.slice(2, row_start, row_start + n).get_raw_memory()
     row.store_offset(place, ct.astype(ends, out.dtype), mask=outside)

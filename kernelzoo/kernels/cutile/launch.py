@@ -1,8 +1,7 @@
 """Launches of kernels written in cuTile, on torch's stream. The bind compiles a kernel and packs its arguments.
 
 cuTile's own ``cuda.tile.launch(stream, grid, kernel, arguments)`` inspects each tensor at every call, and compiles at
-the first. Here a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`.
-"""
+the first. Here a launch is one ``cuLaunchKernelEx``, see :mod:`kernelzoo.kernels.shared.driver`."""
 
 import math
 from collections.abc import Sequence
@@ -17,10 +16,10 @@ from kernelzoo import device as devices
 from kernelzoo.device import Device, is_batch_invariant
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.cutile import compiler
-from kernelzoo.kernels.cutile.compiler import Array, Program
+from kernelzoo.kernels.cutile.compiler import ArrayProperties, Program
 from kernelzoo.kernels.shared import programs
 from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
-from kernelzoo.launch import Launch, Step, recording
+from kernelzoo.launch import Launch, LaunchStep, recording
 from kernelzoo.layout import VECTOR_BYTES
 
 WARP = 32
@@ -48,22 +47,22 @@ class View:
     """Strides in elements. An axis of size 1 may have any stride."""
 
     @property
-    def extent(self) -> int:
+    def extent_in_elements(self) -> int:
         """The distance from the first element to the last, in elements."""
         return sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
 
     @property
     def needs_int64(self) -> bool:
         """Whether sizes and strides need 64 bits. Sizes are checked too: expanded axes (stride 0) add no extent."""
-        return max(self.extent, *self.sizes) >= FAR
+        return max(self.extent_in_elements, *self.sizes) >= FAR
 
-    def array_properties(self, index_type: str) -> Array:
+    def array_properties(self, index_type: str) -> ArrayProperties:
         """Return the properties for which a kernel is specialized. index_type: the type of sizes and strides."""
         itemsize = self.tensor.element_size()
         # In a batch-invariant call, a single row runs the same kernel as several rows.
         ones = tuple(size == 1 and (axis > 0 or not is_batch_invariant()) for axis, size in enumerate(self.sizes))
         apart = [stride for stride, one in zip(self.strides[:-1], ones[:-1], strict=True) if not one]
-        return Array(
+        return ArrayProperties(
             str(self.tensor.dtype).removeprefix("torch."),
             index_type,
             ones,
@@ -85,10 +84,8 @@ def bind_launch(
     occupancy: int | None = None,
 ) -> Launch:
     """Compile a kernel for its arguments and return its launch over ``grid`` programs.
-
-    tensors: the canonical tensors, inputs first. views: the kernel's arrays, which view these tensors or workspaces.
-    Integers, then constants, follow. occupancy: how many programs must fit on an SM. Raises GridTooLargeError.
-    """
+    tensors: the operation's tensors, inputs first. views: the kernel's arrays, which view these tensors or workspaces.
+    Integers, then constants, follow. occupancy: how many programs must fit on an SM. Raises GridTooLargeError."""
     if grid > MAX_PROGRAMS:
         raise GridTooLargeError(id, grid, MAX_PROGRAMS)
     index = "int64" if any(view.needs_int64 for view in views) else "int32"
@@ -96,14 +93,14 @@ def bind_launch(
     program = Program(kernel, known, len(integers), tuple(constants), warps, occupancy)
     device, recorder = device_of(tensors[0]), recording.get()
     if recorder is not None:
-        threads = compiler.threads_per_block(program, device.capability) if recorder.compiles else warps * WARP
-        return recorder.launch(
-            Step(
+        threads = compiler.threads_per_block(program, device.capability) if recorder.can_compile else warps * WARP
+        return recorder.make_launch(
+            LaunchStep(
                 f"{program.name}, {warps} warps",
                 (grid,),
                 threads,
                 arguments=tuple(integers),
-                build=partial(compiler.describe_program, program, device.capability) if recorder.compiles else None,
+                build=partial(compiler.describe_program, program, device.capability) if recorder.can_compile else None,
                 constants=(*program.arrays, *program.constants),
             )
         )
@@ -118,9 +115,7 @@ def bind_launch(
 
 def pack_args(tensors: Sequence[torch.Tensor], views: Sequence[View], integers: Sequence[int]) -> Parameters:
     """Return a kernel's parameters as cuTile passes them: each array's address, sizes and strides, then the integers.
-
-    The words begin with the addresses of all canonical tensors, even of those that the kernel doesn't use.
-    """
+    ``Parameters`` stores them in another order: first the addresses of all ``tensors``, even of unused ones."""
     words = [tensor.data_ptr() for tensor in tensors]
     starts = []
     for view in views:

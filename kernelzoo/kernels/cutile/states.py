@@ -1,8 +1,7 @@
 """(max, sum) states of rows: each row's maximum, and its sum of exp(x - max).
 
 Maxima are clamped to finite numbers, so that their difference is never inf - inf. A row with +inf has an infinite sum.
-A row of only -inf has the sum 0. ``ct.max`` may ignore a NaN, but the sum is NaN then.
-"""
+A row of only -inf has the sum 0. ``ct.max`` may ignore a NaN, but the sum is NaN then."""
 
 import cuda.tile as ct
 
@@ -25,7 +24,7 @@ def row_state(x, group, strip, begin, end, FOLD, AXIS, SHAPE):
     top = lowest_finite(x, dev.lane_shape(SHAPE, AXIS, FOLD))
     total = ct.zeros(top.shape, top.dtype)
     lost = total
-    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    ranges = dev.inside_and_edge_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), -float("inf"), AXIS, SHAPE, WHOLE)
@@ -58,4 +57,4 @@ def load_merged_state(tops, totals, group, strip, AXIS, SHAPE):
     """Load the states of all parts of each row, which SHAPE covers, and return them merged into one state per row."""
     place = dev.block_index(group, strip, 0, AXIS)
     every_top = ct.load(tops, place, SHAPE, padding_mode=ct.PaddingMode.NEG_INF, allow_tma=False)
-    return merge_states(every_top, dev.load_zeros(totals, place, SHAPE), AXIS)
+    return merge_states(every_top, dev.load_zero_padded(totals, place, SHAPE), AXIS)

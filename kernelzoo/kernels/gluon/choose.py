@@ -6,7 +6,7 @@ from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.held_rows import longest_row
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.long_rows import should_split_rows
-from kernelzoo.layout import rows_of, rows_with
+from kernelzoo.layout import layouts_of, rows_of
 from kernelzoo.registry import chooser
 
 
@@ -25,6 +25,6 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     """Rows that fit on chip are read once. Longer rows are read twice, each by several programs if rows are few."""
     *beside, out = others
-    rows, strides = rows_with(x, out, *beside)
+    rows, strides = layouts_of(x, out, *beside)
     whole = [one for one, tensor in zip(strides, beside, strict=True) if tensor.ndim == 3]  # n elements per row
-    return "fused" if rows.n <= longest_row(rows, 1 + len(whole)) else tiles.streaming_form(device_of(x), rows, *whole)
+    return "fused" if rows.n <= longest_row(rows, 1 + len(whole)) else tiles.online_or_split(device_of(x), rows, *whole)

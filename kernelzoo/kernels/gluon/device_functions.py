@@ -36,8 +36,8 @@ def await_last_launch():
 
 
 @gluon.jit
-def restore_sizes(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, WIDE_OFFSETS: gl.constexpr, ACROSS: gl.constexpr):
-    """Return n, inner, x_n and out_n. Those that ``tiles.place_arguments`` divided by MULTIPLE are multiplied back."""
+def multiply_sizes(n, inner, x_n, out_n, MULTIPLE: gl.constexpr, WIDE_OFFSETS: gl.constexpr, ACROSS: gl.constexpr):
+    """Return n, inner, x_n and out_n in elements. The launch passes n, or if ACROSS the others, divided by MULTIPLE."""
     if ACROSS:
         inner = gl.cast(inner, gl.int64) * MULTIPLE
         x_n = gl.cast(x_n, gl.int64 if WIDE_OFFSETS else gl.int32) * MULTIPLE

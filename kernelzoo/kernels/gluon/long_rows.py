@@ -10,7 +10,7 @@ MERGE: gl.constexpr = gl.constexpr(gl.BlockedLayout([1, 1], [1, 32], [1, 1], [1,
 
 
 @gluon.jit
-def program_part(n, parts, span):
+def locate_tile_and_part(n, parts, span):
     """Return (tile number, part number, begin and end of the part's columns) of this program."""
     tile, part = dev.tile_and_part(parts)
     begin, end = dev.part_range(part, span, 1)

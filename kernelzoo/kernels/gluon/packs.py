@@ -16,10 +16,10 @@ from kernelzoo.kernels.shared.pack_tiles import PackTile, pack_tile, strided_vec
 from kernelzoo.layout import Rows
 
 
-def pack_constants(rows: Rows, tile: PackTile) -> tuple[Any, ...]:
-    """Return a kernel's ROWS, LANES, PACK, VECTOR and LAYOUT. One thread has all elements of a lane."""
+def make_pack_constants(rows: Rows, tile: PackTile) -> tuple[Any, ...]:
+    """Return a kernel's ROWS, LANES, PACK, VECTOR and LAYOUT. One thread has all elements of one of a row's LANES."""
     pack = tile.block // tile.lanes
-    if rows.across:
+    if rows.is_strided:
         vector = min(strided_vector_width(rows), tile.rows)
         lanes = min(WARP, tile.rows // vector)
         layout = gl.BlockedLayout([vector, 1, pack], [lanes, WARP // lanes, 1], [1, tile.warps, 1], [0, 2, 1])
@@ -30,14 +30,14 @@ def pack_constants(rows: Rows, tile: PackTile) -> tuple[Any, ...]:
     return tile.rows, tile.lanes, pack, tile.vector, layout
 
 
-def pack_arguments(x: torch.Tensor, rows: Rows) -> tuple[Any, ...]:
-    """Return (programs, warps, *``pack_constants``) of a kernel in which each program takes complete rows."""
+def make_pack_launch_arguments(x: torch.Tensor, rows: Rows) -> tuple[Any, ...]:
+    """Return (programs, warps, *``make_pack_constants``) of a kernel in which each program takes complete rows."""
     tile = pack_tile(x, rows)
-    return tile.programs, tile.warps, *pack_constants(rows, tile)
+    return tile.programs, tile.warps, *make_pack_constants(rows, tile)
 
 
 @gluon.jit
-def pack_columns(LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr):
+def block_columns(LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr):
     """Return the column of each element in a block, as [1, LANES, PACK]."""
     lane = gl.arange(0, LANES, gl.SliceLayout(0, gl.SliceLayout(2, LAYOUT)))[None, :, None]
     step = gl.arange(0, PACK, gl.SliceLayout(0, gl.SliceLayout(1, LAYOUT)))[None, None, :]
@@ -45,7 +45,7 @@ def pack_columns(LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, 
 
 
 @gluon.jit
-def pack_rows(tile, rows, inner, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
+def locate_tile_rows(tile, rows, inner, ROWS: gl.constexpr, LAYOUT: gl.constexpr):
     """Return (outer index, inner index, whether the row exists) per row: see ``device_functions.row_coords``."""
     return dev.row_coords(tile, rows, inner, False, ROWS, gl.SliceLayout(2, LAYOUT))
 
@@ -56,7 +56,7 @@ def row_sum(
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     """Return each row's sum over columns ``begin`` to ``end``. Sums over blocks are compensated for rounding."""
-    cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
+    cols = block_columns(LANES, PACK, VECTOR, LAYOUT)
     total = gl.full([ROWS, LANES], 0, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
     lost = gl.full([ROWS, LANES], 0, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
     for start in range(begin, end, LANES * PACK):
@@ -67,15 +67,15 @@ def row_sum(
 
 
 @gluon.jit
-def row_state(
+def max_and_sum(
     x_rows, x_n, begin, end, in_rows, LOWEST: gl.constexpr, HIGHEST: gl.constexpr, ACC_DTYPE: gl.constexpr,
     ROWS: gl.constexpr, LANES: gl.constexpr, PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Return each row's (max, sum) state over columns ``begin`` to ``end``, in one pass.
+    """Return each row's (maximum, sum of exponentials) over columns ``begin`` to ``end``, in one pass.
 
-    The sum is NaN if a row has a NaN, 0 if all are -inf. For +inf, it is infinite if HIGHEST is finite, else NaN.
+    The sum is NaN if a row has a NaN, 0 if all are -inf. HIGHEST caps maxima. If finite, it makes the sum inf for +inf.
     """
-    cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
+    cols = block_columns(LANES, PACK, VECTOR, LAYOUT)
     # Maxima are at least the lowest finite number, so that no difference is -inf - -inf.
     top = gl.full([ROWS, LANES], LOWEST, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
     total = gl.full([ROWS, LANES], 0.0, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))

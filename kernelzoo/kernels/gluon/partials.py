@@ -50,7 +50,7 @@ def partials_kernel(
     gl.store(out + col * out_n, gl.sum(sums, 0, keep_dims=True).to(out.dtype.element_ty), col < n)
 
 
-def make_partials_launch(id: str, partials: torch.Tensor, out: torch.Tensor) -> Launch:
+def launch_partials_sum(id: str, partials: torch.Tensor, out: torch.Tensor) -> Launch:
     """Return the launch that sums partials (count, n) over axis 0 into out (n), always in the same order."""
     count, n = partials.shape
     args = (out, partials, count, n, out.stride(0), wide_type(partials.dtype), ROWS, BLOCK, LAYOUT)

@@ -14,14 +14,14 @@ from kernelzoo.kernels.shared.row_tiles import Tile
 from kernelzoo.layout import Rows
 
 
-def tile_arguments(rows: Rows, tile: Tile) -> tuple[Any, ...]:
+def make_tile_launch_arguments(rows: Rows, tile: Tile) -> tuple[Any, ...]:
     """Return (programs, warps, ROWS, BLOCK, LAYOUT) of a kernel."""
     return tile.programs, tile.warps, tile.rows, tile.block, choose_layout(rows, tile.rows, tile.block, tile.warps)
 
 
 def choose_layout(rows: Rows, tile_rows: int, block: int, warps: int) -> gl.BlockedLayout:
     """Return a tile's layout. Adjacent threads load adjacent memory. Warps take different rows if possible."""
-    if rows.across:
+    if rows.is_strided:
         vector = min(strided_vector_width(rows), tile_rows)
         lanes = min(LANES, tile_rows // vector)
         return gl.BlockedLayout([vector, 1], [lanes, LANES // lanes], [1, warps], [0, 1])

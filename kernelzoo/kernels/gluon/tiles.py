@@ -12,8 +12,8 @@ from triton.experimental.gluon import language as gl
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared import held_rows
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, check_fits, line_width, row_threads, strip_width
-from kernelzoo.kernels.shared.jit import column_arguments, edges_of, row_arguments, to_column_strides
-from kernelzoo.layout import Columns, Rows, Strides, cdiv, power_of_two
+from kernelzoo.kernels.shared.jit import column_arguments, edge_vector_size, row_arguments, to_column_strides
+from kernelzoo.layout import Columns, Rows, Strides, cdiv, next_power_of_two
 from kernelzoo.tables import form_knobs, of
 
 LANES = 32
@@ -24,8 +24,8 @@ CROWD = 4
 
 
 class Tile(NamedTuple):
-    """A program's tile of rows x cols elements. across: whether rows are columns in memory. vector: adjacent elements
-    per thread. edge_layout: the layout of the tile of edges, see ``device_functions``."""
+    """A program's tile of rows x cols elements. across: whether neighbours in memory belong to adjacent rows. vector:
+    adjacent elements per thread. edge_layout: the layout of the tile of edges, see ``device_functions``."""
 
     rows: int
     cols: int
@@ -37,18 +37,19 @@ class Tile(NamedTuple):
 
     def count_tiles(self, rows: Rows) -> int:
         """Return how many tiles cover all rows of a problem."""
-        return rows.columns.strips(self.rows) if self.across and rows.columns else cdiv(rows.total, self.rows)
+        columns = rows.as_columns if self.across else None
+        return columns.strip_count(self.rows) if columns else cdiv(rows.total, self.rows)
 
     def kernel_constants(self, rows: Rows, *others: Strides) -> tuple[object, ...]:
-        """Return a kernel's constants from EDGES to EDGE_LAYOUT. others: the strides of other tensors of x's shape."""
-        edges = 0 if self.across else edges_of(rows, *others)
+        """Return the constants that kernels take from EDGES to EDGE_LAYOUT. others: strides of tensors of x's shape."""
+        edges = 0 if self.across else edge_vector_size(rows, *others)
         far = self.cols * max(rows.x_n, rows.out_n, *(other.n for other in others)) >= 2**31  # offsets within a row
         return edges, self.across, far, self.rows, self.cols, self.layout, self.edge_layout
 
 
 def make_row_tile(rows: Rows, tile_rows: int, cols: int, warps: int, *others: Strides) -> Tile:
     """Return a tile of ``tile_rows`` rows. Each thread has complete vectors of one row."""
-    edges, vector = edges_of(rows, *others), min(choose_vector_width(rows, *others), cols)
+    edges, vector = edge_vector_size(rows, *others), min(choose_vector_width(rows, *others), cols)
     lanes = min(LANES, cols // vector)
     spread = [1, warps] if tile_rows == 1 else [warps, 1]
     layout = gl.BlockedLayout([1, vector], [LANES // lanes, lanes], spread, [1, 0])
@@ -61,7 +62,7 @@ def make_column_tile(rows: Rows, columns: Columns, width: int, depth: int, warps
     beside, vector = [to_column_strides(rows, other) for other in others], 1
     if columns.x_inner == 1 and not columns.x_phase and not any(o.n and (o.phase or o.inner != 1) for o in beside):
         strides = [stride for other in beside if other.n for stride in (other.outer, other.n) if stride]
-        vector = min(columns.multiple, width, *(stride & -stride for stride in strides))
+        vector = min(columns.stride_gcd, width, *(stride & -stride for stride in strides))
     lanes = min(LANES, width // vector)
     layout = gl.BlockedLayout([vector, 1], [lanes, LANES // lanes], [1, warps], [0, 1])
     return Tile(width, depth, warps, True, vector, layout, layout)
@@ -69,20 +70,20 @@ def make_column_tile(rows: Rows, columns: Columns, width: int, depth: int, warps
 
 def choose_vector_width(rows: Rows, *others: Strides) -> int:
     """Return the number of elements per vector: the most, up to 16 bytes, that are aligned in every tensor's rows."""
-    if edges_of(rows, *others):
-        return rows.whole_vector
+    if edge_vector_size(rows, *others):
+        return rows.vector_elements
     if rows.x_n != 1 or rows.x_phase or (rows.out_n and (rows.out_n != 1 or rows.out_phase)):
         return 1
     if any(other.n and (other.n != 1 or other.phase) for other in others):
         return 1
-    return min(rows.whole_vector, rows.common_factor(*others))
+    return min(rows.vector_elements, rows.offset_gcd(*others))
 
 
-def place_arguments(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
+def layout_arguments(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
     """Return a kernel's sizes and strides: by ``column_arguments`` if tile.across, else by ``row_arguments``. others:
-    strides of tensors with n elements per row. Their outer, n and inner strides come last."""
-    if tile.across and rows.columns is not None:
-        return column_arguments(rows.columns, *(to_column_strides(rows, other) for other in others))
+    the (outer, n, inner) strides of further tensors, which come last."""
+    if tile.across and rows.as_columns is not None:
+        return column_arguments(rows.as_columns, *(to_column_strides(rows, other) for other in others))
     return row_arguments(rows, *others)
 
 
@@ -92,9 +93,9 @@ def row_strides(rows: Rows, tile: Tile, *others: Strides) -> tuple[int, ...]:
     return tuple(stride for other in strides for stride in (other.outer, other.inner))
 
 
-def max_body_length(rows: Rows, *others: Strides) -> int:
+def max_length_in_vectors(rows: Rows, *others: Strides) -> int:
     """Return the most elements that a row can have in complete vectors, or n if rows have no edges."""
-    edges = edges_of(rows, *others)
+    edges = edge_vector_size(rows, *others)
     return max(1, rows.n // edges * edges if edges else rows.n)
 
 
@@ -115,14 +116,14 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, *others: St
     """Return a tile that fits on chip: several short rows for one warp, one row, or a strip of columns. A strip is one
     memory line wide if that fits. inputs: how many tensors are kept. Raises UnsupportedProblemError if nothing fits."""
     check_fits(id, rows, inputs)
-    if rows.columns is not None:
-        depth, width = power_of_two(rows.n), strip_width(rows.columns, inputs)
-        warps = max(1, min(8, width * depth * inputs * rows.wide_bytes // (128 * LANES)))
-        return make_column_tile(rows, rows.columns, width, depth, warps, *others)
-    knobs, cols = of(Knobs, device.index), power_of_two(max_body_length(rows, *others))
-    many = knobs.warp_bytes // rows.wide_bytes // inputs // cols
+    if rows.as_columns is not None:
+        depth, width = next_power_of_two(rows.n), strip_width(rows.as_columns, inputs)
+        warps = max(1, min(8, width * depth * inputs * rows.accumulator_bytes // (128 * LANES)))
+        return make_column_tile(rows, rows.as_columns, width, depth, warps, *others)
+    knobs, cols = of(Knobs, device.index), next_power_of_two(max_length_in_vectors(rows, *others))
+    many = knobs.warp_bytes // rows.accumulator_bytes // inputs // cols
     if many > 1:
-        even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
+        even = next_power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return make_row_tile(rows, min(many, even), cols, 1, *others)
     threads = min(1024, row_threads(knobs, rows, rows.n) * inputs)
     return make_row_tile(rows, 1, cols, device.warps(threads), *others)
@@ -153,18 +154,18 @@ MOST_PARTS = 256
 def make_block_tile(rows: Rows, bytes: int, *others: Strides) -> Tile:
     """Return a tile for kernels that loop over rows in blocks. It is part of one row, or of one memory line of columns.
     bytes: the size of the tile in the dtype of the computation."""
-    elements, columns = bytes // rows.wide_bytes, rows.columns
+    elements, columns = bytes // rows.accumulator_bytes, rows.as_columns
     if columns is not None:
         width = line_width(columns)
-        depth = max(1, min(power_of_two(rows.n), elements // width))
+        depth = max(1, min(next_power_of_two(rows.n), elements // width))
         return make_column_tile(rows, columns, width, depth, _count_warps(rows, width * depth), *others)
-    cols = min(elements, power_of_two(max_body_length(rows, *others)))
+    cols = min(elements, next_power_of_two(max_length_in_vectors(rows, *others)))
     return make_row_tile(rows, 1, cols, _count_warps(rows, cols), *others)
 
 
 def _count_warps(rows: Rows, elements: int) -> int:
     """Return the number of warps, at most 8: a thread takes 64 bytes in the dtype of the computation."""
-    return max(1, min(8, elements * rows.wide_bytes // (64 * LANES)))
+    return max(1, min(8, elements * rows.accumulator_bytes // (64 * LANES)))
 
 
 class RowParts(NamedTuple):
@@ -180,16 +181,16 @@ class RowParts(NamedTuple):
 def plan_parts(rows: Rows, tile: Tile, device: Device, *others: Strides) -> RowParts:
     """Return a split of rows that fills the device. A row has at least two parts if it has two units."""
     unit = 1 if tile.across else choose_vector_width(rows, *others)
-    elements = rows.n if tile.across else max_body_length(rows, *others)
-    wanted = cdiv(CROWD * device.multiprocessors, tile.count_tiles(rows.as_planned))
+    elements = rows.n if tile.across else max_length_in_vectors(rows, *others)
+    wanted = cdiv(CROWD * device.multiprocessors, tile.count_tiles(rows.with_planned_rows))
     most = min(MOST_PARTS, tile.rows * elements // LEAST_PART, max(2, tile.cols))
     parts = max(2, min(wanted, most))
     span = cdiv(elements, parts * unit)
     parts = cdiv(elements, span * unit)
-    return RowParts(parts, span, unit, power_of_two(parts))
+    return RowParts(parts, span, unit, next_power_of_two(parts))
 
 
-def streaming_form(device: Device, rows: Rows, *others: Strides) -> str:
+def online_or_split(device: Device, rows: Rows, *others: Strides) -> str:
     """Choose a gradient's form for rows that don't fit on chip: online for many rows, else split_two_launches."""
-    many = make_block_tile(rows, ON_CHIP_BYTES, *others).count_tiles(rows.as_planned) >= CROWD * device.multiprocessors
-    return "online" if many else "split_two_launches"
+    tiles = make_block_tile(rows, ON_CHIP_BYTES, *others).count_tiles(rows.with_planned_rows)
+    return "online" if tiles >= CROWD * device.multiprocessors else "split_two_launches"

@@ -28,5 +28,5 @@ def fused_or_streamed(x: torch.Tensor, *others: torch.Tensor) -> str:
     rows, inputs = rows_of(x, others[-1]), sum(one.ndim == 3 for one in others)  # inputs with n elements per row
     if rows.n <= longest_row(rows, inputs):
         return "fused"
-    tile_count = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2).count_tiles(rows.as_planned)
+    tile_count = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2).count_tiles(rows.with_planned_rows)
     return choose_gradient_variant(tile_count, device_of(x))

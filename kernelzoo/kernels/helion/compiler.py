@@ -48,7 +48,7 @@ NUMBER = 1021
 
 
 @dataclass(frozen=True)
-class Example:
+class ExampleTensor:
     """An example tensor for which a kernel is compiled: its dtype, and the names of its axes."""
 
     dtype: torch.dtype
@@ -61,11 +61,11 @@ class Example:
 
 
 @dataclass(frozen=True)
-class Program:
+class KernelProgram:
     """A kernel before compilation. Its arguments are the tensors, then ``integers`` integers, then the constants."""
 
     kernel: Any
-    tensors: tuple[Example, ...]
+    tensors: tuple[ExampleTensor, ...]
     integers: int
     constants: tuple[Any, ...]
     blocks: tuple[int, ...]
@@ -108,7 +108,7 @@ class TritonCode:
         return one
 
 
-def to_triton(program: Program) -> TritonCode:
+def to_triton(program: KernelProgram) -> TritonCode:
     """Return a program's Triton code. It is generated on first use and cached. Safe to call from several threads."""
     found = _made.get(program)
     if found is None:
@@ -120,7 +120,7 @@ def to_triton(program: Program) -> TritonCode:
     return found
 
 
-def _cached_source(program: Program) -> str:
+def _cached_source(program: KernelProgram) -> str:
     """Return a program's source from the disk cache, or generate it. The key includes the kernel and its arguments."""
     kernel = program.kernel.fn
     what = (_compiler_identity(), inspect.getsource(kernel), kernel.__qualname__, replace(program, kernel=None))
@@ -134,7 +134,7 @@ def _compiler_identity() -> str:
     return repr((*texts, *map(version, ("helion", "torch", "triton"))))
 
 
-def generate_source(program: Program) -> str:
+def generate_source(program: KernelProgram) -> str:
     """Return the Triton source that Helion generates for a program, whether or not a GPU is present."""
     index = torch.int64 if program.needs_int64 else torch.int32
     kernel = helion.kernel(program.kernel.fn, config=program.config, index_dtype=index, **SETTINGS)
@@ -143,7 +143,7 @@ def generate_source(program: Program) -> str:
     return str(bound.to_triton_code(program.config))
 
 
-def _run_source(program: Program, source: str) -> TritonCode:
+def _run_source(program: KernelProgram, source: str) -> TritonCode:
     """Run generated source as a module. ``linecache`` stores the source too, because Triton reads it again."""
     name = program.kernel.fn.__name__
     file = f"<{name} of helion, {len(_made)}>"
@@ -156,4 +156,4 @@ def _run_source(program: Program, source: str) -> TritonCode:
 
 
 _lock = threading.RLock()
-_made: dict[Program, TritonCode] = {}
+_made: dict[KernelProgram, TritonCode] = {}

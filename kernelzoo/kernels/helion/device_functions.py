@@ -33,7 +33,7 @@ def load_masked(x, place, mask, padding, acc_dtype: torch.dtype):
 
 
 def round_product(x):
-    """Return a product, rounded before lanes add it up: see ``product`` of the triton backend's device functions."""
+    """Return a product, rounded before lanes add it up, as triton's ``rounded_product`` does. The reason is there."""
     return x + 0.0
 
 

@@ -12,20 +12,20 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.helion import compiler, tiles
-from kernelzoo.kernels.helion.compiler import Example, Program, TritonCode
+from kernelzoo.kernels.helion.compiler import ExampleTensor, KernelProgram, TritonCode
 from kernelzoo.kernels.helion.tiles import Tile
 from kernelzoo.kernels.shared import jit
 from kernelzoo.kernels.shared.cut import BlockSplit
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.shown import describe_source
-from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Step, WorkspaceLaunch, recording, sequence
+from kernelzoo.launch import Compiled, Launch, LaunchStep, RebindableLaunch, WorkspaceLaunch, chain_launches, recording
 from kernelzoo.layout import Rows
 from kernelzoo.torch_private import current_stream
 
 
 def bind_launch(
     id: str,
-    program: Program,
+    program: KernelProgram,
     tensors: Sequence[torch.Tensor],
     arguments: Sequence[torch.Tensor],
     integers: Sequence[int] = (),
@@ -40,18 +40,18 @@ def bind_launch(
     jit.check_grid(id, programs)
     device, recorder = device_of(tensors[0]), recording.get()
     opts = jit.compiler_options(device, options["num_warps"], options["num_stages"], {})
-    if device.dependent_launches:
+    if device.allows_dependent_launches:
         opts["launch_pdl"] = False  # a Helion kernel can't wait for the previous launch to end
     if recorder is not None:
-        step = Step(
+        step = LaunchStep(
             kernel=f"{kernel.__name__}, {program.warps} warps",
             grid=(programs,),
             threads=program.warps * device.warp_size,
             constants=(program.blocks, program.order, program.needs_int64, *map(str, program.constants)),
             arguments=tuple(str(arg) for arg in args if not isinstance(arg, torch.Tensor)),
-            build=(lambda: _describe_kernel(program, code, kernel, args, opts, device)) if recorder.compiles else None,
+            build=(lambda: _describe_code(program, code, kernel, args, opts, device)) if recorder.can_compile else None,
         )
-        return recorder.launch(step)
+        return recorder.make_launch(step)
     if jit.INTERPRETED:
         return jit.interpreted_launch(kernel, programs, args)
     return make_launch(jit.compile_program(tensors[0], kernel, args, opts, loads=True), programs, tensors, args)
@@ -64,12 +64,12 @@ def bind_tiled(
 ) -> Launch:  # fmt: skip
     """Return the launch of a kernel over tiles of rows. views: the canonical tensors, see ``rows_and_views``.
 
-    arguments: the kernel's tensor arguments, by default the views. One-axis tensors have n elements. order: the axes
-    of the grid, fastest-varying first. By default they are inner, then outer.
+    arguments: the kernel's tensor arguments, by default the views. One with a single axis has n elements. order: the
+    axes of the grid, fastest-varying first. By default they are inner, then outer.
     """
     arguments = arguments or views
-    examples, far = tiles.as_examples(*arguments, one="n"), tiles.needs_int64(*arguments)
-    program = Program(kernel, examples, len(integers), constants, blocks, order, tile.warps, far)
+    examples, far = tiles.example_tensors(*arguments, one_axis_name="n"), tiles.needs_int64(*arguments)
+    program = KernelProgram(kernel, examples, len(integers), constants, blocks, order, tile.warps, far)
     return bind_launch(id, program, views, arguments, integers)
 
 
@@ -78,42 +78,43 @@ def bind_flat(
     integers: Sequence[int], constants: tuple[Any, ...], blocks: tuple[int, ...],
 ) -> Launch:  # fmt: skip
     """Return the launch of a kernel that receives x and out as flat tensors. Each must be one piece of memory."""
-    flat = tiles.flat_views(x, out)
-    examples = Example(x.dtype, "all"), Example(out.dtype, "all" if out.ndim == 3 else "outer")
-    program = Program(kernel, examples, len(integers), constants, blocks, (), warps, tiles.needs_int64(*flat))
+    flat = tiles.view_as_one_axis(x, out)
+    examples = ExampleTensor(x.dtype, "all"), ExampleTensor(out.dtype, "all" if out.ndim == 3 else "outer")
+    program = KernelProgram(kernel, examples, len(integers), constants, blocks, (), warps, tiles.needs_int64(*flat))
     return bind_launch(id, program, flat, flat, integers)
 
 
-def bind_kernels(
+def bind_pair(
     id: str, kernels: tuple[Any, Any], tensors: Sequence[torch.Tensor], reads: int, rows: Rows, tile: Tile,
     plan: BlockSplit, part_dtypes: Sequence[torch.dtype], constants: tuple[Any, ...], *, blocks: tuple[int, ...] = (),
-    merge_blocks: tuple[int, ...] = (), before: Sequence[int] = (), after: Sequence[int] = (),
+    merge_blocks: tuple[int, ...] = (), before_span: Sequence[int] = (), after_span: Sequence[int] = (),
 ) -> Launch:  # fmt: skip
-    """Return a sequence of two launches. The first reads ``reads`` tensors, and stores one number of each dtype in
-    ``part_dtypes`` per part of a row. The second reads these numbers and all tensors. blocks: by default the
-    tile's. merge_blocks: the second launch's. before: integers before the span. after: the second launch's after it."""
+    """Return two launches as one. The first reads ``reads`` tensors, and stores a number of each of ``part_dtypes`` per
+    part. The second reads these numbers and all tensors. blocks, merge_blocks: their block sizes, by default the
+    tile's. before_span, after_span: the integers of both before the span, of the second after it."""
     parts = [tiles.part_workspace(tensors[0], rows, plan, dtype) for dtype in part_dtypes]
-    examples, far, blocks = tiles.as_examples(*tensors), tiles.needs_int64(*tensors, *parts), blocks or tile.blocks()
-    of_parts, integers = [Example(dtype, "outer parts inner") for dtype in part_dtypes], (*before, plan.span)
+    examples, far = tiles.example_tensors(*tensors), tiles.needs_int64(*tensors, *parts)
+    blocks, integers = blocks or tile.block_sizes(), (*before_span, plan.span)
+    of_parts = [ExampleTensor(dtype, "outer parts inner") for dtype in part_dtypes]
 
     def bind_step(
-        kernel: Any, shapes: Sequence[Example], arguments: Sequence[torch.Tensor], numbers: Sequence[int],
+        kernel: Any, shapes: Sequence[ExampleTensor], arguments: Sequence[torch.Tensor], numbers: Sequence[int],
         blocks: tuple[int, ...],
     ) -> Launch:  # fmt: skip
         order = tuple(reversed(range(len(blocks))))
-        program = Program(kernel, tuple(shapes), len(numbers), constants, blocks, order, tile.warps, far)
+        program = KernelProgram(kernel, tuple(shapes), len(numbers), constants, blocks, order, tile.warps, far)
         return bind_launch(id, program, tensors, arguments, numbers)
 
     kinds, arguments = (*examples[:-1], *of_parts, examples[-1]), (*tensors[:-1], *parts, tensors[-1])
-    return sequence(
+    return chain_launches(
         bind_step(kernels[0], (*examples[:reads], *of_parts), (*tensors[:reads], *parts), integers, blocks),
-        bind_step(kernels[1], kinds, arguments, (*integers, *after), merge_blocks or blocks),
+        bind_step(kernels[1], kinds, arguments, (*integers, *after_span), merge_blocks or blocks),
     )
 
 
 def make_launch(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], args: tuple[Any, ...]) -> Launch:
     """Return the launch of a loaded kernel. The kernel may take canonical tensors in any order, or omit some."""
-    call, fixed, together = jit.launcher_call(compiled)
+    call, fixed, together = jit.make_launcher_call(compiled)
     device: int = tensors[0].get_device()
     stream = current_stream
     places: list[tuple[int, int]] = []
@@ -139,8 +140,8 @@ def make_launch(compiled: Any, programs: int, tensors: Sequence[torch.Tensor], a
     return WorkspaceLaunch(run_at, *tensors, workspace=workspace) if workspace else RebindableLaunch(run_at, *tensors)
 
 
-def _describe_kernel(
-    program: Program, code: TritonCode, kernel: Any, args: tuple[Any, ...], opts: dict[str, Any], device: Device
+def _describe_code(
+    program: KernelProgram, code: TritonCode, kernel: Any, args: tuple[Any, ...], opts: dict[str, Any], device: Device
 ) -> Compiled:
     """Return the compiled kernel's description for a recording. The generated source follows the Helion source."""
     found = jit.describe_code(kernel, jit.compile_program(args[0], kernel, args, opts), args, opts, device)

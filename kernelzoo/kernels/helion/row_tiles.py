@@ -2,12 +2,12 @@
 
 import torch
 
-from kernelzoo.kernels.helion.tiles import Tile, adjacent_rows_tile, kernel_rows, loop_tile, whole_row_tile
+from kernelzoo.kernels.helion.tiles import Tile, adjacent_rows_tile, as_columns_if_strided, loop_tile, whole_row_tile
 from kernelzoo.kernels.shared.cut import BlockSplit
 from kernelzoo.kernels.shared.held_rows import longest_row
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, count_row_parts
-from kernelzoo.layout import Rows, cdiv, power_of_two
+from kernelzoo.layout import Rows, cdiv, next_power_of_two
 
 TILE_BYTES = 16384
 """Bytes of a tile in the accumulator dtype: 16 float32 elements for each of 256 threads."""
@@ -22,11 +22,11 @@ def streaming_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     A tile has several short rows, but few enough that each SM has several programs. If rows are strided, a tile has a
     cache line of neighbouring rows.
     """
-    device, wide_bytes, bytes = device_of(x), rows.wide_bytes, TILE_BYTES // power_of_two(tensors)
-    if rows.across:
+    device, wide_bytes, bytes = device_of(x), rows.accumulator_bytes, TILE_BYTES // next_power_of_two(tensors)
+    if rows.is_strided:
         return loop_tile(rows, bytes)
-    cols = min(bytes // wide_bytes, power_of_two(rows.n))
-    spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
+    cols = min(bytes // wide_bytes, next_power_of_two(rows.n))
+    spread = next_power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     many = min(bytes // wide_bytes // cols, spread)
     return adjacent_rows_tile(rows, many, cols, device.warps(many * cols * wide_bytes * tensors // THREAD_BYTES))
 
@@ -34,7 +34,7 @@ def streaming_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 def single_read_tile(x: torch.Tensor, rows: Rows) -> Tile:
     """Return the tile for a kernel that reads x once. Blocks of long rows are doubled, for fewer reductions."""
     tile = streaming_tile(x, rows)
-    return tile if rows.across or tile.cols >= rows.n else tile._replace(cols=2 * tile.cols)
+    return tile if rows.is_strided or tile.cols >= rows.n else tile._replace(cols=2 * tile.cols)
 
 
 def whole_row_tile_or_none(id: str, x: torch.Tensor, rows: Rows, tensors: int) -> Tile | None:
@@ -57,10 +57,10 @@ def tile_and_parts(x: torch.Tensor, rows: Rows) -> tuple[Tile, BlockSplit]:
 
 
 def weight_grad_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
-    """Return the tile for a kernel that sums over all rows: a cache line of each row, or one element of many rows."""
-    axes, wide_bytes = kernel_rows(rows), rows.wide_bytes
-    elements = TILE_BYTES // power_of_two(tensors) // wide_bytes
-    cols = 1 if rows.across else min(LINE_BYTES // rows.itemsize, power_of_two(rows.n))
-    inner = min(elements // cols, power_of_two(axes.inner))
-    outer = min(elements // cols // inner, power_of_two(axes.outer))
+    """Return the tile for a kernel that sums over all rows: a cache line of each, or one element if strided."""
+    axes, wide_bytes = as_columns_if_strided(rows), rows.accumulator_bytes
+    elements = TILE_BYTES // next_power_of_two(tensors) // wide_bytes
+    cols = 1 if rows.is_strided else min(LINE_BYTES // rows.itemsize, next_power_of_two(rows.n))
+    inner = min(elements // cols, next_power_of_two(axes.inner))
+    outer = min(elements // cols // inner, next_power_of_two(axes.outer))
     return Tile(outer, cols, inner, device_of(x).warps(outer * cols * inner * wide_bytes * tensors // THREAD_BYTES))

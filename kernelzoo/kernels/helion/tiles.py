@@ -8,12 +8,12 @@ from typing import NamedTuple
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.helion.compiler import Example
+from kernelzoo.kernels.helion.compiler import ExampleTensor
 from kernelzoo.kernels.shared import held_rows
 from kernelzoo.kernels.shared.cut import BlockSplit, plan_split
 from kernelzoo.kernels.shared.held_rows import check_fits, line_width, row_threads, strip_width
 from kernelzoo.kernels.shared.jit import to_column_strides, wide_dtype
-from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_with
+from kernelzoo.layout import Columns, Rows, cdiv, layouts_of, next_power_of_two
 from kernelzoo.tables import form_knobs, knob, of
 
 FAR = 2**30
@@ -28,28 +28,28 @@ class Tile(NamedTuple):
     inner: int
     warps: int
 
-    def blocks(self, loops: int = 1) -> tuple[int, ...]:
+    def block_sizes(self, column_loops: int = 1) -> tuple[int, ...]:
         """Return the block sizes of a kernel that has one loop over outer and inner, and ``loops`` loops over n."""
-        return self.outer, self.inner, *[self.cols] * loops
+        return self.outer, self.inner, *[self.cols] * column_loops
 
     def count_tiles(self, rows: Rows) -> int:
         """Return the number of tiles that cover all rows."""
-        axes = kernel_rows(rows)
+        axes = as_columns_if_strided(rows)
         return cdiv(axes.outer, self.outer) * cdiv(axes.inner, self.inner)
 
 
-def kernel_rows(rows: Rows) -> Rows | Columns:
-    """Return the rows as kernels see them. Strided rows become columns, whose axis inner is contiguous."""
-    return rows.columns or rows
+def as_columns_if_strided(rows: Rows) -> Rows | Columns:
+    """Return the rows as kernels see them. Strided rows become columns of a matrix whose inner axis is contiguous."""
+    return rows.as_columns or rows
 
 
-def rows_and_views(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) -> tuple[Rows, tuple[torch.Tensor, ...]]:
-    """Return the rows of x and out, and views of x, ``beside`` and out, in this order. A view has the axes outer, n and
-    inner, or outer and inner if its tensor has one element per row. Nothing is copied."""
-    rows, others = rows_with(x, out, *beside)
-    axes = kernel_rows(rows)
+def rows_and_views(x: torch.Tensor, out: torch.Tensor, *inputs: torch.Tensor) -> tuple[Rows, tuple[torch.Tensor, ...]]:
+    """Return the rows of x and out, and views of x, ``inputs`` and out, in this order. A view has the axes outer, n and
+    inner. Without n, it has one element per row. Nothing is copied."""
+    rows, others = layouts_of(x, out, *inputs)
+    axes = as_columns_if_strided(rows)
     first, last = (axes.x_outer, axes.x_n, axes.x_inner), (axes.out_outer, axes.out_n, axes.out_inner)
-    turned = [(to_column_strides(rows, one) if rows.across else one)[:3] for one in others]
+    turned = [(to_column_strides(rows, one) if rows.is_strided else one)[:3] for one in others]
 
     def strided_view(tensor: torch.Tensor, outer: int, along: int, inner: int) -> torch.Tensor:
         if tensor.ndim == 2:
@@ -57,29 +57,29 @@ def rows_and_views(x: torch.Tensor, out: torch.Tensor, *beside: torch.Tensor) ->
         return tensor.as_strided((axes.outer, axes.n, axes.inner), (outer, along, inner))
 
     strides = (first, *turned, last)
-    return rows, tuple(strided_view(tensor, *one) for tensor, one in zip((x, *beside, out), strides, strict=True))
+    return rows, tuple(strided_view(tensor, *one) for tensor, one in zip((x, *inputs, out), strides, strict=True))
 
 
-def flat_views(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def view_as_one_axis(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Return one-axis views of tensors. Each tensor must be one piece of memory. Nothing is copied."""
     return tuple(x.as_strided((x.numel(),), (1,)) for x in tensors)
 
 
-def is_uneven(rows: Rows) -> bool:
-    """Whether rows without gaps have vectors that Triton doesn't detect. Either rows are unaligned, or they have half
-    precision and 16 doesn't divide their length. Triton tests only divisibility by 16."""
-    pieces = rows.one_piece and rows.aligned and rows.n >= 4 * rows.whole_vector
-    return rows.ragged or (pieces and rows.itemsize == 2 and rows.n % 16 > 0)
+def hides_vectors(rows: Rows) -> bool:
+    """Whether rows have aligned vectors that Triton doesn't detect, since it tests only divisibility by 16. Such rows
+    have no gaps. They are unaligned, or they have half precision and 16 doesn't divide their length."""
+    pieces = rows.is_gapless and rows.aligned and rows.n >= 4 * rows.vector_elements
+    return rows.ends_inside_vector or (pieces and rows.itemsize == 2 and rows.n % 16 > 0)
 
 
 def vector_log2(rows: Rows) -> int:
     """Return log2 of the number of elements per vector."""
-    return rows.whole_vector.bit_length() - 1
+    return rows.vector_elements.bit_length() - 1
 
 
-def covering_length(rows: Rows) -> int:
+def padded_length(rows: Rows) -> int:
     """Return a power of two of elements that covers a row's whole vectors, however the row is aligned."""
-    return power_of_two(rows.n // rows.whole_vector) * rows.whole_vector
+    return next_power_of_two(rows.n // rows.vector_elements) * rows.vector_elements
 
 
 def needs_int64(*tensors: torch.Tensor) -> bool:
@@ -91,10 +91,10 @@ def needs_int64(*tensors: torch.Tensor) -> bool:
     )
 
 
-def as_examples(*tensors: torch.Tensor, one: str = "all") -> tuple[Example, ...]:
-    """Return the example tensors for which kernels are compiled. one: the axis name of one-axis tensors."""
-    axes = {1: one, 2: "outer inner", 3: "outer n inner"}
-    return tuple(Example(x.dtype, axes[x.ndim]) for x in tensors)
+def example_tensors(*tensors: torch.Tensor, one_axis_name: str = "all") -> tuple[ExampleTensor, ...]:
+    """Return each tensor's ``ExampleTensor``: dtype and axes. one_axis_name: the axis of tensors that have only one."""
+    axes = {1: one_axis_name, 2: "outer inner", 3: "outer n inner"}
+    return tuple(ExampleTensor(x.dtype, axes[x.ndim]) for x in tensors)
 
 
 def acc_dtype(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.dtype:
@@ -119,28 +119,28 @@ def whole_row_tile(id: str, device: Device, rows: Rows, inputs: int, one_row: bo
     strip of columns, a cache line wide if that fits. one_row: whether each short row has its own program. inputs: how
     many tensors of n elements per row stay in registers. Raises UnsupportedProblemError."""
     check_fits(id, rows, inputs)
-    cols = power_of_two(rows.n)
-    if rows.columns is not None:
-        width = strip_width(rows.columns, inputs)
-        return Tile(1, cols, width, _count_warps(width * cols * inputs * rows.wide_bytes, 128))
+    cols = next_power_of_two(rows.n)
+    if rows.as_columns is not None:
+        width = strip_width(rows.as_columns, inputs)
+        return Tile(1, cols, width, _count_warps(width * cols * inputs * rows.accumulator_bytes, 128))
     knobs = of(Knobs, device.index)
-    many = _count_short_rows(knobs, rows, inputs)
+    many = _count_rows_per_warp(knobs, rows, inputs)
     if many > 1 and not one_row:
-        even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
+        even = next_power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         return adjacent_rows_tile(rows, min(many, even), cols, 1)
-    fed = rows.n if is_uneven(rows) else cols  # in half precision, the number of threads depends on these elements
+    fed = rows.n if hides_vectors(rows) else cols  # in half precision, the number of threads depends on these elements
     return adjacent_rows_tile(rows, 1, cols, device.warps(min(1024, row_threads(knobs, rows, fed) * inputs)))
 
 
-def _count_short_rows(knobs: Knobs, rows: Rows, inputs: int) -> int:
+def _count_rows_per_warp(knobs: Knobs, rows: Rows, inputs: int) -> int:
     """Return how many rows one warp keeps in registers."""
-    return knobs.warp_bytes // rows.wide_bytes // inputs // power_of_two(rows.n)
+    return knobs.warp_bytes // rows.accumulator_bytes // inputs // next_power_of_two(rows.n)
 
 
 def prefers_one_row(device: Device, rows: Rows) -> bool:
     """Whether each program should read one row, in vectors: if rows are uneven and not short."""
     knobs = of(Knobs, device.index)
-    return is_uneven(rows) and (rows.n >= knobs.ragged or _count_short_rows(knobs, rows, 1) < 2)
+    return hides_vectors(rows) and (rows.n >= knobs.ragged or _count_rows_per_warp(knobs, rows, 1) < 2)
 
 
 BLOCK_BYTES = 32768
@@ -150,13 +150,13 @@ BLOCK_BYTES = 32768
 def loop_tile(rows: Rows, bytes: int) -> Tile:
     """Return the tile of a kernel that loops over blocks of rows: a part of one row, or of a cache line of columns.
     bytes: the block's size in the accumulator dtype."""
-    elements, columns = bytes // rows.wide_bytes, rows.columns
+    elements, columns = bytes // rows.accumulator_bytes, rows.as_columns
     if columns is not None:
         width = line_width(columns)
-        depth = max(1, min(power_of_two(rows.n), elements // width))
-        return Tile(1, depth, width, _count_warps(width * depth * rows.wide_bytes, 64))
-    cols = min(elements, power_of_two(rows.n))
-    return Tile(1, cols, 1, _count_warps(cols * rows.wide_bytes, 64))
+        depth = max(1, min(next_power_of_two(rows.n), elements // width))
+        return Tile(1, depth, width, _count_warps(width * depth * rows.accumulator_bytes, 64))
+    cols = min(elements, next_power_of_two(rows.n))
+    return Tile(1, cols, 1, _count_warps(cols * rows.accumulator_bytes, 64))
 
 
 def _count_warps(bytes: int, each: int) -> int:
@@ -171,10 +171,10 @@ MOST_PARTS = 256
 def plan_parts(rows: Rows, tile: Tile, device: Device) -> BlockSplit:
     """Return how the rows of each tile are split among several programs. The span is in elements."""
     elements = tile.outer * tile.inner * rows.n
-    found = plan_split(cdiv(rows.n, tile.cols), tile.count_tiles(rows.as_planned), elements, device, MOST_PARTS)
+    found = plan_split(cdiv(rows.n, tile.cols), tile.count_tiles(rows.with_planned_rows), elements, device, MOST_PARTS)
     return found._replace(span=found.span * tile.cols)
 
 
 def part_workspace(x: torch.Tensor, rows: Rows, plan: BlockSplit, dtype: torch.dtype) -> torch.Tensor:
-    axes = kernel_rows(rows)
+    axes = as_columns_if_strided(rows)
     return x.new_empty((axes.outer, plan.parts, axes.inner), dtype=dtype)

@@ -21,7 +21,7 @@ def _emit_barrier(builder: Any, code: str, *operands: Any) -> None:
     barrier.attributes.add("convergent")
 
 
-def _arm_barrier(builder: Any, barrier: Any, count: Any, then: str = "") -> None:
+def _arm_barrier(builder: Any, barrier: Any, count: Any, final_code: str = "") -> None:
     code = """{
         .reg .b32 t;
         .reg .pred first;
@@ -32,7 +32,7 @@ def _arm_barrier(builder: Any, barrier: Any, count: Any, then: str = "") -> None
         bar.warp.sync 0xffffffff;
         @first mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;
         """
-    _emit_barrier(builder, f"{code}{then}}}", shared_address(builder, barrier, I64(0)), builder.trunc(count, I32))
+    _emit_barrier(builder, f"{code}{final_code}}}", shared_address(builder, barrier, I64(0)), builder.trunc(count, I32))
 
 
 arm = make_intrinsic(lambda barrier, count: types.void(barrier, types.int64), _arm_barrier)
@@ -41,7 +41,7 @@ arm = make_intrinsic(lambda barrier, count: types.void(barrier, types.int64), _a
 
 cluster_arrive = make_intrinsic(
     lambda barrier, count: types.void(barrier, types.int64),
-    partial(_arm_barrier, then="barrier.cluster.arrive.relaxed.aligned;"),
+    partial(_arm_barrier, final_code="barrier.cluster.arrive.relaxed.aligned;"),
 )
 """``cluster_arrive(barrier, count)``: do the same as ``arm``. Then tell the cluster that the barrier exists and that
 this thread runs. The arrival is relaxed, because a release would wait until earlier writes are visible device-wide."""

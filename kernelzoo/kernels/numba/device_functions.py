@@ -19,6 +19,6 @@ def add(a, b):
 
 
 @cuda.jit(device=True, inline="always")
-def quotient(a, b):
+def divide_uint32(a, b):
     """Return a // b, computed in 32 bits. A 64-bit division takes a GPU several times as long."""
     return types.int64(types.uint32(a) // types.uint32(b))

@@ -38,7 +38,7 @@ def is_packed(dtype: str, width: int) -> bool:
     return dtype in ("float16", "bfloat16") and width > 1
 
 
-def word_type(dtype: str, width: int) -> Any:
+def register_type(dtype: str, width: int) -> Any:
     """Return the type of a register: a word of two packed halves (:func:`is_packed`), or the accumulator type."""
     return types.uint32 if is_packed(dtype, width) else WIDE[dtype]
 

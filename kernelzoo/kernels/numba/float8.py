@@ -26,12 +26,12 @@ def nearest_float8(v):
     return bits + types.int32(0x80) if v < ZERO else bits
 
 
-def _emit_pair(builder: Any, low: Any, high: Any) -> Any:
+def _emit_pair_conversion(builder: Any, low: Any, high: Any) -> Any:
     code = "{ .reg .b16 both; cvt.rn.satfinite.e4m3x2.f32 both, $2, $1; cvt.u32.u16 $0, both; }"
     return asm(builder, I32, code, low, high)
 
 
-convert_pair = make_intrinsic(lambda low, high: types.int32(low, high), _emit_pair)
+convert_pair = make_intrinsic(lambda low, high: types.int32(low, high), _emit_pair_conversion)
 """``convert_pair(low, high)``: two float32 as float8 in the lower 16 bits. It needs sm_89 or later."""
 
 

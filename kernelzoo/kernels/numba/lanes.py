@@ -11,9 +11,9 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import EVERY_LANE, WARP, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, constant, is_packed
-from kernelzoo.kernels.numba.row import block_reduce, tile_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View
-from kernelzoo.layout import cdiv, power_of_two
+from kernelzoo.kernels.numba.row import block_reduce, tile_accessors
+from kernelzoo.kernels.numba.tiling import RowView, Tiling
+from kernelzoo.layout import cdiv, next_power_of_two
 
 THREADS = 256
 LEAST_ELEMENTS = 4
@@ -22,67 +22,65 @@ ENOUGH_LANES = 2**17
 """The number of lanes that fill a large GPU."""
 
 
-def lanes_tiling(v: View) -> Tiling:
+def element_tiling(v: RowView) -> Tiling:
     """Return a tiling of single elements: a block per row, part of a warp per short row, or a block of strided rows."""
-    if v.across:
-        rows = min(WARP, power_of_two(v.neighbours))
-        return Tiling(min(THREADS // rows, max(WARP // rows, power_of_two(v.n))), rows, 1, 1, across=True)
-    lanes = min(THREADS, power_of_two(cdiv(v.n, LEAST_ELEMENTS)))
+    if v.is_strided:
+        rows = min(WARP, next_power_of_two(v.evenly_spaced_rows))
+        return Tiling(min(THREADS // rows, max(WARP // rows, next_power_of_two(v.n))), rows, 1, 1, across=True)
+    lanes = min(THREADS, next_power_of_two(cdiv(v.n, LEAST_ELEMENTS)))
     return Tiling(lanes, 1 if lanes > WARP else 4 * WARP // lanes, 1, 1)
 
 
-def vector_tiling(v: View, lanes: int = THREADS, size: int = 32, tiles: int = 4) -> Tiling:
-    """Return a tiling as ``lanes_tiling`` does, but with vectors if all rows are aligned. Short rows have fewer lanes.
+def vector_tiling(v: RowView, lanes: int = THREADS, size: int = 32, tiles: int = 4) -> Tiling:
+    """Return a tiling as ``element_tiling`` does, but of vectors if all rows are aligned. Short rows have fewer lanes.
 
-    A lane loads up to ``tiles`` vectors and ``size`` elements at once, or ``2 * tiles`` single elements.
-    """
-    if v.across:
-        tiling = lanes_tiling(v)
-        return replace(tiling, tiles=min(size, 8, power_of_two(cdiv(v.n, tiling.lanes))))
+    A lane loads up to ``tiles`` vectors and ``size`` elements at once, or ``2 * tiles`` single elements."""
+    if v.is_strided:
+        tiling = element_tiling(v)
+        return replace(tiling, tiles=min(size, 8, next_power_of_two(cdiv(v.n, tiling.lanes))))
     most = min(tiles, size // v.pack) if v.pack > 1 else min(2 * tiles, size)
-    tiles = min(most, power_of_two(cdiv(v.n // v.pack, 8)))
-    needed = power_of_two(cdiv(v.n, v.pack * tiles))
+    tiles = min(most, next_power_of_two(cdiv(v.n // v.pack, 8)))
+    needed = next_power_of_two(cdiv(v.n, v.pack * tiles))
     if needed > WARP:
         return Tiling(lanes, 1, tiles, v.pack, flexible=True, unsigned=True)
     return Tiling(needed, 4 * WARP // needed, tiles, v.pack, unsigned=True)
 
 
-def scan_tiling(v: View) -> Tiling:
+def scan_tiling(v: RowView) -> Tiling:
     """Return a tiling whose lanes scan a vector at a time, then exchange sums. If rows are many, each has fewer lanes.
 
-    An SM must fit 1536 threads or 12 blocks, so that some read and write while others exchange sums.
-    """
-    if v.across:
-        return lanes_tiling(v)
+    An SM must fit 1536 threads or 12 blocks, so that some read and write while others exchange sums."""
+    if v.is_strided:
+        return element_tiling(v)
     vectors = cdiv(v.n, v.pack)
     turns = max(1, min(16, vectors // WARP, v.planned * vectors // ENOUGH_LANES))
-    lanes = min(THREADS, power_of_two(cdiv(vectors, turns)))
+    lanes = min(THREADS, next_power_of_two(cdiv(vectors, turns)))
     threads = lanes if lanes > WARP else 4 * WARP
     return Tiling(lanes, threads // lanes, 1, v.pack, blocks=min(12, 1536 // threads), unsigned=True)
 
 
-def register_tiling(v: View) -> Tiling:
+def register_tiling(v: RowView) -> Tiling:
     """Return a tiling that keeps contiguous rows of up to 16384 elements (8192 in float64) in registers. Longer rows
-    are cut into tiles. A lane has 16 elements. It has 32 if rows exceed 8192 elements, or for packed halves 2048 and
-    ``ENOUGH_LANES`` remain. An SM must fit two blocks of packed halves, so that one reads while the other writes."""
+    are cut into tiles. A lane has 16 elements, or 32 of long rows. Rows are long above 8192 elements. Packed halves are
+    long above 2048, if there are ``ENOUGH_LANES`` lanes. An SM fits two blocks of these: one reads, one writes."""
     many = is_packed(v.dtype, v.pack) and v.planned * v.n >= 32 * ENOUGH_LANES
     size = 32 if v.n > (2048 if many else 16 * 512) and v.itemsize < 8 else 16
     tiling = vector_tiling(v, 512, size, size)
-    if tiling.lanes * tiling.size < v.n:
+    if tiling.lanes * tiling.read_size < v.n:
         return vector_tiling(v, size=16)
     return replace(tiling, held=True, blocks=2 if is_packed(v.dtype, tiling.vec) else 1)
 
 
 @cache
-def row_io(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any, Any, Any]:
+def lane_access(dtype: str, tiling: Tiling, *, common: bool = False) -> tuple[Any, Any, Any]:
     """Return ``load``, ``value`` and ``store`` for a lane's elements of the row at the offset ``base``.
 
     ``load(pointer, base, step, lane, lanes, start, n, words)`` loads those of the tile at ``start``, as stored in
     memory, and zeros from n on. ``value(words, j)`` returns one as a number. ``store(pointer, base, step, lane, lanes,
-    start, n, values)`` stores numbers. ``shared``: whether all rows load the same elements. L2 then keeps these longer.
+    start, n, values)`` stores numbers. ``common``: whether all rows load the same elements. L2 then keeps these longer.
     """
-    _, load_tile, store_tile, _, _ = tile_functions(dtype, tiling, constant(dtype, 0), keep_in_l2=shared)
-    WORD, WORDS, PACKED = tiling.word(dtype), tiling.words(dtype), is_packed(dtype, tiling.vec)
+    _, load_tile, store_tile, _, _ = tile_accessors(dtype, tiling, constant(dtype, 0), keep_in_l2=common)
+    WORD, WORDS, PACKED = tiling.register_type(dtype), tiling.registers(dtype), is_packed(dtype, tiling.vec)
     low, high, pack, _, _ = machine.packed_functions(dtype)
 
     @cuda.jit(device=True, inline="always")
@@ -107,9 +105,9 @@ def row_io(dtype: str, tiling: Tiling, *, shared: bool = False) -> tuple[Any, An
 
 
 @cache
-def tile_loop(tiling: Tiling) -> Any:
-    """Return ``loop_over_tiles(length, lanes)``: where a row's tiles begin. A row kept in registers is one tile."""
-    SIZE, HELD = tiling.size, tiling.held
+def tile_starts(tiling: Tiling) -> Any:
+    """Return ``loop_over_tiles(length, lanes)``: where a row's tiles start. A row kept in registers is one tile."""
+    SIZE, HELD = tiling.read_size, tiling.held
 
     @cuda.jit(device=True, inline="always")
     def loop_over_tiles(length, lanes):
@@ -119,7 +117,7 @@ def tile_loop(tiling: Tiling) -> Any:
 
 
 @cache
-def row_indexer(tiling: Tiling) -> Any:
+def element_indexer(tiling: Tiling) -> Any:
     """Return ``element_index(lane, lanes, start, j)``: the row's index of element j of a lane's tile at ``start``."""
     VEC = tiling.vec
 
@@ -170,7 +168,7 @@ def add_exactly(total, x):
 
 
 @cuda.jit(device=True, inline="always")
-def sum_with_errors(total):
+def add_rounding_errors(total):
     """Return a running sum plus its rounding errors, or only the sum if the errors are NaN, as for an infinite sum."""
     rounded, lost = total
     return rounded + lost if lost == lost else rounded
@@ -185,13 +183,13 @@ def lane_adder(dtype: str, tiling: Tiling) -> Any:
     @cuda.jit(device=True, inline="always")
     def sum_over_lanes(total, scratch):
         cuda.syncthreads()
-        return block_sum(sum_with_errors(total), scratch)
+        return block_sum(add_rounding_errors(total), scratch)
 
     return sum_over_lanes
 
 
 @cache
-def lane_means(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
+def mean_functions(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
     """Return ``mean`` and ``inverse_root``, which is 1 / sqrt(mean + eps). Their arguments are (total, n, scratch)."""
     kind, ONE, EPS, sum_over_lanes = WIDE[dtype], constant(dtype, 1), constant(dtype, eps), lane_adder(dtype, tiling)
 
@@ -207,11 +205,11 @@ def lane_means(dtype: str, tiling: Tiling, eps: float) -> tuple[Any, Any]:
 
 
 @cache
-def tile_adders(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
-    """Return ``add_tile(total, words)`` and ``add_products(total, a, b)``. They add a lane's elements of a tile, or the
-    products of its numbers, in a tree. Then they add this sum to the running sum ``total``."""
-    kind, SIZE, add_up = WIDE[out_dtype], tiling.size, tree_sum(tiling.size)
-    _, value, _ = row_io(dtype, tiling)
+def tile_sum_adders(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
+    """Return ``add_tile(total, words)`` and ``add_products(total, a, b)``. Both add up numbers of a lane's tile in a
+    tree: its elements, or the products of the arrays a and b. They add this sum to the running sum ``total``."""
+    kind, SIZE, add_up = WIDE[out_dtype], tiling.read_size, tree_sum(tiling.read_size)
+    _, value, _ = lane_access(dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
     def add_tile(total, words):
@@ -232,9 +230,9 @@ def tile_adders(dtype: str, tiling: Tiling, out_dtype: str) -> tuple[Any, Any]:
 
 @cache
 def lane_scan_function(dtype: str, tiling: Tiling) -> Any:
-    """Return ``scan(lane, r, own, sums, k)``: (sum of ``own`` over a row's earlier lanes, sum over all its lanes).
-    Lanes of a warp use a butterfly, and warps are added in order. ``sums`` is shared memory. ``tiling.scratch``
-    elements from k on are used, and may be overwritten after one more barrier."""
+    """Return ``scan(lane, r, own, sums, k)`` for row r: (sum of ``own`` over earlier lanes, sum over all of its lanes).
+    Lanes of a warp use a butterfly, and warps are added in order. Shared memory from ``sums[k]`` on, ``tiling.scratch``
+    elements, is used. Other data may be written there after the block's next barrier."""
     ZERO, ROWS, APART = constant(dtype, 0), tiling.rows, tiling.rows if tiling.across else 1
     NEAR = min(tiling.lanes, WARP // APART)  # lanes of a row that share a warp
     LEVELS, WARPS = NEAR.bit_length() - 1, tiling.lanes // NEAR

@@ -16,14 +16,14 @@ from kernelzoo import device as devices
 from kernelzoo import tables
 from kernelzoo.device import Device, is_batch_invariant, make_gpu_current, occupancy
 from kernelzoo.errors import GridTooLargeError, UnsupportedProblemError
-from kernelzoo.kernels.numba.source import Source, capability_pair, compiling, inspect_kernel, kernel, load_or_build
-from kernelzoo.kernels.numba.tiling import Tiling, View, view
+from kernelzoo.kernels.numba.source import Source, capability_pair, compiling, inspect_kernel, load_or_build, make_once
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, make_row_view
 from kernelzoo.kernels.shared import driver, programs
 from kernelzoo.kernels.shared.driver import LaunchShape, Parameters
-from kernelzoo.launch import Bind, Launch, Recording, Step, recording
+from kernelzoo.launch import Bind, Launch, LaunchStep, Recording, recording
 from kernelzoo.layout import cdiv
 
-__all__ = ["BindView", "Source", "Tiling", "View", "bind_over_rows", "kernel", "planned"]
+__all__ = ["BindView", "RowView", "Source", "Tiling", "bind_over_rows", "make_once", "plan_once"]
 """Names that every form's file imports."""
 
 _STATIC = 2048
@@ -50,43 +50,43 @@ Plan = Callable[..., BindView]
 KernelOf = Callable[[str, Tiling], Source]
 
 
-def planned(table: type[Any] | None = None) -> Callable[[Plan], Bind]:
-    """Make a form's bind from the decorated plan. The plan is called once for all problems of one layout."""
+def plan_once(knobs_class: type[Any] | None = None) -> Callable[[Plan], Bind]:
+    """Turn a plan into a function from tensors to a launch. It calls the plan only once per layout of the tensors."""
 
     def decorate(plan: Plan) -> Bind:
         @wraps(plan)
         def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
-            return decide_once(plan, table, *tensors, **scalars)(*tensors)
+            return cached_decision(plan, knobs_class, *tensors, **scalars)(*tensors)
 
         return bind
 
     return decorate
 
 
-def chooser_by_view(table: type[Any] | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
-    """Make a chooser from the decorated function of a view and ``table``'s knobs. It is called once per layout."""
+def chooser_by_layout(knobs_class: type[Any] | None = None) -> Callable[[Callable[..., str]], Callable[..., str]]:
+    """Turn a function of a row view (and knobs) that names a form into one of tensors. It is called once per layout."""
 
     def decorate(decide: Callable[..., str]) -> Callable[..., str]:
         @wraps(decide)
         def choose(*tensors: torch.Tensor, **scalars: Any) -> str:
-            return decide_once(decide, table, *tensors)
+            return cached_decision(decide, knobs_class, *tensors)
 
         return choose
 
     return decorate
 
 
-def decide_once(decide: Callable[..., T], table: type[Any] | None, *tensors: torch.Tensor, **scalars: Any) -> T:
-    """Call ``decide`` with the tensors' view, the table's knobs and the scalars. Decisions are cached per layout."""
+def cached_decision(rule: Callable[..., T], knobs_class: type[Any] | None, *tensors: torch.Tensor, **scalars: Any) -> T:
+    """Return ``rule(view of the tensors, knobs if it has any, **scalars)``. Results are cached per layout."""
     *inputs, out = tensors
     device = devices.of(out)
     index = device.index
-    knobs = () if table is None else (tables.of(table, index),)
+    knobs = () if knobs_class is None else (tables.of(knobs_class, index),)
     if recording.get() is not None or index < 0:
-        return decide(view(device, *inputs, out=out), *knobs, **scalars)
+        return rule(make_row_view(device, *inputs, out=out), *knobs, **scalars)
     layout = [(tensor.stride(), tensor.data_ptr() % 16) for tensor in tensors]
     dtypes = inputs[0].dtype, out.dtype
-    key = decide, knobs, index, dtypes, is_batch_invariant(), inputs[0].shape, *layout, *scalars.items()
+    key = rule, knobs, index, dtypes, is_batch_invariant(), inputs[0].shape, *layout, *scalars.items()
     found: T | None = _decisions.get(key)
     if found is None:
         with compiling, make_gpu_current(index):
@@ -94,7 +94,7 @@ def decide_once(decide: Callable[..., T], table: type[Any] | None, *tensors: tor
             if found is None:
                 if len(_decisions) >= MOST_DECISIONS:
                     _decisions.clear()
-                found = _decisions[key] = decide(view(device, *inputs, out=out), *knobs, **scalars)
+                found = _decisions[key] = rule(make_row_view(device, *inputs, out=out), *knobs, **scalars)
     return found
 
 
@@ -116,27 +116,27 @@ class Kernel:
         """Return how many blocks of ``threads`` threads can be resident on the device at once."""
         raise NotImplementedError
 
-    def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> BindView:
-        """Return a function of tensors that returns a launch. The integers follow the pointers in its arguments."""
+    def bind_shape(self, shape: LaunchShape, integer_args: tuple[int, ...]) -> BindView:
+        """Return a function of tensors that returns a launch. The kernel gets their addresses, then the integers."""
         raise NotImplementedError
 
-    def call(
-        self, grid: int, *integers: int, threads: int = 0, shared: int = 0, cluster: int = 1, cooperative: bool = False
+    def bind(
+        self, grid: int, *numbers: int, threads: int = 0, shared: int = 0, cluster: int = 1, cooperative: bool = False
     ) -> BindView:
         """Return a function of tensors that returns a launch of ``grid`` blocks. ``threads``: per block, by default as
         compiled. ``shared``: bytes of dynamic shared memory. ``cooperative``: whether blocks wait for each other."""
-        return self.bind_grid(LaunchShape(grid, threads or self.source.threads, shared, cluster, cooperative), integers)
+        return self.bind_shape(LaunchShape(grid, threads or self.source.threads, shared, cluster, cooperative), numbers)
 
-    def bind_with_workspace(self, numbers: int, counters: int, *arguments: int, **options: Any) -> BindView:
-        """Do the same as ``call`` for a kernel that takes a workspace of numbers and zeroed counters before out."""
-        call = self.call(*arguments, **options)
+    def bind_with_workspace(self, number_count: int, counter_count: int, *arguments: int, **options: Any) -> BindView:
+        """Do the same as ``bind`` for a kernel that takes a workspace of numbers and zeroed counters before out."""
+        bind_all = self.bind(*arguments, **options)
         *_, number, counter, _ = (getattr(torch, str(kind), None) for kind in self.source.pointees)
 
         def bind(*tensors: torch.Tensor) -> Launch:
             *inputs, out = tensors
-            workspace = torch.empty(numbers, dtype=number, device=out.device)
-            zeros = torch.zeros(counters, dtype=counter, device=out.device)
-            return call(*inputs, workspace, zeros, out)
+            workspace = torch.empty(number_count, dtype=number, device=out.device)
+            zeros = torch.zeros(counter_count, dtype=counter, device=out.device)
+            return bind_all(*inputs, workspace, zeros, out)
 
         return bind
 
@@ -153,17 +153,17 @@ class LoadedKernel(Kernel):
         """Return the number of SMs times the number of blocks that fit on an SM."""
         return driver.max_resident_blocks(self.function, threads, 0, self.device)
 
-    def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> BindView:
+    def bind_shape(self, shape: LaunchShape, integer_args: tuple[int, ...]) -> BindView:
         """Pass tensors by address. The launch keeps the tensors alive."""
-        driver.allow_launch(self.function, shape)
+        driver.raise_launch_limits(self.function, shape)
         pointers, inputs = len(self.source.pointees), self.source.inputs
         # The words are the addresses of inputs and output, then those of the workspace, then the integers.
-        starts = (*range(inputs), *range(inputs + 1, pointers), inputs, *range(pointers, pointers + len(integers)))
+        starts = (*range(inputs), *range(inputs + 1, pointers), inputs, *range(pointers, pointers + len(integer_args)))
 
         def bind(*tensors: torch.Tensor) -> Launch:
             *canonical, out = *tensors[:inputs], tensors[-1]
             workspace = tensors[inputs:-1]
-            words = *[0] * (inputs + 1), *(tensor.data_ptr() for tensor in workspace), *integers
+            words = *[0] * (inputs + 1), *(tensor.data_ptr() for tensor in workspace), *integer_args
             launched = self.function, shape, Parameters(words, starts)
             return programs.make_launch(*launched, (*canonical, out), workspace, self.device)
 
@@ -179,17 +179,17 @@ class RecordedKernel(Kernel):
 
     def count_resident_blocks(self, threads: int) -> int:
         """Return the number of resident blocks from the compiled kernel's occupancy, or 1 if nothing is compiled."""
-        if not self.recording.compiles:
+        if not self.recording.can_compile:
             return 1
         taken = inspect_kernel(self.source, capability_pair(self.device))
         blocks = occupancy(self.device, taken.registers or 0, threads, taken.shared_bytes).blocks
         return self.device.multiprocessors * max(1, blocks)
 
-    def bind_grid(self, shape: LaunchShape, integers: tuple[int, ...]) -> BindView:
-        build = partial(inspect_kernel, self.source, capability_pair(self.device)) if self.recording.compiles else None
-        how = shape.threads, shape.shared_bytes, shape.cluster, shape.cooperative
-        step = Step(self.source.name, (shape.grid,), *how, integers, build)
-        return lambda *tensors: self.recording.launch(step)
+    def bind_shape(self, shape: LaunchShape, integer_args: tuple[int, ...]) -> BindView:
+        build = partial(inspect_kernel, self.source, capability_pair(self.device))
+        how = shape.threads, shape.shared_bytes, shape.cluster, shape.cooperative, integer_args
+        step = LaunchStep(self.source.name, (shape.grid,), *how, build if self.recording.can_compile else None)
+        return lambda *tensors: self.recording.make_launch(step)
 
 
 def prepare_kernel(source: Source, device: Device) -> Kernel:
@@ -219,7 +219,7 @@ SPREAD_BLOCKS = 4
 
 
 def bind_over_rows(
-    id: str, kernel: KernelOf, tiling: Tiling | None, v: View, spread: bool = False, resident: bool = False
+    id: str, kernel: KernelOf, tiling: Tiling | None, v: RowView, spread: bool = False, resident: bool = False
 ) -> BindView:
     """Return a function of tensors that returns a launch of a kernel, with as many blocks as cover the rows.
     ``spread``: whether threads process fewer rows if blocks would be too few. ``resident``: whether to launch at most
@@ -232,4 +232,4 @@ def bind_over_rows(
     grid = cdiv(v.total, tiling.rows * tiling.stack)
     if resident:
         grid = min(grid, loaded.count_resident_blocks(threads))
-    return loaded.call(check_grid(id, grid), *v.offsets, threads=threads)
+    return loaded.bind(check_grid(id, grid), *v.kernel_args, threads=threads)

@@ -28,8 +28,7 @@ SUFFIXES = {I32: "b32", I64: "b64", F32: "f32", F64: "f64"}
 def make_intrinsic(typed: Callable[..., Any], build: Callable[..., Any]) -> Any:
     """Return an intrinsic. ``typed`` returns its signature for Numba types. ``build(builder, ...)`` emits its LLVM IR.
 
-    ``build`` receives an array as a pointer to its first element.
-    """
+    ``build`` receives an array as a pointer to its first element."""
 
     def resolve(*kinds: Any) -> Any:
         def codegen(context: Any, builder: Any, made: Any, values: Any) -> Any:
@@ -56,8 +55,7 @@ def asm(
     """Emit inline PTX. ``result`` is the type that it returns: of one register, a struct of several, or None.
 
     ``effect``: whether it has side effects. ``memory``: whether it also orders other memory accesses. The last ``tied``
-    operands and the results share registers.
-    """
+    operands and the results share registers."""
     results = [] if result is None else getattr(result, "elements", [result])
     letters = [LETTERS[operand.type] for operand in operands[: len(operands) - tied]]
     constraints = [f"={LETTERS[kind]}" for kind in results] + letters + [str(number) for number in range(tied)]
@@ -81,8 +79,8 @@ def _element_pointer(builder: Any, pointer: Any, offset: Any, kind: Any) -> Any:
     return builder.bitcast(builder.gep(pointer, [offset]), kind.as_pointer())
 
 
-def _register_pointers(builder: Any, row: Any, k: Any, count: int) -> list[Any]:
-    return [builder.gep(row, [builder.add(k, k.type(j))]) for j in range(count)]
+def _register_pointers(builder: Any, registers: Any, first: Any, count: int) -> list[Any]:
+    return [builder.gep(registers, [builder.add(first, first.type(j))]) for j in range(count)]
 
 
 def _widen(builder: Any, bits: Any, dtype: str) -> Any:
@@ -112,7 +110,7 @@ def _narrow(builder: Any, value: Any, dtype: str) -> Any:
 
 
 @cache
-def element_functions(dtype: str) -> tuple[Any, Any]:
+def element_accessors(dtype: str) -> tuple[Any, Any]:
     """Return ``load(pointer, i)`` and ``store(pointer, i, value)``, which move one element as a number."""
     bits, wide = ir.IntType(STORAGE[dtype].bitwidth), WIDE[dtype]
 
@@ -151,8 +149,7 @@ def vector_functions(dtype: str, width: int, *, keep_in_l2: bool = False) -> tup
     They move ``width`` elements in one instruction, between aligned memory at i and registers from ``row[k]`` on.
     Packed halves (:func:`is_packed`) take a register per two elements. Others are widened, one element per register.
     Loads of 16 bytes bypass the L1 cache, and stores of 16 bytes are evicted first from the L2 cache. If
-    ``keep_in_l2``, loads are evicted last instead, and stores have no hint, so that they leave L2 steadily.
-    """
+    ``keep_in_l2``, loads are evicted last instead, and stores have no hint, so that they leave L2 steadily."""
     bits, packed = STORAGE[dtype].bitwidth, is_packed(dtype, width)
     # In words of 32 bits, since the compiler would split a vector of eight 16-bit elements into two of 8 bytes.
     word = I64 if bits == 64 else ir.IntType(min(width * bits, 32))
@@ -227,7 +224,7 @@ def _store_16_bytes(builder: Any, address: Any, values: list[Any], inside: Any, 
 
 
 @cache
-def shared_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
+def shared_memory_functions(dtype: str) -> tuple[Any, Any, Any, Any]:
     """Return four functions. ``copy_vector(pointer, i, shared, j)`` starts to copy 16 bytes from global to shared
     memory. ``wait_copies()`` waits for all copies of this thread. ``load_shared(shared, j, row, k)`` loads 16 bytes
     from ``shared[j]`` on into registers from ``row[k]`` on. ``store_shared(shared, j, value)`` stores one element."""
@@ -265,8 +262,7 @@ def packed_functions(dtype: str, *, nan_stays: bool = False) -> tuple[Any, Any, 
     """Return ``low(word)``, ``high(word)``, ``pack(low, high)``, ``packed_max(a, b)`` and ``packed_min(a, b)``.
 
     A word packs two halves. ``low`` and ``high`` widen one to float32. ``pack`` rounds two numbers to nearest even. The
-    maximum ignores a NaN unless ``nan_stays``. The minimum is NaN if an element is.
-    """
+    maximum ignores a NaN unless ``nan_stays``. The minimum is NaN if an element is."""
     kind = "f16x2" if dtype == "float16" else "bf16x2"
 
     def low(builder: Any, word: Any) -> Any:
@@ -373,14 +369,14 @@ arrive = make_intrinsic(lambda counters, i, last: types.int64(counters, types.in
 0. This thread's earlier writes are visible to threads that arrive later (acquire and release, device-wide)."""
 
 
-def _counter_function(code: str) -> Any:
+def _make_counter_intrinsic(instruction: str) -> Any:
     return make_intrinsic(
         lambda counters, i: types.int64(counters, types.int64),
-        lambda builder, counters, i: asm(builder, I64, code, _address(builder, counters, i), memory=True),
+        lambda builder, counters, i: asm(builder, I64, instruction, _address(builder, counters, i), memory=True),
     )
 
 
-count_up = _counter_function("atom.acq_rel.gpu.global.add.u64 $0, [$1], 1;")
+count_up = _make_counter_intrinsic("atom.acq_rel.gpu.global.add.u64 $0, [$1], 1;")
 """``count_up(counters, i)``: increment a 64-bit counter and return its old value. Memory order: as for ``arrive``."""
-load_counter = _counter_function("ld.acquire.gpu.global.u64 $0, [$1];")
+load_counter = _make_counter_intrinsic("ld.acquire.gpu.global.u64 $0, [$1];")
 """``load_counter(counters, i)``: return a counter. Writes from before the counted arrivals are then visible."""

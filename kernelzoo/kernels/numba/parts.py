@@ -11,10 +11,10 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.lanes import vector_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, check_grid, prepare_kernel
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, check_grid, prepare_kernel
 from kernelzoo.kernels.numba.row import thread_mapping
 from kernelzoo.kernels.shared.long_rows import count_row_parts
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch, chain_launches
 from kernelzoo.layout import cdiv
 
 LINE = 128
@@ -34,7 +34,7 @@ class RowCut(NamedTuple):
     """Elements per part. The last part may have fewer."""
 
 
-def cut_rows(v: View, tiling_of: Callable[[View], Tiling] = vector_tiling) -> RowCut:
+def cut_rows(v: RowView, tiling_of: Callable[[RowView], Tiling] = vector_tiling) -> RowCut:
     """Return a cut into as many parts as fill the device. ``tiling_of`` tiles a part like a row of that length."""
     span = cdiv(max(1, v.n), count_row_parts(v, v.device) * LINE) * LINE
     return RowCut(tiling_of(replace(v, n=span)), cdiv(max(1, v.n), span), span)
@@ -58,22 +58,22 @@ def part_finder(tiling: Tiling) -> Any:
 
 
 def bind_parts_and_merge(
-    id: str, cut: RowCut, first: Source, second: Source, v: View, *, part_numbers: int = 1, same_blocks: bool = False
+    id: str, cut: RowCut, first: Source, second: Source, v: RowView, *, values_per_part: int = 1, one_grid: bool = False
 ) -> BindView:
-    """Return a function of tensors that returns two launches. Both kernels take the inputs (the first only x),
-    ``part_numbers`` numbers per part, and out. The first has a block per part. The second runs in ``MERGE_TILING``,
-    or, if ``same_blocks``, in the first launch's blocks."""
-    blocks = check_grid(id, cdiv(v.total, cut.tiling.rows) * cut.parts)
+    """Return a function of tensors that returns two launches. The first has a block per part. Its kernel takes x and
+    out, the second all inputs and out. Both take ``values_per_part`` partial results per part before out. The second
+    runs in ``MERGE_TILING``, or, if ``one_grid``, in the first launch's grid."""
+    grid = check_grid(id, cdiv(v.total, cut.tiling.rows) * cut.parts)
     threads = cut.tiling.count_lanes(cut.span) * cut.tiling.rows
-    leave = prepare_kernel(first, v.device).call(blocks, *replace(v, companions=()).offsets, *cut[1:], threads=threads)
-    if not same_blocks:
-        blocks, threads = check_grid(id, cdiv(v.total, MERGE_TILING.rows)), MERGE_TILING.threads
-    meet = prepare_kernel(second, v.device).call(blocks, *v.offsets, *cut[1:], threads=threads)
+    save = prepare_kernel(first, v.device).bind(grid, *replace(v, companions=()).kernel_args, *cut[1:], threads=threads)
+    if not one_grid:
+        grid, threads = check_grid(id, cdiv(v.total, MERGE_TILING.rows)), MERGE_TILING.threads
+    merge = prepare_kernel(second, v.device).bind(grid, *v.kernel_args, *cut[1:], threads=threads)
     kind = getattr(torch, str(first.pointees[1]))
 
     def bind(*tensors: torch.Tensor) -> Launch:
         *inputs, out = tensors
-        numbers = torch.empty(v.total * cut.parts * part_numbers, dtype=kind, device=out.device)
-        return sequence(leave(inputs[0], numbers, out), meet(*inputs, numbers, out))
+        numbers = torch.empty(v.total * cut.parts * values_per_part, dtype=kind, device=out.device)
+        return chain_launches(save(inputs[0], numbers, out), merge(*inputs, numbers, out))
 
     return bind

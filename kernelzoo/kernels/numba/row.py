@@ -55,24 +55,23 @@ def row_finder(tiling: Tiling) -> Any:
 
 
 @cache
-def tile_functions(
-    dtype: str, tiling: Tiling, identity: Any, *, early: bool = False, keep_in_l2: bool = False
+def tile_accessors(
+    dtype: str, tiling: Tiling, identity: Any, *, branchless_edges: bool = False, keep_in_l2: bool = False
 ) -> tuple[Any, Any, Any, Any, Any]:
     """Return ``bounds``, ``load_tile``, ``store_tile``, ``load_edge`` and ``store_edge`` for a thread's part of a row.
 
     ``bounds(phase, n)`` returns the range [head, end) that aligned vectors cover, if the row begins ``phase`` elements
     past a 16-byte boundary. ``load_tile(pointer, base, stride, lane, lanes, head, end, row, k)`` loads the thread's
     part of the tile at ``head`` to ``row[k]`` on. Past ``end`` it sets the identity. ``store_tile`` is its inverse.
-    ``load_edge(pointer, base, lane, head, end, n)`` returns this lane's edge element, or the identity. If ``early``,
-    later loads don't wait for it. ``keep_in_l2``: see ``vector_functions``.
-    """
-    load, store = machine.element_functions(dtype)
+    ``load_edge(pointer, base, lane, head, end, n)`` returns this lane's element outside [head, end), or the
+    identity. ``branchless_edges``: load it without a branch. ``keep_in_l2``: see ``vector_functions``."""
+    load, store = machine.element_accessors(dtype)
     load_if = machine.guarded_load_function(dtype)
     load_vector, store_vector = machine.vector_functions(dtype, tiling.vec, keep_in_l2=keep_in_l2)
-    TILES, VEC, WORDS = tiling.tiles, tiling.vec, tiling.words(dtype) // tiling.tiles
+    TILES, VEC, WORDS = tiling.tiles, tiling.vec, tiling.registers(dtype) // tiling.tiles
     IDENTITY = identity_word(dtype, tiling.vec, identity)
     LOW_BITS = VEC - 1
-    WHOLE, ACROSS, EARLY = not tiling.edges, tiling.across, early
+    WHOLE, ACROSS, EARLY = not tiling.edges, tiling.across, branchless_edges
 
     @cuda.jit(device=True, inline="always")
     def bounds(phase, n):
@@ -130,14 +129,13 @@ def tile_functions(
 
 
 @cache
-def row_access_functions(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
+def row_accessors(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any, Any]:
     """Return ``load_row`` and ``store_row`` for a row that its lanes keep in registers, edges included.
 
     ``edge = load_row(pointer, base, stride, phase, lane, lanes, n, row, k)`` loads into registers from ``row[k]`` on,
-    and returns this lane's edge element. ``phase``: see ``tile_functions``. ``store_row(pointer, base, stride, phase,
-    lane, lanes, n, row, k, edge)`` is the inverse. The L2 cache keeps loaded data longer than stored data.
-    """
-    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, identity, keep_in_l2=True)
+    and returns this lane's edge element. ``phase``: see ``tile_accessors``. ``store_row(pointer, base, stride, phase,
+    lane, lanes, n, row, k, edge)`` is the inverse. The L2 cache keeps loaded data longer than stored data."""
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_accessors(dtype, tiling, identity, keep_in_l2=True)
 
     @cuda.jit(device=True, inline="always")
     def load_row(pointer, base, stride, phase, lane, lanes, n, row, k):
@@ -156,7 +154,7 @@ def row_access_functions(dtype: str, tiling: Tiling, identity: Any) -> tuple[Any
 
 @cuda.jit(device=True, inline="always")
 def row_offsets(r, inner, x_at, out_at):
-    """Return row r's offsets in x and out. The branch saves a 64-bit division, which costs as much as a short row."""
+    """Return row r's offsets in x and out. Unless ``inner`` is 1, it divides in 64 bits: as slow as a short row."""
     source = r * x_at.outer
     target = r * out_at.outer
     if inner > 1:
@@ -178,19 +176,19 @@ def row_coords(r, inner):
 
 
 @cuda.jit(device=True, inline="always")
-def row_start(at, place):
-    """Return the offset of a row in a tensor. place: the row's indices along the outer and the inner axis."""
-    outer, index = place
-    return outer * at.outer + index * at.inner
+def row_start(strides, indices):
+    """Return the offset of a row in a tensor. indices: the row's indices along the outer and the inner axis."""
+    outer, index = indices
+    return outer * strides.outer + index * strides.inner
 
 
 @lru_cache(maxsize=None, typed=True)
-def warp_reduce_function(combine: Any, reach: int = WARP, low: int = 1) -> Any:
-    """Return ``reduce(value)``, which combines every ``low``-th lane of each ``reach`` lanes of a warp.
+def warp_reduce_function(combine: Any, group_lanes: int = WARP, lane_step: int = 1) -> Any:
+    """Return ``reduce(value)``, which combines lanes ``lane_step`` apart, in groups of ``group_lanes`` lanes.
 
     Each lane gets the result. A butterfly combines the same two numbers in both lanes, so that all get the same bits.
     """
-    STEPS, FIRST = (reach // low).bit_length() - 1, reach // 2
+    STEPS, FIRST = (group_lanes // lane_step).bit_length() - 1, group_lanes // 2
 
     @cuda.jit(device=True, inline="always")
     def reduce(value):
@@ -210,8 +208,7 @@ def block_reduce(tiling: Tiling, identity: Any) -> tuple[Any, Any, Any]:
 
     ``reduce(value, scratch)`` returns the same bits to every lane, because warps are merged in a fixed order.
     ``scratch`` is shared memory of ``tiling.scratch`` elements. A barrier must precede its next use. ``identity``: that
-    of the maximum or the minimum. In an exact tiling, the maximum keeps a NaN, and sums have 64-bit integers.
-    """
+    of the maximum or the minimum. If ``tiling.exact``, the maximum keeps a NaN, and sums are 64-bit integers."""
     zero = np.int64(0) if tiling.exact else type(identity)(0)
     pairs = ((machine.nan_maximum if tiling.exact else maximum, identity), (minimum, identity), (add, zero))
     maxima, minima, sums = (_block_reduce(combine, tiling, start) for combine, start in pairs)

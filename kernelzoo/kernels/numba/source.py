@@ -37,7 +37,7 @@ class TensorStrides(NamedTuple):
     inner: int
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity, because ``kernel`` caches each one
+@dataclass(frozen=True, eq=False)  # compared by identity, because ``make_once`` caches each one
 class Source:
     """A kernel before compilation. Its arguments are pointers, then 64-bit integers. An argument whose name ends in
     ``_at`` stands for three integers, as a ``TensorStrides``."""
@@ -52,7 +52,7 @@ class Source:
     inputs: int = 1
     """The number of input pointers, which come first. Workspaces follow. The output's pointer is the last."""
     constants: tuple[object, ...] = ()
-    """The arguments of the decorated function, see ``kernel``. With its qualified name, they identify the kernel."""
+    """The arguments of the decorated function, see ``make_once``. With its qualified name, they identify the kernel."""
 
     @cached_property
     def arguments(self) -> tuple[Any, ...]:
@@ -74,15 +74,15 @@ class Source:
         return (self.function.__module__, self.function.__qualname__), made_with
 
 
-def kernel(make: Callable[..., Source]) -> Callable[..., Source]:
+def make_once(make_source: Callable[..., Source]) -> Callable[..., Source]:
     """Cache the decorated function, which makes a kernel. Its arguments become the kernel's constants."""
 
     @cache
-    @wraps(make)
-    def make_once(*arguments: Any, **named: Any) -> Source:
-        return replace(make(*arguments, **named), constants=(*arguments, *named.values()))
+    @wraps(make_source)
+    def cached_maker(*arguments: Any, **named: Any) -> Source:
+        return replace(make_source(*arguments, **named), constants=(*arguments, *named.values()))
 
-    return make_once
+    return cached_maker
 
 
 def capability_pair(device: Device) -> tuple[int, int]:
@@ -123,8 +123,7 @@ def load_or_build(source: Source, capability: tuple[int, int]) -> tuple[str, byt
     """Return the kernel's name and machine code for a compute capability, from the disk cache if possible.
 
     Numba's own cache ignores the variables of a kernel's closure, on which all kernels here depend. So the key has all
-    that machine code depends on: this package's text, the kernel's constants, and the compilers' versions.
-    """
+    that machine code depends on: this package's text, the kernel's constants, and the compilers' versions."""
 
     def make() -> bytes:
         ptx = to_ptx(source, capability)

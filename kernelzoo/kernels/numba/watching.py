@@ -20,7 +20,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import InspectionError
 from kernelzoo.kernels.numba import source
 from kernelzoo.kernels.shared.absent import IDLE, with_stubs
-from kernelzoo.launch import Compiled, Step, recording
+from kernelzoo.launch import Compiled, LaunchStep, recording
 from kernelzoo.operations import dtype_name
 
 
@@ -32,7 +32,7 @@ def _numba_type(value: Any) -> Any:
 
 
 @contextmanager
-def watched(device: Device) -> Iterator[None]:
+def record_user_launches(device: Device) -> Iterator[None]:
     """Record each kernel launch within the context instead of running it. Streams do nothing."""
 
     def configure(self: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> Callable[..., None]:
@@ -44,7 +44,7 @@ def watched(device: Device) -> Iterator[None]:
             kinds = tuple(map(_numba_type, args))
             if (rec := recording.get()) is not None:
                 build, threads = partial(_compile_launch, self, kinds, device), math.prod(block)
-                step = Step(
+                step = LaunchStep(
                     self.py_func.__qualname__, grid, threads, sharedmem, constants=kinds, block=block, build=build
                 )
                 rec.steps.append(step)

@@ -9,11 +9,11 @@ from typing import Any, Self
 from kernelzoo.device import ARCHITECTURES, Device
 
 
-def refusal_below(least: tuple[int, int], arch: str, words: str) -> str:
+def explain_refusal_below(least: tuple[int, int], arch: str, reason: str) -> str:
     """Return "" if the architecture ``arch`` is NVIDIA's, of compute capability ``least`` or higher. Otherwise
-    return ``words``, followed by the architectures that are allowed."""
+    return the text ``reason``, followed by the architectures that are allowed."""
     allowed = [name for name, device in ARCHITECTURES.items() if device.capability >= 10 * least[0] + least[1]]
-    return "" if arch in allowed else f"{words}; allowed: {', '.join(allowed)}"
+    return "" if arch in allowed else f"{reason}; allowed: {', '.join(allowed)}"
 
 
 def target(device: Device) -> AbstractContextManager[object]:

@@ -64,8 +64,7 @@ def check_cache_folder(variable: str, default: Path) -> Path | None:
     """Check a language's cache folder: the environment variable's value, else ``default``. If it is unusable, or other
     users may write there, set the variable to a temporary folder and return that. Otherwise return None.
 
-    The folder's group may write, because on most systems each user has a group without other members.
-    """
+    The folder's group may write, because on most systems each user has a group without other members."""
     folder = Path(os.environ.get(variable) or default)
     try:
         if not (folder.exists() or folder.is_symlink()):

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from kernelzoo.device import Device
-from kernelzoo.layout import cdiv, power_of_two
+from kernelzoo.layout import cdiv, next_power_of_two
 
 CROWD = 4
 """How many programs per SM are enough to fill the device."""
@@ -16,15 +16,15 @@ MOST_PARTS = 512
 
 
 class BlockSplit(NamedTuple):
-    """The number of programs per tile (``parts``), and the number of blocks per row for each program (``span``)."""
+    """Blocks of a row split among programs: ``parts`` programs share a tile of rows, each ``span`` blocks of a row."""
 
     parts: int
     span: int
 
     @property
-    def merged(self) -> int:
-        """The number of partial results, rounded up to a power of two."""
-        return power_of_two(self.parts)
+    def padded_parts(self) -> int:
+        """The number of parts, and so of partial results, rounded up to a power of two."""
+        return next_power_of_two(self.parts)
 
 
 def split_blocks(parts: int, blocks: int) -> BlockSplit:
@@ -36,8 +36,7 @@ def split_blocks(parts: int, blocks: int) -> BlockSplit:
 def plan_split(blocks: int, tiles: int, elements: int, device: Device, most: int = MOST_PARTS) -> BlockSplit:
     """Split each row among enough programs to fill the device: at least two if a row has two blocks.
 
-    blocks: the number of blocks per row. tiles: the number of tiles. elements: the number of elements per tile.
-    """
+    blocks: the number of blocks per row. tiles: the number of tiles. elements: the number of elements per tile."""
     wanted = cdiv(CROWD * device.multiprocessors, max(1, tiles))
     return split_blocks(max(1, min(blocks, max(2, min(wanted, most, elements // LEAST_PART)))), blocks)
 

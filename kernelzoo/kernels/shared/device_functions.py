@@ -13,15 +13,15 @@ TOGETHER: tl.constexpr = tl.constexpr(256)
 
 
 @triton.jit
-def align(start, EDGES: tl.constexpr):
-    """Return the offset of a row's first aligned vector. EDGES: elements per vector, or 0 to return ``start``."""
-    return (start + EDGES - 1) // EDGES * EDGES if EDGES else start
+def align(start, VECTOR: tl.constexpr):
+    """Return the offset of a row's first aligned vector. VECTOR: elements per vector, or 0 to return ``start``."""
+    return (start + VECTOR - 1) // VECTOR * VECTOR if VECTOR else start
 
 
 @triton.jit
-def end_of_vectors(n, EDGES: tl.constexpr):
-    """Round n down to vectors of EDGES elements (0: not at all). An unaligned row may have one vector fewer."""
-    return n // EDGES * EDGES if EDGES else n
+def end_of_vectors(n, VECTOR: tl.constexpr):
+    """Round n down to vectors of VECTOR elements (0: not at all). An unaligned row may have one vector fewer."""
+    return n // VECTOR * VECTOR if VECTOR else n
 
 
 # --- Sums and minima -------------------------------------------------------------------------------------------------
@@ -38,9 +38,9 @@ def add_exactly(total, lost, x):
 
 
 @triton.jit
-def accumulate(total, lost, x, ONE: tl.constexpr):
-    """Add x as ``add_exactly`` does. If ONE is true, x is the only term, and so the sum."""
-    if ONE:
+def accumulate(total, lost, x, IS_ONLY_TERM: tl.constexpr):
+    """Add x as ``add_exactly`` does. If IS_ONLY_TERM is true, x is the only term, and so the sum."""
+    if IS_ONLY_TERM:
         total = x
     else:
         total, lost = add_exactly(total, lost, x)
@@ -85,7 +85,7 @@ def exponential(x):
 
 
 @triton.jit
-def split_exactly(x):
+def split_coarse_fine(x):
     """Split x (at most 1) into a multiple of 2^-20 and a multiple of 2^-40. In float32, up to 16 multiples of either
     kind add up without rounding, in any order; in float64, any number of them."""
     coarse = (x + 8.0) - 8.0
@@ -93,10 +93,10 @@ def split_exactly(x):
 
 
 @triton.jit
-def zero_if_empty(top):
-    """Return what to subtract from a row: its maximum, or 0 if that is -inf, so that no lane computes -inf - -inf.
+def zero_if_empty(maximum):
+    """Return what to subtract from a row: its ``maximum``, or 0 if that is -inf, so that no lane computes -inf - -inf.
     The softmax of such a row is still NaN, by 0 / 0."""
-    return tl.where(top == float("-inf"), 0.0, top)
+    return tl.where(maximum == float("-inf"), 0.0, maximum)
 
 
 @triton.jit

@@ -106,7 +106,7 @@ def load_function(binary: bytes, symbol: str, index: int) -> int:
     return function.value
 
 
-def allow_launch(function: int, shape: LaunchShape) -> None:
+def raise_launch_limits(function: int, shape: LaunchShape) -> None:
     """Raise a kernel's limits of shared memory and cluster size to those of ``shape``. Its GPU must be current."""
     handle = ctypes.c_void_p(function)
     with _lock:
@@ -132,7 +132,7 @@ def _launch_attributes(shape: LaunchShape, device: Device) -> Any:
         found.append((_COOPERATIVE, (1,)))
     if shape.cluster > 1:
         found.append((_CLUSTER_DIMENSION, (shape.cluster, 1, 1)))
-    if device.dependent_launches:
+    if device.allows_dependent_launches:
         # The launch may be prepared while the previous kernel ends. Every kernel first waits for that end, so that only
         # the launch overhead overlaps.
         found.append((_PROGRAMMATIC_STREAM_SERIALIZATION, (1,)))
@@ -159,7 +159,7 @@ _Frame = tuple[Any, Any, tuple[object, ...]]
 """The memory that the driver reads at one launch: the parameters' words, the configuration, the call's arguments."""
 
 
-def movable_launcher(function: int, shape: LaunchShape, parameters: Parameters, device: Device) -> Callable[..., None]:
+def make_launcher(function: int, shape: LaunchShape, parameters: Parameters, device: Device) -> Callable[..., None]:
     """Return a function of the addresses of a kernel's tensors. It launches the kernel on torch's current stream.
 
     Addresses replace the first parameter words. The driver's memory for a launch is reused, but not shared by threads.

@@ -13,8 +13,8 @@ WRITE = tl.constexpr(2)
 """The phase of the second of two launches, which reads the partial results and writes the result."""
 
 
-def launch_phases(device: Device) -> tuple[object, ...]:
-    """Return the phase of each launch: one launch if programs can wait for each other (on NVIDIA), else two."""
+def phase_per_launch(device: Device) -> tuple[object, ...]:
+    """Return EXCHANGE for one launch on NVIDIA, where programs can wait for each other, else LEAVE and WRITE."""
     return (EXCHANGE,) if device.is_nvidia else (LEAVE, WRITE)
 
 
@@ -92,32 +92,32 @@ def await_four_words(words, mask):
 
 
 @triton.jit
-def pick_word_set(arrivals, PHASE: tl.constexpr):
+def alternate_word_set(arrivals, LAUNCH_PHASE: tl.constexpr):
     """Return which set of words this launch uses: 0 or 1, alternately. ``arrivals`` counts all launches' programs."""
-    return tl.load(arrivals) // tl.num_programs(0) % 2 if PHASE == EXCHANGE else tl.cast(0, tl.int64)
+    return tl.load(arrivals) // tl.num_programs(0) % 2 if LAUNCH_PHASE == EXCHANGE else tl.cast(0, tl.int64)
 
 
 @triton.jit
-def publish_word(words, part, next, word, PHASE: tl.constexpr, mask=None):
-    """Write a part's word for other programs. In an exchange, also clear the next launch's word, at offset ``next``."""
-    if PHASE == EXCHANGE:
+def publish_word(words, part, next_offset, word, LAUNCH_PHASE: tl.constexpr, mask=None):
+    """Write a part's word for other programs. In phase EXCHANGE, also clear the next launch's, ``next_offset`` on."""
+    if LAUNCH_PHASE == EXCHANGE:
         tl.atomic_xchg(words + part, word, mask, sem="relaxed")
         # All bits set means that a word has not been written yet. No packed word has that value.
-        tl.store(words + next + part, tl.full(word.shape, -1, tl.int64), mask)
+        tl.store(words + next_offset + part, tl.full(word.shape, -1, tl.int64), mask)
     else:
         tl.store(words + part, word, mask)
 
 
 @triton.jit
-def wait_for_word(place, mask, PHASE: tl.constexpr):
-    """Return each thread's word. In an exchange, wait until the word has been written."""
-    return await_words(place, mask) if PHASE == EXCHANGE else tl.load(place, mask, other=0)
+def wait_for_word(address, mask, LAUNCH_PHASE: tl.constexpr):
+    """Return each thread's word. In phase EXCHANGE, first wait until a program has written the word."""
+    return await_words(address, mask) if LAUNCH_PHASE == EXCHANGE else tl.load(address, mask, other=0)
 
 
 @triton.jit
-def wait_for_words(words, mask, parts, PHASE: tl.constexpr, FOUR: tl.constexpr):
-    """Return the 64-bit words. In an exchange, wait until each has been written. FOUR: threads load four at a time."""
-    if PHASE == EXCHANGE:
+def wait_for_words(words, mask, parts, LAUNCH_PHASE: tl.constexpr, FOUR: tl.constexpr):
+    """Return 64-bit words. In phase EXCHANGE, first wait until all are written. FOUR: threads load four at a time."""
+    if LAUNCH_PHASE == EXCHANGE:
         found = tl.full(words.shape, 0, tl.int64)
         # This loop runs once. Without it, the compiler would repeat the wait for each register layout of the words.
         again = parts > 0

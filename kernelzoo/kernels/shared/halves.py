@@ -30,12 +30,12 @@ def pack_halves(low, high, DTYPE: tl.constexpr):
 
 
 @triton.jit
-def delay_until(words, value, never):
+def delay_unpacking(words, value, always_false):
     """Return ``words`` unchanged, but make the compiler unpack them only after it has computed ``value``.
 
-    Unpacked earlier, they would take twice the registers. ``never`` is False, which the compiler can't know.
+    Unpacked earlier, they would take twice the registers. ``always_false`` is False, which the compiler can't know.
     """
-    return words ^ -((value < 0) & never).to(tl.int32)
+    return words ^ -((value < 0) & always_false).to(tl.int32)
 
 
 @triton.jit

@@ -2,7 +2,7 @@
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, SECTOR_BYTES
-from kernelzoo.layout import Columns, Rows, power_of_two
+from kernelzoo.layout import Columns, Rows, next_power_of_two
 from kernelzoo.tables import form_knobs, knob
 
 ON_CHIP_BYTES = 32768 * 4
@@ -33,11 +33,11 @@ class HeldRowKnobs:
 
 
 def longest_row(rows: Rows, inputs: int) -> int:
-    """Return the largest n for which a row of each input fits in registers (a sector of rows if strided)."""
-    if rows.columns is None:
-        return ON_CHIP_BYTES // rows.wide_bytes // inputs
-    least = min(SECTOR_BYTES // rows.itemsize, power_of_two(rows.columns.inner))
-    return STRIP_BYTES // rows.wide_bytes // inputs // least
+    """Return the largest n for which registers hold a row of each input. If strided: 32 bytes of neighbouring rows."""
+    if rows.as_columns is None:
+        return ON_CHIP_BYTES // rows.accumulator_bytes // inputs
+    least = min(SECTOR_BYTES // rows.itemsize, next_power_of_two(rows.as_columns.inner))
+    return STRIP_BYTES // rows.accumulator_bytes // inputs // least
 
 
 def check_fits(id: str, rows: Rows, inputs: int) -> None:
@@ -48,22 +48,22 @@ def check_fits(id: str, rows: Rows, inputs: int) -> None:
 
 def line_width(columns: Columns) -> int:
     """Return the number of columns per cache line, or of all columns if fewer, as a power of two."""
-    return min(LINE_BYTES // columns.itemsize, power_of_two(columns.inner))
+    return min(LINE_BYTES // columns.itemsize, next_power_of_two(columns.inner))
 
 
 def strip_width(columns: Columns, inputs: int) -> int:
     """Return the width of a strip of columns, if registers hold one strip per input: a cache line if possible."""
-    return min(line_width(columns), STRIP_BYTES // columns.wide_bytes // inputs // power_of_two(columns.n))
+    return min(line_width(columns), STRIP_BYTES // columns.accumulator_bytes // inputs // next_power_of_two(columns.n))
 
 
-def row_threads(knobs: HeldRowKnobs, rows: Rows, half_n: int) -> int:
+def row_threads(knobs: HeldRowKnobs, rows: Rows, half_precision_n: int) -> int:
     """Return the number of threads for one row: at most as many as the row's elements need, even if its tile is wider.
-    ``half_n``: the row length to assume in half precision."""
+    ``half_precision_n``: the row length that half precision counts, such as the tile's width."""
     n = rows.n
     if rows.itemsize == 8:
-        threads = power_of_two(n) // 8
+        threads = next_power_of_two(n) // 8
     elif n >= knobs.full_row:
         threads = 1024
     else:
-        threads = half_n // knobs.half_elements if rows.itemsize == 2 else n // knobs.row_elements
-    return power_of_two(max(32, min(threads, 1024)) + 1) // 2
+        threads = half_precision_n // knobs.half_elements if rows.itemsize == 2 else n // knobs.row_elements
+    return next_power_of_two(max(32, min(threads, 1024)) + 1) // 2

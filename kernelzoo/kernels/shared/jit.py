@@ -20,7 +20,7 @@ from kernelzoo.device import KIB, MIB, Device, on_device_of
 from kernelzoo.errors import GridTooLargeError
 from kernelzoo.kernels.shared import code_cache, cubin, triton_key
 from kernelzoo.kernels.shared.shown import describe_source
-from kernelzoo.launch import Compiled, Launch, RebindableLaunch, Recording, Step, WorkspaceLaunch, recording
+from kernelzoo.launch import Compiled, Launch, LaunchStep, RebindableLaunch, Recording, WorkspaceLaunch, recording
 from kernelzoo.layout import Columns, Rows, Strides
 from kernelzoo.torch_private import current_stream
 
@@ -58,8 +58,7 @@ def resident(device: Device, registers: int, warps: int, shared_bytes: int) -> i
     """Return how many programs can be resident on one multiprocessor, at least one, to size a persistent grid.
 
     registers (per thread), warps and shared_bytes describe the compiled program. The rule is from Triton's tutorial on
-    the fused softmax (python/tutorials/02-fused-softmax.py).
-    """
+    the fused softmax (python/tutorials/02-fused-softmax.py)."""
     registers = max(1, registers)
     if device.vendor == "hip":
         total = device.registers_per_block * (2 if device.arch in CDNA else 1)
@@ -95,10 +94,9 @@ def row_arguments(rows: Rows, *others: Strides) -> tuple[int, ...]:
     They are rows, n / m, inner, x_outer / m, x_n, x_inner / m, out_outer / m, out_n, out_inner / m, m. A reduction's
     output strides are not divided. Then follow outer / m, n, inner / m of each other tensor with n elements per row.
 
-    m is the largest power of two, up to 8, that divides the row length and all row offsets; 1 if even 16 does. Triton
-    only tests whether an integer is a multiple of 16. So without m, a row of 1000 floats would be loaded one by one.
-    """
-    m = rows.common_factor(*others)
+    m is the largest power of two, up to 8, that divides the row length and all row offsets. If 16 does, m is 1. Triton
+    only tests whether an integer is a multiple of 16. So without m, a row of 1000 floats would be loaded one by one."""
+    m = rows.offset_gcd(*others)
     m = m if m < 16 else 1
     divisor = m if rows.out_n else 1
     x = rows.total, rows.n // m, rows.inner, rows.x_outer // m, rows.x_n, rows.x_inner // m
@@ -112,7 +110,7 @@ def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
     They are outer, n, inner / m, x_outer / m, x_n / m, x_inner, out_outer / m, out_n / m, out_inner, m. A reduction's
     output strides are not divided. Then follow outer / m, n / m, inner of each other tensor with n elements per column.
     """
-    m = math.gcd(columns.multiple, *(stride for other in others for stride in (other.outer, other.n)))
+    m = math.gcd(columns.stride_gcd, *(stride for other in others for stride in (other.outer, other.n)))
     divisor = m if columns.out_n else 1
     x = columns.outer, columns.n, columns.inner // m, columns.x_outer // m, columns.x_n // m, columns.x_inner
     rest = [stride for other in others for stride in (other.outer // m, other.n // m, other.inner)]
@@ -120,18 +118,17 @@ def column_arguments(columns: Columns, *others: Strides) -> tuple[int, ...]:
 
 
 def to_column_strides(rows: Rows, strides: Strides) -> Strides:
-    """Convert another tensor's strides from strided rows (``Rows.across``) to columns."""
+    """Convert another tensor's strides from strided rows (``Rows.is_strided``) to columns."""
     return strides if rows.inner > 1 else strides._replace(outer=0, inner=strides.outer)
 
 
-def edges_of(rows: Rows, *others: Strides) -> int:
+def edge_vector_size(rows: Rows, *others: Strides) -> int:
     """Return the elements per 16-byte vector if rows have an unaligned head and tail around vectors, else 0.
 
     It is also 0 unless a row starts at the same position within a vector in x, out and other tensors of n elements per
-    row. A reduction's output does not matter.
-    """
-    vector = rows.whole_vector
-    if rows.common_factor(*others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.across or rows.x_phase:
+    row. A reduction's output does not matter."""
+    vector = rows.vector_elements
+    if rows.offset_gcd(*others) >= vector or rows.n < 2 * vector or rows.x_n != 1 or rows.is_strided or rows.x_phase:
         return 0
     out = Strides(rows.out_outer, rows.out_n, rows.out_inner, rows.out_phase)
     for one in (*others, out) if out.n else others:
@@ -142,12 +139,12 @@ def edges_of(rows: Rows, *others: Strides) -> int:
 
 def can_pack(rows: Rows, *others: Strides) -> bool:
     """Whether rows of half precision can be loaded as vectors of packed pairs, apart from unaligned heads and tails."""
-    whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.across
+    whole = rows.itemsize == 2 and rows.x_n == rows.out_n == 1 and not rows.is_strided
     aligned = rows.aligned and not any(other.phase or other.n != 1 for other in others)
-    return whole and ((rows.common_factor(*others) >= 8 and aligned) or edges_of(rows, *others) > 0)
+    return whole and ((rows.offset_gcd(*others) >= 8 and aligned) or edge_vector_size(rows, *others) > 0)
 
 
-def overread_rows(rows: Rows) -> int:
+def num_overreads(rows: Rows) -> int:
     """Return how many rows' last vector may reach into the next row: all rows but the last, or 0 if rows overlap."""
     steps = [step for step, many in ((rows.x_outer, rows.outer > 1), (rows.x_inner, rows.inner > 1)) if many]
     return rows.total - 1 if all(step >= rows.n for step in steps) else 0
@@ -161,8 +158,7 @@ def compile_program(
 ) -> Any:
     """Compile a kernel for its arguments and constants. If ``loads``, also load it.
 
-    Kernels are compiled at bind time, under a lock. So a launch never compiles, and first launches can't race.
-    """
+    Kernels are compiled at bind time, under a lock. So a launch never compiles, and first launches can't race."""
     with _lock, on_device_of(x), triton_key.use_cached_key():
         try:
             program = kernel.warmup(*args, grid=(1,), **options)
@@ -182,7 +178,7 @@ def compiler_options(device: Device, warps: int, stages: int, options: dict[str,
     """Return all options for Triton's compiler."""
     # Stated explicitly, since Triton's default changes with 3.10, and 3.9 warns of that.
     said = {**options, "enable_fp_fusion": True, "num_warps": warps, "num_stages": stages}
-    return {**said, "launch_pdl": True} if device.dependent_launches else said
+    return {**said, "launch_pdl": True} if device.allows_dependent_launches else said
 
 
 def resources(program: Any, device: Device) -> cubin.Resources:
@@ -237,9 +233,8 @@ def bind_grid(
 ) -> Launch:
     """Compile a kernel for its arguments, and return its launch. Raises GridTooLargeError.
 
-    args: the kernel's arguments. The first ``tensors`` are the bind's canonical tensors; later tensors are workspaces.
-    programs: the grid's size, or a function of the number of programs that can be resident per multiprocessor.
-    """
+    args: the kernel's arguments. The first ``tensors`` are the caller's, with merged axes; others are workspaces.
+    programs: the grid's size, or a function of the number of programs that can be resident per multiprocessor."""
     rec = recording.get()
     if INTERPRETED and rec is None:
         return interpreted_launch(kernel, programs(1) if callable(programs) else programs, args)
@@ -266,7 +261,7 @@ def record_launch(
     """Return a launch that adds a step to the recording ``rec``, instead of running the kernel."""
     if callable(programs):
         at_once = 1
-        if rec.compiles:
+        if rec.can_compile:
             found = resources(compile_program(args[0], kernel, args, chosen), device)
             at_once = resident(device, found.registers, chosen["num_warps"], found.shared_bytes)
         programs = programs(at_once)
@@ -278,8 +273,8 @@ def record_launch(
         if not isinstance(arg, torch.Tensor):
             (constants if constant else arguments).append(str(arg))
     options = {name: value for name, value in chosen.items() if name not in OWN_OPTIONS}
-    return rec.launch(
-        Step(
+    return rec.make_launch(
+        LaunchStep(
             kernel=f"{kernel.__name__}, {chosen['num_warps']} warps, {chosen['num_stages']} stages, {options}",
             grid=(programs,),
             threads=chosen["num_warps"] * device.warp_size,
@@ -287,7 +282,7 @@ def record_launch(
             constants=tuple(constants),
             arguments=tuple(arguments),
             build=(lambda: describe_code(kernel, compile_program(args[0], kernel, args, chosen), args, chosen, device))
-            if rec.compiles
+            if rec.can_compile
             else None,
         )
     )
@@ -303,7 +298,7 @@ def launch_of(kernel: Any, program: Any, programs: int, args: tuple[Any, ...], t
     x = args[0]
     # Call the compiled kernel's launcher directly: the argument handling of Triton's own call takes longer than a short
     # kernel. The launcher takes addresses in place of tensors, which spares a query of the driver.
-    call, fixed, together = launcher_call(program)
+    call, fixed, together = make_launcher_call(program)
     device: int = x.get_device()
     stream = current_stream
     rest, workspace = list(args[tensors:]), []
@@ -340,7 +335,7 @@ def interpreted_launch(kernel: Any, programs: int, args: tuple[Any, ...]) -> Lau
     return interpret
 
 
-class LauncherCall(NamedTuple):
+class TritonLauncherCall(NamedTuple):
     """The call that launches a compiled kernel: ``call(programs, 1, 1, stream, *fixed, *arguments)``. If
     ``together`` is true, the arguments are passed as one tuple."""
 
@@ -349,21 +344,20 @@ class LauncherCall(NamedTuple):
     together: bool
 
 
-def launcher_call(program: Any) -> LauncherCall:
+def make_launcher_call(program: Any) -> TritonLauncherCall:
     """Return the call that launches a compiled kernel, without hooks.
 
     In Triton 3.6 and 3.7, each call of a CUDA launcher computes all arguments of its ``launch``. Unless the kernel
-    needs scratch memory, only the stream and the tensors change, so the other arguments are computed here once.
-    """
+    needs scratch memory, only the stream and the tensors change, so the other arguments are computed here once."""
     run, hooks, scratch = program.run, (None, None, None), (None, None)
     known = triton.__version__.startswith(("3.6.", "3.7.")) and type(run).__name__ == "CudaLauncher"
     if not known or run.global_scratch_size or run.profile_scratch_size:
-        return LauncherCall(run, (program.function, program.packed_metadata, *hooks), together=False)
+        return TritonLauncherCall(run, (program.function, program.packed_metadata, *hooks), together=False)
     kind = (program.function, run.launch_cooperative_grid, run.launch_pdl)
     if hasattr(run, "kernel_signature"):  # from 3.7 on, one launch for all kernels
         rest = (program.packed_metadata, *hooks, *scratch, run.arg_annotations, run.kernel_signature)
-        return LauncherCall(run.launch, (*kind, *rest), together=True)
-    return LauncherCall(run.launch, (*kind, *scratch, program.packed_metadata, *hooks), together=False)
+        return TritonLauncherCall(run.launch, (*kind, *rest), together=True)
+    return TritonLauncherCall(run.launch, (*kind, *scratch, program.packed_metadata, *hooks), together=False)
 
 
 _lock = threading.RLock()

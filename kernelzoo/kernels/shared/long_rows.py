@@ -28,4 +28,4 @@ def count_row_parts(rows: Rows, device: Device) -> int:
 
 def _row_programs(rows: Rows) -> int:
     """Return the number of programs if no row is split."""
-    return cdiv(rows.total, LINE_BYTES // rows.itemsize) if rows.across else max(1, rows.planned)
+    return cdiv(rows.total, LINE_BYTES // rows.itemsize) if rows.is_strided else max(1, rows.planned)

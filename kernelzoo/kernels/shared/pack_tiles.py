@@ -7,7 +7,7 @@ import torch
 
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, count_row_parts
-from kernelzoo.layout import Rows, cdiv, power_of_two
+from kernelzoo.layout import Rows, cdiv, next_power_of_two
 
 THREAD_BYTES, THREAD_ELEMENTS = 64, 32
 """The most bytes and the most elements of a block per thread. The bytes are those of four vectors."""
@@ -36,20 +36,19 @@ class PackTile(NamedTuple):
 
 
 def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
-    """Return the tile for a reduction of rows, or of parts of ``n`` elements: first per thread, then across threads.
+    """Return the tile for a reduction of rows, or of parts of ``n`` elements. Threads first reduce their own elements.
 
-    A tile has several short rows. If rows are strided (``across``), it has a cache line of neighbouring rows.
-    """
+    A tile has several short rows. If rows are strided (``is_strided``), it has a cache line of neighbouring rows."""
     device, n = device_of(x), n or rows.n
     elements = min(THREAD_ELEMENTS, THREAD_BYTES // rows.itemsize)
-    if rows.across:
-        side = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total))
-        block = min(power_of_two(n), MANY_THREADS * elements // side)
+    if rows.is_strided:
+        side = min(LINE_BYTES // rows.itemsize, next_power_of_two(rows.total))
+        block = min(next_power_of_two(n), MANY_THREADS * elements // side)
         warps = device.warps(side * block // elements)
         vector, lanes = 1, warps * device.warp_size * min(side, strided_vector_width(rows)) // side
     else:
-        spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
-        block = min(power_of_two(n), (LONG_THREADS if spread == 1 else MANY_THREADS) * elements)
+        spread = next_power_of_two(1 + rows.planned // (8 * device.multiprocessors))
+        block = min(next_power_of_two(n), (LONG_THREADS if spread == 1 else MANY_THREADS) * elements)
         side = max(1, min(SHORT_THREADS * elements // block, spread))
         warps = device.warps(side * block // elements)
         vector, lanes = min(block, row_vector_width(rows)), warps * device.warp_size
@@ -59,13 +58,13 @@ def pack_tile(x: torch.Tensor, rows: Rows, n: int = 0) -> PackTile:
 
 def row_vector_width(rows: Rows) -> int:
     """Return how many elements of a row to load at once: up to 16 bytes, if all rows are aligned accordingly."""
-    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.whole_vector, rows.common_factor())
+    return 1 if rows.x_n != 1 or rows.x_phase else min(rows.vector_elements, rows.offset_gcd())
 
 
 def strided_vector_width(rows: Rows) -> int:
     """Return how many strided rows to load from at once, one element of each: up to 16 bytes."""
     steps = rows.x_n, *((rows.inner, rows.x_outer) if rows.inner > 1 else ())
-    return 1 if rows.step != 1 or rows.x_phase else math.gcd(rows.whole_vector, *steps)
+    return 1 if rows.row_stride != 1 or rows.x_phase else math.gcd(rows.vector_elements, *steps)
 
 
 class PackPlan(NamedTuple):
@@ -80,9 +79,9 @@ class PackPlan(NamedTuple):
         return self.tile.programs * self.parts
 
     @property
-    def lanes(self) -> int:
+    def padded_parts(self) -> int:
         """The constant PARTS of a kernel that merges the parts: their number, rounded up to a power of two."""
-        return power_of_two(self.parts)
+        return next_power_of_two(self.parts)
 
 
 def plan_parts(x: torch.Tensor, rows: Rows) -> PackPlan:

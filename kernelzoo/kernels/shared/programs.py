@@ -53,8 +53,8 @@ def make_launch(
     workspace: Sequence[torch.Tensor],
     device: Device,
 ) -> Launch:
-    """Return the launch of a loaded program. Its first parameters must be the addresses of the canonical tensors."""
-    at = driver.movable_launcher(function, shape, parameters, device)
+    """Return the launch of a loaded program. Its first parameters must be the addresses of ``tensors``."""
+    at = driver.make_launcher(function, shape, parameters, device)
     return WorkspaceLaunch(at, *tensors, workspace=workspace) if workspace else RebindableLaunch(at, *tensors)
 
 

@@ -6,7 +6,7 @@ import torch
 
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
-from kernelzoo.layout import Rows, cdiv, power_of_two
+from kernelzoo.layout import Rows, cdiv, next_power_of_two
 
 TILE_BYTES = 16384
 """Bytes of a tile in its accumulator dtype: 16 float32 elements for each of 256 threads."""
@@ -31,14 +31,14 @@ class Tile(NamedTuple):
 def choose_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
     """Return the tile for a kernel that keeps a tile of each of ``tensors`` tensors in registers.
 
-    Short rows share a tile if each multiprocessor still gets several programs. If rows are strided (``across``), a tile
+    Short rows share a tile if each multiprocessor still gets several programs. If rows are strided, a tile
     has at least a cache line of neighbouring rows.
     """
-    device, wide = device_of(x), rows.wide_bytes
-    elements = TILE_BYTES // wide // power_of_two(tensors)
-    least = min(LINE_BYTES // rows.itemsize, power_of_two(rows.total)) if rows.across else 1
-    block = min(elements // least, power_of_two(rows.n))
-    spread = power_of_two(1 + rows.planned // (8 * device.multiprocessors))
+    device, wide = device_of(x), rows.accumulator_bytes
+    elements = TILE_BYTES // wide // next_power_of_two(tensors)
+    least = min(LINE_BYTES // rows.itemsize, next_power_of_two(rows.total)) if rows.is_strided else 1
+    block = min(elements // least, next_power_of_two(rows.n))
+    spread = next_power_of_two(1 + rows.planned // (8 * device.multiprocessors))
     side = max(least, min(elements // block, spread))
     return Tile(side, block, cdiv(rows.total, side), device.warps(side * block * wide * tensors // THREAD_BYTES))
 
@@ -48,17 +48,17 @@ def register_tile(x: torch.Tensor, rows: Rows, tensors: int = 1) -> Tile:
 
     A complete row is processed with four vectors per thread.
     """
-    if rows.across or not SHORT_ROW < rows.n <= IN_REGISTERS * 4 // rows.wide_bytes:
+    if rows.is_strided or not SHORT_ROW < rows.n <= IN_REGISTERS * 4 // rows.accumulator_bytes:
         return choose_tile(x, rows, tensors)
-    block = power_of_two(rows.n)
+    block = next_power_of_two(rows.n)
     return Tile(1, block, rows.total, device_of(x).warps(block * rows.itemsize // THREAD_BYTES))
 
 
 def persistent_tile(x: torch.Tensor, rows: Rows, tensors: int) -> Tile:
     """Return the tile for persistent programs, at most two per multiprocessor. If a row fits in registers, the tile
     has a complete row."""
-    tile, wide = choose_tile(x, rows, tensors), rows.wide_bytes
-    if not rows.across and tile.block < rows.n <= IN_REGISTERS * 4 // wide:
-        block = power_of_two(rows.n)
+    tile, wide = choose_tile(x, rows, tensors), rows.accumulator_bytes
+    if not rows.is_strided and tile.block < rows.n <= IN_REGISTERS * 4 // wide:
+        block = next_power_of_two(rows.n)
         tile = Tile(1, block, rows.total, device_of(x).warps(block * wide // THREAD_BYTES))
     return tile._replace(programs=max(1, min(tile.programs, 2 * device_of(x).multiprocessors)))

@@ -47,13 +47,13 @@ def find_device_types(backend: str, torch: Any, triton: Any) -> tuple[str, ...]:
 
 
 def check_launches(backend: str, triton: Any) -> None:
-    """Set up Triton's cache of compiled kernels. Raises BackendUnavailableError if a launch would lack something."""
+    """Set up Triton's cache of compiled kernels. Raises BackendUnavailableError if launches need more software."""
     code_cache.check_cache_folder("TRITON_CACHE_DIR", Path(triton.knobs.cache.get_triton_dir("cache")))
-    if not triton.knobs.runtime.interpret and (missing := find_missing(triton)):
+    if not triton.knobs.runtime.interpret and (missing := find_missing_requirement(triton)):
         raise BackendUnavailableError(backend, *missing)
 
 
-def find_missing(triton: Any) -> tuple[str, str] | None:
+def find_missing_requirement(triton: Any) -> tuple[str, str] | None:
     """Return what a launch on a GPU lacks, and the remedy; None if it lacks nothing. Nothing is compiled.
 
     Triton launches through a C module, which it compiles at first use and caches. NVIDIA's assembler comes with

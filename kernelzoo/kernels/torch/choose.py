@@ -2,7 +2,7 @@
 
 import torch
 
-from kernelzoo.kernels.torch.softmax.limits import adds_in_order, overflows_index, rounds_intermediates
+from kernelzoo.kernels.torch.softmax.limits import is_inexact_on_equal_terms, overflows_index, rounds_intermediates
 from kernelzoo.kernels.torch.softmax_backward.eager import may_miss_contract
 from kernelzoo.registry import chooser
 
@@ -19,7 +19,7 @@ def eager(*tensors: torch.Tensor, **scalars: float) -> str:
 @chooser("torch", "softmax", "auto")
 def softmax(x: torch.Tensor, out: torch.Tensor) -> str:
     """Eager; if that may miss the contract, renormalized on the host and naive on a GPU. Compiling takes too long."""
-    if not (rounds_intermediates(x) or adds_in_order(x) or overflows_index(x)):
+    if not (rounds_intermediates(x) or is_inexact_on_equal_terms(x) or overflows_index(x)):
         return "eager"
     return "renormalized" if x.device.type == "cpu" else "naive"
 

@@ -44,7 +44,7 @@ def compile_launch(implementation: str, into: Into, arguments: tuple[Any, ...], 
 
 def _bind_compiled(implementation: str, into: Into, arguments: tuple[Any, ...], mode: str | None) -> Launch:
     _check_toolchain(implementation, arguments[0].device.type)
-    _check_cache()
+    _check_inductor_cache_folder()
     key = (into, mode, *(_key(argument) if isinstance(argument, torch.Tensor) else argument for argument in arguments))
     with _lock:  # Dynamo compiles one thing at a time, and this cache is filled once per problem
         function = _compiled.pop(key, None)
@@ -55,7 +55,7 @@ def _bind_compiled(implementation: str, into: Into, arguments: tuple[Any, ...], 
             function = torch.compile(fresh, dynamic=False, fullgraph=True, mode=mode)
             # Compile on scratch memory of the same layout, so that binding writes no tensor of the caller.
             with torch.no_grad():
-                function(*(_copy_layout(a) if isinstance(a, torch.Tensor) else a for a in arguments))
+                function(*(_zeros_with_same_layout(a) if isinstance(a, torch.Tensor) else a for a in arguments))
         _compiled[key] = function
         if len(_compiled) > KEPT:
             _compiled.pop(next(iter(_compiled)))
@@ -78,15 +78,15 @@ def _key(x: torch.Tensor) -> tuple[object, ...]:
     return x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % 16
 
 
-def _copy_layout(x: torch.Tensor) -> torch.Tensor:
+def _zeros_with_same_layout(x: torch.Tensor) -> torch.Tensor:
     return torch.zeros(x.untyped_storage().nbytes() // x.element_size(), dtype=x.dtype, device=x.device).as_strided(
         x.shape, x.stride(), x.storage_offset()
     )
 
 
 @functools.cache
-def _check_cache() -> None:
-    """Check Inductor's cache folder. Other users can guess its name in /tmp, and create it first."""
+def _check_inductor_cache_folder() -> None:
+    """Check that no other user can write to Inductor's cache folder. They can guess its name in /tmp, and create it."""
     code_cache.check_cache_folder("TORCHINDUCTOR_CACHE_DIR", Path(inductor_folder()))
 
 

@@ -61,7 +61,7 @@ def _mark_as_gpu(found: Any) -> Any:
 
 
 @contextmanager
-def watched(device: Device) -> Iterator[None]:
+def record_user_launches(device: Device) -> Iterator[None]:
     """A context in which tensors can be on a simulated GPU, without values, and streams do nothing."""
     properties = SimpleNamespace(
         name=device.name,

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.kernels.shared.long_rows import should_split_rows
-from kernelzoo.kernels.triton.gradients import choose_form
+from kernelzoo.kernels.triton.gradients import choose_fused_or_split
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 
@@ -24,6 +24,6 @@ def rows_or_split(x: torch.Tensor, *others: torch.Tensor, **scalars: int) -> str
 def fused_or_split(*tensors: torch.Tensor) -> str:
     """A program takes a tile of short rows, or a row that fits on chip. Several programs share a longer row.
 
-    Short columns are taken in tiles, longer ones in strips. Several programs share a strip that doesn't fit on chip.
+    A tile has short columns, and a strip has adjacent long columns. Several programs share a strip too long for one.
     """
-    return choose_form(tensors, sum(one.ndim == 3 for one in tensors[:-1]))  # inputs with n elements per row
+    return choose_fused_or_split(tensors, sum(one.ndim == 3 for one in tensors[:-1]))  # inputs with n elements per row

@@ -33,11 +33,11 @@ def row_start(row, inner, stride_outer, stride_inner, MULTIPLE: tl.constexpr):
 
 
 @triton.jit
-def locate_vectors(start, n, in_rows, EDGES: tl.constexpr):
-    """Return (elements per row in complete vectors, the maximum of these, columns and mask of the edge elements)."""
+def locate_body_and_edges(start, n, in_rows, EDGES: tl.constexpr):
+    """Return (each row's elements in whole vectors, their maximum over rows, columns and mask of elements outside)."""
     if EDGES:
-        before, inside = whole_vectors(start, n, EDGES)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        before, inside = head_and_body(start, n, EDGES)
+        edge, known = head_and_tail(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
         known = known & in_rows
         longest = tl.max(inside)
     else:  # no edges
@@ -49,21 +49,21 @@ def locate_vectors(start, n, in_rows, EDGES: tl.constexpr):
 
 
 @triton.jit
-def whole_vectors(start, n, VECTOR: tl.constexpr):
+def head_and_body(start, n, VECTOR: tl.constexpr):
     """Return (elements of a row before its first aligned vector, elements in the complete vectors that follow)."""
-    before = tl.minimum((-start) & (VECTOR - 1), n)
-    return before, (n - before) // VECTOR * VECTOR
+    head = tl.minimum((-start) & (VECTOR - 1), n)
+    return head, (n - head) // VECTOR * VECTOR
 
 
 @triton.jit
-def edge_columns(lane, before, inside, n, VECTOR: tl.constexpr):
-    """Return (columns, mask) of a row's edges for 2 * VECTOR lanes: VECTOR for the head, VECTOR for the tail."""
-    cols = tl.where(lane < VECTOR, lane, before + inside + lane - VECTOR)
-    return cols, tl.where(lane < VECTOR, lane < before, cols < n)
+def head_and_tail(lane, head, body, n, VECTOR: tl.constexpr):
+    """Return (columns, mask) of a row's elements outside vectors. VECTOR lanes take the head, then VECTOR the tail."""
+    cols = tl.where(lane < VECTOR, lane, head + body + lane - VECTOR)
+    return cols, tl.where(lane < VECTOR, lane < head, cols < n)
 
 
 @triton.jit
 def rounded_product(a, b):
-    """Return a * b, rounded, so that it can't be fused with an addition over lanes. After fused additions, each lane
-    would have different bits, and it would be undefined which lane's bits are written."""
+    """Return a * b, rounded, so that it can't be fused with an addition over lanes. After fused additions, lanes would
+    hold different bits of the same sum, and any of them might be stored."""
     return tl.fma(a, b, 0.0)

@@ -5,7 +5,7 @@ import triton.language as tl
 
 
 @triton.jit
-def program_part(n, parts, span, ROWS: tl.constexpr):
+def locate_rows_and_part(n, parts, span, ROWS: tl.constexpr):
     """Return (the program's rows, begin and end of its part's columns, offsets at which it stores its results)."""
     program = tl.program_id(0)
     row = ((program // parts).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]

@@ -31,13 +31,13 @@ def row_sum(
 
 
 @triton.jit
-def row_state(
+def max_and_sum(
     x, x_start, x_n, begin, end, in_rows, LOWEST: tl.constexpr, HIGHEST: tl.constexpr, ACC_DTYPE: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return each row's (max, sum) state over columns ``begin`` to ``end``, in one pass.
+    """Return each row's (maximum, sum of exponentials) over columns ``begin`` to ``end``, in one pass.
 
-    The sum is NaN if a row has a NaN, 0 if all are -inf. For +inf, it is infinite if HIGHEST is finite, else NaN.
+    The sum is NaN if a row has a NaN, 0 if all are -inf. HIGHEST caps maxima. If finite, it makes the sum inf for +inf.
     """
     # Maxima are at least the lowest finite number, so that no difference is -inf - -inf.
     top = tl.full([ROWS, LANES], LOWEST, ACC_DTYPE)

@@ -14,7 +14,7 @@ ROWS, BLOCK = 16, 64
 
 @triton.jit
 def zero_sums(partials, n, ACC_DTYPE: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr):
-    """Return zeros as the initial (sums, rounding errors). If not WHOLE, also set ``partials`` to zero."""
+    """Return zeros as initial (sums, rounding errors). If not WHOLE (a block is a row), also zero ``partials``."""
     sums = tl.zeros([1, BLOCK], ACC_DTYPE)
     if not WHOLE:
         for start in range(0, n, BLOCK):
@@ -54,7 +54,7 @@ def partials_kernel(out, partials, count, n, out_n, ACC_DTYPE: tl.constexpr, ROW
     tl.store(out + col * out_n, tl.sum(sums, 0, keep_dims=True).to(out.dtype.element_ty), col < n)
 
 
-def make_partials_launch(id: str, partials: torch.Tensor, out: torch.Tensor) -> Launch:
+def launch_partials_sum(id: str, partials: torch.Tensor, out: torch.Tensor) -> Launch:
     """Return the launch that sums partials (count, n) over axis 0 into out (n), always in the same order."""
     count, n = partials.shape
     args = (out, partials, count, n, out.stride(0), wide_type(partials.dtype), ROWS, BLOCK)

@@ -8,13 +8,13 @@ tile, so that the compiler can choose no other layout.
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vectors
+from kernelzoo.kernels.triton.device_functions import head_and_body, head_and_tail
 
 
 @triton.jit
-def program_part(parts, span, blocks, THREADS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr):
-    """Return (part number, number of rows in progress, begin, end and ``kept`` of the program's part). Columns from
-    ``kept`` on stay in registers. Columns before ``kept`` are read in blocks."""
+def locate_part_and_held_columns(parts, span, blocks, THREADS: tl.constexpr, BLOCK: tl.constexpr, VECTOR: tl.constexpr):
+    """Return (part number, rows that are processed at once, begin and end of the part, where its held columns begin).
+    Held columns stay in registers. Columns before them are read in blocks."""
     part, groups = tl.program_id(0) % parts, tl.num_programs(0) // parts
     begin = part.to(tl.int64) * span * VECTOR
     end = begin + tl.cast(span, tl.int64) * VECTOR
@@ -22,12 +22,12 @@ def program_part(parts, span, blocks, THREADS: tl.constexpr, BLOCK: tl.constexpr
 
 
 @triton.jit
-def part_edges(start, n, part, EDGES: tl.constexpr, THREADS: tl.constexpr):
-    """Return (elements in complete vectors, columns and mask of the edge elements). The first part has the edges."""
+def locate_part_body_and_edges(start, n, part, EDGES: tl.constexpr, THREADS: tl.constexpr):
+    """Return (elements in complete vectors, columns and mask of elements outside). Part 0 has those outside."""
     if EDGES:
         thread = tl.arange(0, THREADS)
-        before, inside = whole_vectors(start, n, EDGES)
-        edge, known = edge_columns(thread, before, inside, n, EDGES)
+        before, inside = head_and_body(start, n, EDGES)
+        edge, known = head_and_tail(thread, before, inside, n, EDGES)
         known = known & (thread < 2 * EDGES) & (part == 0)
     else:  # no edges
         inside, edge, known = n, start, part == 0
@@ -35,34 +35,34 @@ def part_edges(start, n, part, EDGES: tl.constexpr, THREADS: tl.constexpr):
 
 
 @triton.jit
-def load_share(
-    x, start, x_n, length, NOTHING: tl.constexpr, empty,
+def load_packs(
+    x, start, x_n, length, PADDING: tl.constexpr, padding_word,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
-    """Load ``length`` elements at ``start``. Pad with NOTHING or, if PACKED, pad words of halves with ``empty``."""
+    """Load ``length`` elements, as packs per thread, and pad. If PACKED, load 32-bit words of two elements each."""
     if PACKED:
         words = tl.arange(0, THREADS * PACKS * VECTOR // 2)
         here = (x + start).to(tl.pointer_type(tl.int32), bitcast=True) + words
-        line = tl.load(here, words < length // 8 * 4, other=empty)
+        line = tl.load(here, words < length // 8 * 4, other=padding_word)
         share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR // 2]), (1, 0, 2))
     else:
         cols = tl.arange(0, THREADS * PACKS * VECTOR)
-        line = tl.load(x + start + cols.to(tl.int64) * x_n, cols < length, other=NOTHING)
+        line = tl.load(x + start + cols.to(tl.int64) * x_n, cols < length, other=PADDING)
         share = tl.permute(tl.reshape(line, [PACKS, THREADS, VECTOR]), (1, 0, 2))
     return share
 
 
 @triton.jit
-def halve_packs(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
+def split_packs_in_two(share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr):
     """Return two shares: the first half and the second half of each thread's 16-byte packs."""
     return tl.split(tl.permute(tl.reshape(share, [THREADS, 2, PACKS // 2, VECTOR]), (0, 2, 3, 1)))
 
 
 @triton.jit
-def store_numbers(
+def store_packs(
     out, out_n, length, share, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):  # fmt: skip
-    """Store the first ``length`` numbers of a share."""
+    """Store the first ``length`` numbers of a share, which has PACKS packs of VECTOR numbers per thread."""
     line = tl.reshape(tl.permute(share.to(out.dtype.element_ty), (1, 0, 2)), [PACKS * THREADS * VECTOR])
     cols = tl.arange(0, PACKS * THREADS * VECTOR)
     tl.store(out + cols.to(tl.int64) * out_n, line, cols < length)
@@ -72,7 +72,7 @@ def store_numbers(
 def store_halves(
     out, length, low, high, FIRST: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr
 ):  # fmt: skip
-    """Interleave words' low and high halves. Store 16-byte packs from FIRST on. ``length`` counts from pack 0."""
+    """Store words' low and high halves in turn, from 16-byte pack FIRST on. ``length`` includes earlier packs."""
     DTYPE: tl.constexpr = out.dtype.element_ty
     result = tl.join(low.to(DTYPE), high.to(DTYPE))
     line = tl.reshape(tl.permute(result, (1, 0, 2, 3)), [PACKS * THREADS * VECTOR])

@@ -14,11 +14,11 @@ from kernelzoo.errors import InspectionError
 from kernelzoo.kernels.shared.absent import with_stubs
 from kernelzoo.kernels.shared.jit import describe_code
 from kernelzoo.kernels.triton.inspection import target
-from kernelzoo.launch import Step, recording
+from kernelzoo.launch import LaunchStep, recording
 
 
 @contextmanager
-def watched(device: Device) -> Iterator[None]:
+def record_user_launches(device: Device) -> Iterator[None]:
     """Compile the user's Triton launches for a device within this context, and record them instead of running them."""
     compiling = JITFunction.run
 
@@ -37,7 +37,7 @@ def watched(device: Device) -> Iterator[None]:
         blocks = tuple(grid(known) if callable(grid) else grid)
         ctas, warps = program.metadata.num_ctas, program.metadata.num_warps
         rec.steps.append(
-            Step(
+            LaunchStep(
                 kernel=self.fn.__qualname__,
                 grid=(blocks[0] * ctas, *blocks[1:]),
                 threads=warps * device.warp_size,

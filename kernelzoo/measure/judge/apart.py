@@ -19,13 +19,13 @@ from time import clock_gettime, perf_counter, sleep
 from typing import TYPE_CHECKING, Any
 
 from kernelzoo.children import child_processes_of
-from kernelzoo.errors import ContractError, Pickled
+from kernelzoo.errors import ContractError, PicklableErrorMixin
 from kernelzoo.lazy import torch
 from kernelzoo.measure.problems import Problem
-from kernelzoo.measure.worker_process import IMPORTING, WAITING, DiedError, GuardError, Json, WorkerProcess, quiet
+from kernelzoo.measure.worker_process import IMPORTING, WAITING, DiedError, GuardError, Json, WorkerProcess, say_nothing
 
 if TYPE_CHECKING:
-    from kernelzoo.measure.judge.memory import Sets
+    from kernelzoo.measure.judge.memory import TensorSets
 
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of <sys/prctl.h>
 
@@ -43,8 +43,8 @@ _LEGAL = ("/torch/_inductor/compile_worker/", "from multiprocessing.resource_tra
 A process that starts during a turn is not allowed."""
 
 
-class RaisedError(Pickled, Exception):
-    """The text of an error that an implementation raised in its runner. ``outcome``: ``refused`` or ``failed``."""
+class RaisedError(PicklableErrorMixin, Exception):
+    """An implementation's error. ``outcome``: ``refused`` if it can't do the problem, ``failed`` for other errors."""
 
     def __init__(self, outcome: str, words: str) -> None:
         super().__init__(words)
@@ -76,7 +76,7 @@ class RunnerProcess(WorkerProcess):
     def start_all(
         cls, device: str, modules_by_runner: Mapping[str, Sequence[str]], patience: float, waiting: str | None
     ) -> tuple[dict[str, RunnerProcess], dict[str, str]]:
-        """Start runners in parallel. Returns them by name, and why others can't start. The runner "" must start."""
+        """Start runners in parallel. Returns them, and why others can't start. Raises if kernelzoo's own, "", can't."""
         lost = dict[str, str]()
         runners = {name: cls(device, modules, patience, waiting) for name, modules in modules_by_runner.items()}
         with ThreadPoolExecutor(len(runners)) as threads:
@@ -94,9 +94,9 @@ class RunnerProcess(WorkerProcess):
                 raise error
         return runners, lost
 
-    def _register_operations(self, said: Sequence[Json]) -> None:
-        """Record only the names of operations, because the judge loads or knows the operations themselves."""
-        self.declared = [str(one.get("name", "")) for one in said]
+    def _register_operations(self, descriptions: Sequence[Json]) -> None:
+        """Record only the operations' names. Their definitions come from the judge, not from an untrusted runner."""
+        self.declared = [str(one.get("name", "")) for one in descriptions]
 
     def restart(self) -> None:
         self._stop()
@@ -125,17 +125,17 @@ class RunnerProcess(WorkerProcess):
         finally:
             self.took = self._pause_processes() - started
 
-    def seconds_after_stop(self) -> float:
-        """Return the most seconds that a process of the runner has run since it was asked to stop."""
+    def run_seconds_since_stop(self) -> float:
+        """Return the most seconds that one of the runner's processes has run since the last stop signal."""
         used = [(_run_seconds(process), ran) for process, ran in self._used.items()]
         return max([0.0, *(now - ran for now, ran in used if now < math.inf)])
 
     @contextlib.contextmanager
     def answer_in_background(self, request: Json) -> Iterator[None]:
-        """Return a context in which a trusted runner answers a request. If it dies, only the next request raises."""
+        """Return a context during which a trusted runner answers. If the runner dies, the next request raises that."""
         _send_signal(self._stopped, signal.SIGCONT)
         with ThreadPoolExecutor(1) as thread:
-            answer = thread.submit(super()._answer, request, quiet, max(IMPORTING, self._patience))
+            answer = thread.submit(super()._answer, request, say_nothing, max(IMPORTING, self._patience))
             try:
                 yield
             finally:
@@ -156,7 +156,7 @@ class RunnerProcess(WorkerProcess):
         super()._stop()
 
     def _pause_processes(self) -> float:
-        """Stop the runner and all its descendants. Returns when it had stopped, so work after an answer is timed."""
+        """Stop the runner and its descendants. Returns the time at which it had stopped, by ``perf_counter``."""
         for process in self.processes:
             _send_signal([process], signal.SIGSTOP)
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -190,7 +190,7 @@ class RunnerProcess(WorkerProcess):
         return found
 
     def _stray_names(self) -> dict[int, str]:
-        """Return the strays' names by id. Compilers that ran before the request, and their children, don't count."""
+        """Return the strays' names by id, except compilers that ran before the request, and their children."""
         return {one: name for one in sorted(self._stray_processes()) if (name := _name_stray(one, self._before))}
 
     def end_strays(self) -> list[str]:
@@ -209,21 +209,21 @@ class RunnerProcess(WorkerProcess):
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # the judge's writes have arrived before another process reads
             torch.cuda.synchronize()
         self._in_hand = str(arguments.get("id", ""))
-        done = self._answer({"do": "runner", "call": call, "arguments": arguments}, quiet, self._patience)
+        done = self._answer({"do": "call_runner", "call": call, "arguments": arguments}, say_nothing, self._patience)
         match done:
             case {"raised": "wrong", "words": str() as words, "kind": str() as kind}:
                 raise ContractError(words, kind)
             case {"raised": "refused" | "failed" as outcome, "words": str() as words}:
                 raise RaisedError(outcome, words)
             case {"value": value}:
-                left = self.end_strays() if call in ("turn", "once", "release") else []
+                left = self.end_strays() if call in ("run_timed_turn", "run_turn_once", "release") else []
                 if left and call != "release":
                     raise ContractError(f"left child processes behind: {', '.join(left)}", "changes the process")
                 return value
         raise DiedError(self._in_hand, f"something else answered for {call}: {str(done)[:80]}")
 
-    def open(self, problem: Problem, memory: Sets, timed: str) -> None:
-        self.ask("open", problem=asdict(problem), memory=memory.handle, timed=timed)
+    def open_sets(self, problem: Problem, sets: TensorSets, timed: str) -> None:
+        self.ask("open_sets", problem=asdict(problem), memory=sets.handle, timed=timed)
 
 
 _own_ids: set[int] = set()
@@ -267,12 +267,12 @@ def _run_seconds(process: int) -> float:
     return math.inf
 
 
-def _name_stray(process: int, before: Collection[int]) -> str:
-    """Return a stray's name and id. "" if it has ended, or is a compiler of ``before`` or a child of one."""
+def _name_stray(process: int, earlier_processes: Collection[int]) -> str:
+    """Return a stray process's name and id; "" if it ended, or belongs to an earlier compiler."""
     with contextlib.suppress(OSError):
         state, parent, *_ = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         command = _command(process)
-        known = [_command(one) for one in (process, int(parent)) if one in before]
+        known = [_command(one) for one in (process, int(parent)) if one in earlier_processes]
         if state not in "ZX" and not any(legal in one for one in known for legal in _LEGAL):
             return f"{os.path.basename(command.split()[0]) if command.split() else 'a process'} ({process})"
     return ""

@@ -8,10 +8,10 @@ from time import perf_counter
 
 import torch
 
-from kernelzoo.device import free_host_bytes, no_room_error
+from kernelzoo.device import free_host_bytes, make_host_memory_error
 from kernelzoo.measure.ceilings import HOST_BYTES, moves_like_copy
 from kernelzoo.measure.judge.gate import Gate
-from kernelzoo.measure.judge.memory import Sets
+from kernelzoo.measure.judge.memory import TensorSets
 from kernelzoo.measure.measurement import Cache
 from kernelzoo.measure.problems import Problem
 
@@ -31,32 +31,29 @@ class RaceData:
         self.problem, self.device, self.cache, self.shared = problem, device, cache, shared
         self.is_gpu = device.type == "cuda"
         self.cached = torch.cuda.get_device_properties(device).L2_cache_size if self.is_gpu else HOST_BYTES // 4
-        self.sets: Sets
+        self.sets: TensorSets
         self.gate: Gate
         self._scratch: torch.Tensor | None = None
         self._mark = torch.zeros(1, device=device)
         keeps = self.is_gpu and torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
         self._reset = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache if keeps else None
 
-    def allocate(self, turn: float) -> None:
-        """Allocate sets for turns of ``turn`` seconds, or a few sets if 0. Raises NoRoomError and torch's errors."""
+    def allocate_sets(self, turn_seconds: float) -> None:
+        """Allocate sets of data for turns of this length; for 0, a few sets. Raises NoRoomError and torch's errors."""
         one = max(1, self.problem.bytes)
         least, fastest = _SHORTEST[self.device.type]
-        shortest = least + one / fastest
-        asked = self.cached // 2 // one if self.cache == "hot" else max(4 * self.cached // one, int(turn / shortest))
-        asked = asked if turn else _CHECKED
+        each = least + one / fastest
+        want = self.cached // 2 // one if self.cache == "hot" else max(4 * self.cached // one, int(turn_seconds / each))
+        want = want if turn_seconds else _CHECKED
         room = torch.cuda.mem_get_info(self.device)[1] // 4 if self.is_gpu else free_host_bytes() // 4
-        count = max(2, min(asked + 1, room // one, _MOST_SETS))
+        count = max(2, min(want + 1, room // one, _MOST_SETS))
         if not self.is_gpu and one * count > free_host_bytes():
-            raise no_room_error("the race", one * count)
-        self.sets = Sets(self.problem, count, self.device, shared=self.shared)
+            raise make_host_memory_error("the race", one * count)
+        self.sets = TensorSets(self.problem, count, self.device, shared=self.shared)
         self.gate = Gate(self.sets, secrets.randbits(48))
 
-    def settle(self) -> None:
-        """Reset cache lines that kernels made persistent. Before a cold turn, fill the cache with other data.
-
-        If the operation writes as much as it reads, half of that data is written.
-        """
+    def prepare_caches(self) -> None:
+        """Reset cache lines that kernels made persistent. Before a cold turn, fill the cache with other data."""
         if self._reset is not None:
             status = self._reset()
             if status == _NOT_SUPPORTED:  # for example on part of a device (MIG), whose cache keeps nothing on request
@@ -67,14 +64,14 @@ class RaceData:
             if self._scratch is None:
                 self._scratch = torch.zeros(self.cached // 2, dtype=torch.float32, device=self.device)
             half = self._scratch.numel() // 2
-            if moves_like_copy(self.sets):
+            if moves_like_copy(self.sets):  # the operation writes as much as it reads, so half of this is written
                 torch.add(self._scratch[:half], 0, out=self._scratch[half : 2 * half])
             else:
                 self._scratch.sum()
         if self.is_gpu:
             torch.cuda.synchronize(self.device)
 
-    def probe(self) -> float:
+    def time_one_element_launch(self) -> float:
         """Return the seconds until the device has run a one-element kernel, including the wait for other processes."""
         began = perf_counter()
         self._mark.zero_()

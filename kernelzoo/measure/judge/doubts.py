@@ -73,7 +73,7 @@ class TimeChecks:
         return false or ("" if entrant.runner is self.own else self._check_turns_on_new_data(entrant, median))
 
     def _check_repeated_turns(self, entrant: Entrant, median: float) -> str:
-        """Repeat the last turn for 40 ms, so that small differences add up. Returns a contradiction, or ""."""
+        """Repeat the last turn for 40 ms, and compare the runner's clock with the judge's. Returns why they differ."""
         once = median * entrant.count
         times = max(3, int(_LONG / once))
         allowed = self.empty + _SLACK + _SUBMITTED * entrant.count
@@ -81,7 +81,7 @@ class TimeChecks:
             allowed += _DELIVERING * entrant.count * len(self.data.sets.outs)
         least, unexplained = math.inf, math.inf
         for _ in range(_TRIES):  # a busy host is late, and never early
-            seconds, took = entrant.turn(times)
+            seconds, took = entrant.run_timed_turn(times)
             least, unexplained = min(least, seconds), min(unexplained, took - seconds * times * (1 + _EXPLAINED))
             if unexplained <= allowed:
                 break
@@ -110,22 +110,22 @@ class TimeChecks:
             # On a busy host a short turn is disturbed less often than a long one.
             count = least if number >= 3 and not self.data.is_gpu else most
             order = random.sample(range(self.data.sets.count), count)
-            entrant.ask("arrange", order=order, delivered=entrant.returns)
-            self.data.gate.mutation.write(order)
-            self.data.settle()
-            busy, overrun, began = self.gpu_is_busy(entrant), entrant.runner.seconds_after_stop(), time.perf_counter()
-            took = entrant.once()
+            entrant.ask("prepare_turn", order=order, copy_outs=entrant.returns)
+            self.data.gate.mutation.write_sets(order)
+            self.data.prepare_caches()
+            busy, extra, began = self.gpu_is_busy(entrant), entrant.runner.run_seconds_since_stop(), time.perf_counter()
+            took = entrant.run_turn_once()
             if self.data.is_gpu:
-                self.data.probe()
+                self.data.time_one_element_launch()
                 took = time.perf_counter() - began
-            overrun = max(overrun, entrant.runner.seconds_after_stop())
-            self.data.gate.mutation.check(order)
+            extra = max(extra, entrant.runner.run_seconds_since_stop())
+            self.data.gate.mutation.check_sets(order)
             bounds = _OWN[self.data.device.type]
             allowed = min((share * median + more) * count + slack for share, slack in bounds)
-            if took - self.empty <= allowed and not busy and overrun <= WORKED:
+            if took - self.empty <= allowed and not busy and extra <= WORKED:
                 return ""
-        if overrun > WORKED:
-            return f"its process ran for {overrun * 1e3:.1f} ms while it was stopped: work outside the clock"
+        if extra > WORKED:
+            return f"its process ran for {extra * 1e3:.1f} ms while it was stopped: work outside the clock"
         return (
             f"{count} launches took {(took - self.empty) * 1e3:.2f} ms by the judge's clock,"
             f" {median * count * 1e3:.2f} by that of their runner: a false time, or work outside the clock"
@@ -142,11 +142,11 @@ class TimeChecks:
         copy, least = self._copy_seconds(entrant.count), math.inf
         for tries in range(_TRIES):
             time.sleep(_PAUSE[self.data.device.type] * tries)  # other work on a host may take a while
-            entrant.ask("arrange", order=order, delivered=True)
-            self.data.gate.mutation.write(order)
-            self.data.settle()
-            least = min(least, entrant.turn()[0] / len(order))
-            self.data.gate.mutation.check(order)
+            entrant.ask("prepare_turn", order=order, copy_outs=True)
+            self.data.gate.mutation.write_sets(order)
+            self.data.prepare_caches()
+            least = min(least, entrant.run_timed_turn()[0] / len(order))
+            self.data.gate.mutation.check_sets(order)
             if least - median <= 1.5 * copy + _DELIVERED[self.data.device.type]:
                 return ""
         return (
@@ -158,10 +158,10 @@ class TimeChecks:
         """Return the seconds to copy one launch's outputs, timed in a turn of ``count`` copies."""
         clock, sets = choose_clock(self.data.device, self.timed, self.data.problem.op), self.data.sets.count
         order = random.sample(range(sets), count)
-        copied = clock.arrange([partial(self._copy_outs, (number + 1) % sets, number) for number in order])
+        copied = clock.prepare_turn([partial(self._copy_outs, (number + 1) % sets, number) for number in order])
         found = math.inf
         for _ in range(3):
-            self.data.settle()
+            self.data.prepare_caches()
             found = min(found, copied(1) / count)
         return found
 
@@ -170,11 +170,11 @@ class TimeChecks:
             b.copy_(a)
 
     def find_impossible_time(self, measurement: Measurement, ceilings: Ceilings | None) -> str:
-        """Return why a time is too short for this device; "" if not. For a definition, only output bytes count."""
+        """Return why a time is too short for this device; "" if not. With definition files, only outputs count."""
         stated = "written" not in self.data.problem.operation.hooks
         moved = measurement.bytes if stated else sum(x.nbytes for x in self.data.sets[0][1])
         if ceilings is not None:
-            limit = ceilings.limit(self.data.problem.op, moved)
+            limit = ceilings.shortest_seconds(self.data.problem.op, moved)
             measurement.limit = limit if stated else None
             if self.data.cache == "cold" and limit > BEYOND * measurement.median:
                 return (

@@ -10,18 +10,18 @@ from typing import Any
 
 from kernelzoo import registry
 from kernelzoo.measure.judge.apart import RunnerProcess
-from kernelzoo.measure.judge.memory import Sets
+from kernelzoo.measure.judge.memory import TensorSets
 from kernelzoo.measure.runner import Runner
 from kernelzoo.measure.worker_process import DiedError
 
 _ORDERS, _REORDERED = 4, 64
 """A turn of at most _REORDERED launches gets a new order. A longer turn on a GPU reuses one of _ORDERS orders."""
 
-_LINKED = 4096
-"""The most elements that a link copies."""
+_COPIED = 4096
+"""The most elements that are copied from one set's input to another's within a turn."""
 
 
-class Here(Runner):
+class LocalRunner(Runner):
     """A runner in this process, for trusted kernels that need no separate process."""
 
     processes: Sequence[int | str] = ("self",)
@@ -36,12 +36,12 @@ class Here(Runner):
         self.took = perf_counter() - started
         return found
 
-    def seconds_after_stop(self) -> float:
+    def run_seconds_since_stop(self) -> float:
         """Return 0: a runner in this process does not work between requests."""
         return 0.0
 
 
-AnyRunner = Here | RunnerProcess
+AnyRunner = LocalRunner | RunnerProcess
 """A runner as the judge sees it: in this process, or in a separate process that is stopped between requests."""
 
 
@@ -64,23 +64,23 @@ class Entrant:
     busy_looks: int = 0
     """The number of these looks that found work."""
     orders: list[tuple[list[int], tuple[int, ...]]] = field(default_factory=list)
-    """Turns for reuse: each has the numbers of its sets in order, and its link."""
+    """Turns for reuse: each has the numbers of its sets in order, and its input copy."""
 
     @property
     def id(self) -> str:
         return self.name or self.implementation.id
 
-    def order(self, sets: Sets, *, kept: bool, linked: bool) -> tuple[list[int], tuple[int, ...]]:
-        """Return set numbers in random order for a turn, and its link. If ``kept``, long turns reuse earlier orders."""
-        if kept and self.count > _REORDERED and len(self.orders) == _ORDERS:
+    def draw_order(self, sets: TensorSets, *, reuse: bool, copy_input: bool) -> tuple[list[int], tuple[int, ...]]:
+        """Return a turn's set numbers in random order, and which input is copied within the turn, if any."""
+        if reuse and self.count > _REORDERED and len(self.orders) == _ORDERS:
             return random.choice(self.orders)
         order = random.sample(range(sets.count), self.count)  # unpredictable, so no launch can do a later one's work
-        x, link = sets.inputs[0], tuple[int, ...]()
-        if linked and self.count > 1 and not sets.problem.operation.related and x.elements:
+        x, input_copy = sets.inputs[0], tuple[int, ...]()
+        if copy_input and self.count > 1 and not sets.problem.operation.relates_inputs and x.elements:
             place = random.randrange(1, self.count)
-            link = place, order[random.randrange(place)], min(x.elements, x.shape[-1] if x.shape else 1, _LINKED)
-        self.orders = [*self.orders[-_ORDERS + 1 :], (order, link)]
-        return order, link
+            input_copy = place, order[random.randrange(place)], min(x.elements, x.shape[-1] if x.shape else 1, _COPIED)
+        self.orders = [*self.orders[-_ORDERS + 1 :], (order, input_copy)]
+        return order, input_copy
 
     def ask(self, call: str, **arguments: Any) -> Any:
         """Call a method of the entrant's runner for this entrant."""
@@ -94,15 +94,15 @@ class Entrant:
                 return dict(found)
         raise DiedError(self.id, f"something else answered for bind: {str(found)[:80]}")
 
-    def launch(self, numbers: Sequence[int]) -> None:
+    def launch(self, set_numbers: Sequence[int]) -> None:
         """Launch on these sets in this order, and wait."""
-        self.ask("launch", numbers=numbers)
+        self.ask("launch", set_numbers=set_numbers)
 
-    def turn(self, times: int = 1) -> tuple[float, float]:
-        """Run a turn. Returns its seconds by the runner's clock, and the request's seconds by the judge's clock."""
-        return float(self.ask("turn", times=times)), self.runner.took
+    def run_timed_turn(self, repeats: int = 1) -> tuple[float, float]:
+        """Run the prepared turn. Returns its seconds by the runner's clock, and the request's by the judge's clock."""
+        return float(self.ask("run_timed_turn", repeats=repeats)), self.runner.took
 
-    def once(self) -> float:
-        """Run the turn once. Returns its seconds by the judge's clock."""
-        self.ask("once")
+    def run_turn_once(self) -> float:
+        """Run the prepared turn once. Returns its seconds by the judge's clock."""
+        self.ask("run_turn_once")
         return self.runner.took

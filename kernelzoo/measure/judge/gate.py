@@ -18,7 +18,7 @@ from kernelzoo.check.special import special_rows
 from kernelzoo.errors import ContractError, DeviceLostError, UndecidableError, replace_message
 from kernelzoo.layout import unravel_index
 from kernelzoo.measure.judge.entrant import Entrant
-from kernelzoo.measure.judge.memory import Sets, Tensors
+from kernelzoo.measure.judge.memory import Tensors, TensorSets
 from kernelzoo.measure.judge.mutation import DataMutator
 from kernelzoo.measure.worker_process import DiedError
 from kernelzoo.operations import Expected
@@ -45,7 +45,7 @@ class GateFindings:
 class Gate:
     """A checker of implementations on sets of tensors of one problem. ``seed`` reproduces a finding's values."""
 
-    def __init__(self, sets: Sets, seed: int) -> None:
+    def __init__(self, sets: TensorSets, seed: int) -> None:
         self.sets, self.problem, self.seed = sets, sets.problem, seed
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
@@ -53,56 +53,56 @@ class Gate:
         self._stated_values_only = "sizes" in self.operation.hooks
         """Whether the operation's author defines the allowed inputs, so that special values are not tested."""
 
-    def admit(self, lane: Entrant, *, special: bool = True) -> GateFindings:
-        """Check an implementation on all sets, special values, single elements, streams, chains, and guard bytes.
+    def admit(self, entrant: Entrant, *, special_values: bool = True) -> GateFindings:
+        """Check an implementation's results, and that it writes only its outputs. Returns what was found.
 
-        If not ``special``, only ordinary values are used. Raises ContractError, or what the lane raises.
+        If not ``special_values``, only ordinary values are used. Raises ContractError, or the entrant's own error.
         """
-        with self._with_seed():
+        with self._add_seed_to_errors():
             everything = list(range(self.sets.count))
             self.mutation.write_guard_bytes()
-            self.mutation.write(everything)
-            facts = lane.bind()
+            self.mutation.write_sets(everything)
+            facts = entrant.bind()
             self.mutation.poison(everything)  # only now, since binding could write what the launch does not
             self._python.shuffle(everything)
-            lane.launch(everything)
-            self.mutation.check(everything, whole=(0,))
-            for inputs, rules in self._draw_inputs(special):
-                self._check_queued(lane, inputs, rules)
-            same_bits = self._check_repeated_launch(lane)
-            batch_invariant = self._check_single_row(lane)
-            if lane.implementation.batch_invariant and batch_invariant is False:
+            entrant.launch(everything)
+            self.mutation.check_sets(everything, whole_sets=(0,))
+            for inputs, row_rules in self._draw_inputs(special_values):
+                self._check_on_busy_stream(entrant, inputs, row_rules)
+            same_bits = self._check_repeated_launch(entrant)
+            batch_invariant = self._check_single_row(entrant)
+            if entrant.implementation.batch_invariant and batch_invariant is False:
                 raise ContractError("a row alone has other bits than among others", "not repeatable")
-            same_bits = self._check_changed_elements(lane, special, same_bits)
+            same_bits = self._check_changed_elements(entrant, special_values, same_bits)
             if self.sets.device.type == "cuda":
-                self._check_queued(lane, self.problem.inputs(self.mutation.generator), {}, elsewhere=True)
-            self._check_chain(lane, same_bits)
+                self._check_on_busy_stream(entrant, self.problem.inputs(self.mutation.generator), {}, other_stream=True)
+            self._check_dependent_launches(entrant, same_bits)
             self.mutation.check_guards()
         return GateFindings(facts, same_bits, batch_invariant)
 
     @cached_property
-    def special(self) -> Tensors:
-        """Inputs for each lane's last turn: with special values in some rows, unless bounds can't judge these."""
+    def last_turn_inputs(self) -> Tensors:
+        """Inputs for an entrant's last turn. Some rows have special values, if error bounds can judge their results."""
         found = self._draw_inputs(True)[0][0]
         args = self.problem.arguments(found)
         undecided = self.operation.undecidable(args, self.operation.expect(args))
         return self.problem.inputs(self.mutation.generator) if undecided else found
 
     @cached_property
-    def _undecided(self) -> str:
+    def _why_undecidable(self) -> str:
         """The reason why the operation's error bounds can't judge ordinary values; "" if they can."""
         args = self.problem.arguments(self.problem.inputs(self.mutation.generator))
         return self.operation.undecidable(args, self.operation.expect(args))
 
     @contextmanager
-    def _with_seed(self) -> Iterator[None]:
+    def _add_seed_to_errors(self) -> Iterator[None]:
         """Return a context that adds the seed to findings. Raises UndecidableError if the reference itself is wrong."""
-        if "written" in self.operation.hooks and self._undecided:
-            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {self._undecided}")
+        if "written" in self.operation.hooks and self._why_undecidable:
+            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {self._why_undecidable}")
         try:
             yield
         except AssertionError as error:
-            if getattr(error, "kind", "") in ("wrong value", "drops NaN") and (words := self._undecided):
+            if getattr(error, "kind", "") in ("wrong value", "drops NaN") and (words := self._why_undecidable):
                 raise UndecidableError(f"the reference, computed in the dtypes of kernels, is wrong: {words}") from None
             raise replace_message(error, f"{error} (gate seed {self.seed})") from error
 
@@ -116,7 +116,7 @@ class Gate:
 
     @cached_property
     def _special_inputs(self) -> list[tuple[Tensors, dict[int, str]]]:
-        """Inputs with special values in up to half of the rows. For each further float input, inputs with one NaN."""
+        """Several inputs, each with special values in some rows of the first tensor, or one NaN in another tensor."""
         operation, generator = self.operation, self.mutation.generator
         first = next(iter(operation.inputs.values()))
         field, fresh = self.sets.inputs[0], list[tuple[Tensors, dict[int, str]]]()
@@ -151,25 +151,27 @@ class Gate:
 
     # --- Checks -----------------------------------------------------------------------------------------------------
 
-    def _check_queued(self, lane: Entrant, inputs: Tensors, rules: dict[int, str], *, elsewhere: bool = False) -> None:
-        """Check a launch on new inputs in the same memory, on a busy stream; if ``elsewhere``, on another stream."""
-        self.mutation.write([0, 1], {1: inputs})
-        lane.ask("queued", source=1, other_stream=elsewhere)
-        where = "under another current stream" if elsewhere else "right at first, wrong on fresh data"
+    def _check_on_busy_stream(
+        self, entrant: Entrant, inputs: Tensors, row_rules: dict[int, str], *, other_stream: bool = False
+    ) -> None:
+        """Write new inputs where the old ones were, and check a launch that waits on a busy stream."""
+        self.mutation.write_sets([0, 1], {1: inputs})
+        entrant.ask("launch_on_busy_stream", source_set=1, other_stream=other_stream)
+        where = "under another current stream" if other_stream else "right at first, wrong on fresh data"
         args = self.problem.arguments(inputs)
         expected = self.operation.expect(args)
         try:
             expected.check(self.sets[1][1])
         except AssertionError as error:
             if not self.operation.undecidable(args, expected):
-                wrong = [name for row, name in rules.items() if not self._row_is_right(expected, row)]
-                told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(rules) else ""
+                wrong = [name for row, name in row_rules.items() if not self._row_is_right(expected, row)]
+                told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(row_rules) else ""
                 raise replace_message(error, f"{where} in the same memory{told}: {error}") from None
         if not _have_same_bits(self.sets[0][0], self.sets[1][0]):
             raise ContractError("the input was changed while it held fresh data", "changes its input")
 
     def _row_is_right(self, expected: Expected, row: int) -> bool:
-        """Whether the results of one row of set 1 are right; False if rows can't be told apart."""
+        """Whether one row's results in set number 1 are right; False if an output does not belong to one row."""
         if not self.operation.separable:
             return False
         names = self.operation.axes[len(self.sets.inputs) :]
@@ -181,59 +183,59 @@ class Gate:
             return False
         return True
 
-    def _check_repeated_launch(self, lane: Entrant) -> bool:
+    def _check_repeated_launch(self, entrant: Entrant) -> bool:
         """Launch twice on the same inputs. Both results must be right. Returns whether their bits are the same."""
-        self.mutation.write([0])
+        self.mutation.write_sets([0])
         found = []
         for _ in range(2):
             self.mutation.poison([0])
-            lane.launch([0])
-            self.mutation.check([0])
+            entrant.launch([0])
+            self.mutation.check_sets([0])
             found.append(tuple(out.clone() for out in self.sets[0][1]))
         return _have_same_bits(*found)
 
-    def _check_single_row(self, lane: Entrant) -> bool | None:
+    def _check_single_row(self, entrant: Entrant) -> bool | None:
         """Return whether the first row gets the same bits if it is launched alone; None if that can't be checked."""
         shape = self.sets.inputs[0].shape
         last = self.operation.separable and len(shape) > 1 and self.problem.dim % len(shape) == len(shape) - 1
         if not last or not self.sets.inputs[0].elements or self.sets.inputs[0].elements == shape[-1]:
             return None
-        self.mutation.write([0])
-        self.mutation.write([1], {1: self.mutation.inputs(0)})
-        lane.launch([1])
+        self.mutation.write_sets([0])
+        self.mutation.write_sets([1], {1: self.mutation.inputs(0)})
+        entrant.launch([1])
         self.mutation.fill(0, self.mutation.inputs(1))
         try:
-            lane.ask("alone", number=0)
+            entrant.ask("launch_single_row", set_number=0)
         except (ContractError, DeviceLostError, DiedError):
             raise
         except Exception:  # it may refuse a single row
             return None
         first = (0,) * len(shape)
-        return _have_same_bits(self.sets.row(0, first)[2], self.sets.row(1, first)[2])
+        return _have_same_bits(self.sets.select_row(0, first)[2], self.sets.select_row(1, first)[2])
 
-    def _check_changed_elements(self, lane: Entrant, special: bool, same_bits: bool) -> bool:
+    def _check_changed_elements(self, entrant: Entrant, special: bool, same_bits: bool) -> bool:
         """Change single elements, and check their rows. If launches are repeatable, other rows must keep their bits.
 
         ``same_bits``: whether launches on equal inputs have been repeatable so far. Returns its new value.
         """
-        self.mutation.write([0])
+        self.mutation.write_sets([0])
         inputs, outs = self.sets[0]
         x = inputs[0]
-        if not x.numel() or (self._stated_values_only and self.operation.related):
+        if not x.numel() or (self._stated_values_only and self.operation.relates_inputs):
             return same_bits
         probe_all_elements(
-            self.operation, self.problem.arguments(inputs), lambda: lane.launch([0]), outs, self.mutation.generator
+            self.operation, self.problem.arguments(inputs), lambda: entrant.launch([0]), outs, self.mutation.generator
         )
-        lane.launch([0])
+        entrant.launch([0])
         before = tuple(out.clone() for out in outs)
         place = tuple(self._python.randrange(size) for size in x.shape)
         kept = x[place].clone()
-        x[place] = self._decisive_value(x, special)
+        x[place] = self._value_that_decides_row(x, special)
         by_rows = self.operation.separable and bool(place)
-        problem, given, results = self.sets.row(0, place) if by_rows else (self.problem, inputs, outs)
+        problem, given, results = self.sets.select_row(0, place) if by_rows else (self.problem, inputs, outs)
         expected, old = self.operation.expect(problem.arguments(given)), [row.clone() for row in results]
         self.mutation.poison([0])
-        lane.launch([0])
+        entrant.launch([0])
         try:
             expected.check(results)
         except AssertionError as error:
@@ -248,7 +250,7 @@ class Gate:
         if same_bits:  # two launches gave the same bits, perhaps by chance
             x[place] = kept
             for _ in range(_LAUNCHES):
-                lane.launch([0])
+                entrant.launch([0])
                 same_bits = same_bits and _have_same_bits(outs, before)
         if same_bits or not near:
             raise ContractError(
@@ -262,7 +264,7 @@ class Gate:
             torch.allclose(a, b, rtol=1e-2, atol=1e-6, equal_nan=True) for a, b in zip(outs, before, strict=True)
         )
 
-    def _decisive_value(self, x: torch.Tensor, special: bool) -> float | bool:
+    def _value_that_decides_row(self, x: torch.Tensor, special: bool) -> float | bool:
         """Return a value for one element that decides the result of its row."""
         if x.dtype.is_floating_point:
             return math.nan if special and not self._stated_values_only else self.operation.decisive
@@ -271,36 +273,33 @@ class Gate:
             return x.view(-1)[self.seed % x.numel()].item()
         return x.dtype != torch.bool and torch.iinfo(x.dtype).min
 
-    def _check_chain(self, lane: Entrant, same_bits: bool) -> None:
-        """Check launches in immediate succession: two into one output, then pairs in which one feeds the next.
-
-        An output may be a harder input than a kernel must accept. So a wrong result of the second launch is accepted
-        if a separate launch on the same input gives the same result.
-        """
-        self.mutation.write([0, 1])
-        lane.ask("overwrite")
+    def _check_dependent_launches(self, entrant: Entrant, same_bits: bool) -> None:
+        """Check immediate succession: two launches into one output, then pairs where the second reads the first."""
+        self.mutation.write_sets([0, 1])
+        entrant.ask("launch_into_same_outputs")
         try:
-            self.mutation.check([1], whole=(1,))
+            self.mutation.check_sets([1], whole_sets=(1,))
         except AssertionError as error:
             raise replace_message(error, f"wrong where the launch before wrote into the same output: {error}") from None
-        links = self.sets.links
-        if not links:
+        launch_count = self.sets.chain_launch_count
+        if not launch_count:
             return
-        self.mutation.write(list(range(links)))
-        lane.ask("chain", links=links)
-        for number in range(links):
+        self.mutation.write_sets(list(range(launch_count)))
+        entrant.ask("launch_chained", launch_count=launch_count)
+        for number in range(launch_count):
             inputs = self.sets[number][0]
             outs = (self.sets.chained_output(number), *self.sets[number][1][1:])
             try:
-                self.mutation.check_rows(inputs, outs, times=_LINKED)
+                self.mutation.check_rows(inputs, outs, row_factor=_LINKED)
             except AssertionError as error:
                 found = tuple(out.clone() for out in outs)
-                lane.launch([number])
+                entrant.launch([number])
                 alone = self.sets[number][1]
+                # The first output may be an input that no kernel must accept. Then a separate launch is as wrong.
                 if _have_same_bits(found, alone) if same_bits else self._nearly_equal(found, alone):
                     continue
                 raise replace_message(
-                    error, f"wrong where launch {number + 1} of {links} reads what the one before wrote: {error}"
+                    error, f"wrong where launch {number + 1} of {launch_count} reads what the one before wrote: {error}"
                 ) from None
 
 

@@ -28,11 +28,11 @@ GUARD = 512
 """The fewest guard bytes behind a tensor. It is also the alignment of tensors."""
 
 _LINKS = 8
-"""The most chained launches."""
+"""The most launches that are chained in pairs; see ``chain_launch_count``."""
 
 
 @dataclass(frozen=True)
-class Field:
+class TensorLayout:
     """One input or output in all sets: the tensor of set ``i`` begins at ``first + i * step`` bytes."""
 
     shape: tuple[int, ...]
@@ -45,7 +45,7 @@ class Field:
         return math.prod(self.shape)
 
 
-class Sets:
+class TensorSets:
     """The sets of one problem, in one block of memory that processes can share.
 
     ``memory``: the :attr:`handle` of another process's block. That process must live as long as the block is used.
@@ -59,10 +59,10 @@ class Sets:
         operation, first = problem.operation, 0
         shapes = [*(x.shape for x in meta.inputs), *operation.out_shapes(meta)]
         dtypes = [*(x.dtype for x in meta.inputs), *operation.out_dtypes(meta)]
-        fields: list[Field] = []
+        fields: list[TensorLayout] = []
         for shape, dtype in zip(shapes, dtypes, strict=True):
             step = -(-math.prod(shape) * dtype.itemsize // GUARD) * GUARD + GUARD
-            fields.append(Field(tuple(shape), dtype, first, step))
+            fields.append(TensorLayout(tuple(shape), dtype, first, step))
             first += count * step
         self.inputs, self.outs = fields[: len(meta.inputs)], fields[len(meta.inputs) :]
         self.bytes = first
@@ -74,40 +74,37 @@ class Sets:
         inputs, outs = (tuple(self.tensor(field, number) for field in fields) for fields in (self.inputs, self.outs))
         return inputs, outs
 
-    def tensor(self, field: Field, number: int) -> torch.Tensor:
-        start = field.first + number * field.step
-        part = self.block[start : start + field.elements * field.dtype.itemsize]
-        return part.view(field.dtype).view(field.shape)
+    def tensor(self, layout: TensorLayout, number: int) -> torch.Tensor:
+        start = layout.first + number * layout.step
+        part = self.block[start : start + layout.elements * layout.dtype.itemsize]
+        return part.view(layout.dtype).view(layout.shape)
 
-    def all_sets(self, field: Field) -> torch.Tensor:
-        """Return one field in all sets, as a matrix of sets x elements."""
-        size = field.dtype.itemsize
-        whole = self.block[field.first : field.first + self.count * field.step].view(field.dtype)
-        return whole.as_strided((self.count, field.elements), (field.step // size, 1), whole.storage_offset())
+    def all_sets(self, layout: TensorLayout) -> torch.Tensor:
+        """Return one input or output in all sets, as a matrix of sets x elements."""
+        size = layout.dtype.itemsize
+        whole = self.block[layout.first : layout.first + self.count * layout.step].view(layout.dtype)
+        return whole.as_strided((self.count, layout.elements), (layout.step // size, 1), whole.storage_offset())
 
     @property
-    def links(self) -> int:
-        """The number of launches that can be chained; 0 if none can. Even launches write into the next one's input."""
+    def chain_launch_count(self) -> int:
+        """The number of launches that form pairs, in which the second reads the first one's output; 0 if none can."""
         (x, *_), (out, *_) = self.inputs, self.outs
         declared = next(iter(self.problem.operation.inputs.values()))
         free = declared.low is None and declared.high is None and x.dtype.is_floating_point
         fits = out.dtype == x.dtype and 0 < out.elements <= x.elements
-        return min(_LINKS, self.count // 2 * 2) if free and fits and not self.problem.operation.related else 0
+        return min(_LINKS, self.count // 2 * 2) if free and fits and not self.problem.operation.relates_inputs else 0
 
     def chained_output(self, number: int) -> torch.Tensor:
-        """Return the first output of a chained launch. An even ``number``'s output is the next set's first input.
-
-        So each chain has only two launches: in longer chains, values would become too similar.
-        """
-        if number % 2:
+        """Return the first output of a chained launch. An even ``number``'s output is the next set's first input."""
+        if number % 2:  # the second of a pair: in longer chains, values would become too similar
             return self.tensor(self.outs[0], number)
         return self.tensor(self.inputs[0], number + 1).view(-1)[: self.outs[0].elements].view(self.outs[0].shape)
 
-    def row(self, number: int, place: Sequence[int]) -> tuple[Problem, Tensors, Tensors]:
-        """Return one row of a set, as a problem and views of tensors. ``place``: the index of an element in it."""
-        inputs, outs = self[number]
-        dim = self.problem.dim % len(place)
-        kept = [slice(at, at + 1) for d, at in enumerate(place) if d != dim]
+    def select_row(self, set_number: int, element_index: Sequence[int]) -> tuple[Problem, Tensors, Tensors]:
+        """Return one row of a set, as a problem and views of tensors. ``element_index``: an element of that row."""
+        inputs, outs = self[set_number]
+        dim = self.problem.dim % len(element_index)
+        kept = [slice(at, at + 1) for d, at in enumerate(element_index) if d != dim]
         parts = []
         for names, x in zip(self.problem.operation.axes, (*inputs, *outs), strict=True):
             x = x.movedim(dim, -1) if names == ROW else x
@@ -115,11 +112,11 @@ class Sets:
         some, count = replace(self.problem, shape=tuple(parts[0].shape), dim=-1), len(inputs)
         return some, tuple(parts[:count]), tuple(parts[count:])
 
-    def guard_bytes(self, field: Field) -> torch.Tensor:
-        """Return the guard bytes behind a field's tensors, as sets x bytes."""
-        size = field.elements * field.dtype.itemsize
+    def guard_bytes(self, layout: TensorLayout) -> torch.Tensor:
+        """Return the guard bytes behind one input or output in all sets, as a matrix of sets x bytes."""
+        size = layout.elements * layout.dtype.itemsize
         return self.block.as_strided(
-            (self.count, field.step - size), (field.step, 1), self.block.storage_offset() + field.first + size
+            (self.count, layout.step - size), (layout.step, 1), self.block.storage_offset() + layout.first + size
         )
 
     @property

@@ -18,7 +18,7 @@ import torch
 from kernelzoo.check.bits import bits
 from kernelzoo.errors import ContractError, replace_message
 from kernelzoo.layout import unravel_index
-from kernelzoo.measure.judge.memory import Sets, Tensors
+from kernelzoo.measure.judge.memory import Tensors, TensorSets
 from kernelzoo.operations.declared import ROW
 
 ELEMENTS = {"cpu": 2**16, "cuda": 2**21}
@@ -49,7 +49,7 @@ _SMALL = 2**16
 class DataMutator:
     """A writer of inputs and poison into sets, and a checker of results. Runners see only the sets."""
 
-    def __init__(self, sets: Sets, seed: int) -> None:
+    def __init__(self, sets: TensorSets, seed: int) -> None:
         self.sets, self.problem = sets, sets.problem
         self.operation = sets.problem.operation
         self._python = random.Random(seed)
@@ -61,16 +61,16 @@ class DataMutator:
         self._fields = [*sets.inputs, *sets.outs]
         self.write_guard_bytes()
 
-    def write(self, numbers: Sequence[int], special: dict[int, Tensors] | None = None) -> None:
-        """Write new inputs and poisoned outputs into these sets. ``special``: inputs for some sets, by number."""
+    def write_sets(self, set_numbers: Sequence[int], given_inputs: dict[int, Tensors] | None = None) -> None:
+        """Write new inputs and poisoned outputs into these sets. ``given_inputs``: inputs for some sets, by number."""
         self._private, self._offsets = {}, {}
-        if self.operation.related:
-            self._write_related(numbers)
+        if self.operation.relates_inputs:
+            self._write_related_inputs(set_numbers)
         else:
-            self._write_windows(numbers)
-        for number, inputs in (special or {}).items():
+            self._write_unrelated_inputs(set_numbers)
+        for number, inputs in (given_inputs or {}).items():
             self.fill(number, inputs)
-        self.poison(numbers)
+        self.poison(set_numbers)
 
     def fill(self, number: int, inputs: Tensors) -> None:
         """Write these inputs into a set. The tensors must not change until the set is checked."""
@@ -88,11 +88,11 @@ class DataMutator:
                 for number in numbers:
                     rows[number].fill_(poison)
 
-    def link(self, number: int, source: int, elements: int) -> None:
-        """Record that elements of set ``source``'s first input replace those of set ``number``'s before its launch."""
-        inputs = tuple(x.clone() for x in self.inputs(number))
-        inputs[0].view(-1)[:elements] = self.inputs(source)[0].reshape(-1)[:elements]
-        self._private[number] = inputs
+    def record_input_copy(self, set_number: int, source_set: int, element_count: int) -> None:
+        """Record that the turn copies this many elements of one set's first input to another's before its launch."""
+        inputs = tuple(x.clone() for x in self.inputs(set_number))
+        inputs[0].view(-1)[:element_count] = self.inputs(source_set)[0].reshape(-1)[:element_count]
+        self._private[set_number] = inputs
 
     def inputs(self, number: int) -> Tensors:
         """Return the inputs that were written into a set."""
@@ -100,22 +100,22 @@ class DataMutator:
             return self._private[number]
         return tuple(
             pool[start : start + field.elements].view(field.shape)
-            for pool, start, field in zip(self._pools, self._offsets[number], self.sets.inputs, strict=True)
+            for pool, start, field in zip(self._random_inputs, self._offsets[number], self.sets.inputs, strict=True)
         )
 
-    def check(self, numbers: Sequence[int], *, whole: Sequence[int] = (), linked: int | None = None) -> None:
-        """Check results: some rows of some sets, the first row of set ``linked``, and all rows of the sets ``whole``.
+    def check_sets(self, numbers: Sequence[int], *, whole_sets: Sequence[int] = (), changed: int | None = None) -> None:
+        """Check some rows of some sets, all rows of others, and the first row of a changed set.
 
         Raises ContractError, also if a launch was skipped or an input was changed.
         """
         self.check_written(numbers)
         size = self.sets.inputs[0].elements
         most = max(1, min(_SETS, ELEMENTS[self.sets.device.type] // max(1, size)))
-        for number in whole:
+        for number in whole_sets:
             self._check_inputs_unchanged(number)
             self.check_results(number, self.sets[number][1])
-        if linked is not None:
-            self._check_sample(linked, first=True)
+        if changed is not None:
+            self._check_sample(changed, first=True)
         few = most if not self.operation.separable else _SETS
         for place, number in enumerate(self._python.sample(list(numbers), min(few, len(numbers)))):
             self._check_sample(number, few_rows=place >= most)
@@ -162,10 +162,10 @@ class DataMutator:
             kept.append((guards[:, :64].clone(), guards[:, -64:].clone()))
         self._guards = kept
 
-    def _write_windows(self, numbers: Sequence[int]) -> None:
-        """Write inputs into each set: windows at random offsets of a pool of random data that runners can't see."""
+    def _write_unrelated_inputs(self, numbers: Sequence[int]) -> None:
+        """Write inputs into each set. They begin at random places of longer random tensors that runners can't see."""
         starts = []
-        for field, pool in zip(self.sets.inputs, self._pools, strict=True):
+        for field, pool in zip(self.sets.inputs, self._random_inputs, strict=True):
             spare = pool.numel() - field.elements
             offsets = [self._python.randint(0, spare) for _ in numbers]
             starts.append(offsets)
@@ -180,7 +180,7 @@ class DataMutator:
         self._offsets = {number: [of[i] for of in starts] for i, number in enumerate(numbers)}
 
     @cached_property
-    def _pools(self) -> list[torch.Tensor]:
+    def _random_inputs(self) -> list[torch.Tensor]:
         samples = [self.problem.inputs(self.generator)]
         size = max(1, max(x.numel() for x in samples[0]))
         spare = min(_SPARE, 64 * size)
@@ -192,9 +192,9 @@ class DataMutator:
             pools.append(flat[: several[0].numel() + spare].contiguous())
         return pools
 
-    def _write_related(self, numbers: Sequence[int]) -> None:
-        """Write the same random inputs into all sets, with rotated rows. Without rows, choose among a few inputs."""
-        axis = self._kept_axis() if self.operation.by_rows else None
+    def _write_related_inputs(self, numbers: Sequence[int]) -> None:
+        """Write inputs that depend on each other. Sets get the same with rotated rows; without rows, one of a few."""
+        axis = self._longest_unreduced_axis() if self.operation.by_rows else None
         count = 1 if axis is not None else min(_DRAWS, len(numbers))
         several = [self.problem.inputs(self.generator) for _ in range(count)]
         for number in numbers:
@@ -204,7 +204,7 @@ class DataMutator:
                 inputs = tuple(self._roll_rows(x, i, turned, axis) for i, x in enumerate(inputs))
             self.fill(number, inputs)
 
-    def _kept_axis(self) -> int | None:
+    def _longest_unreduced_axis(self) -> int | None:
         """Return the longest axis that is not reduced; None if there is none."""
         shape = self.sets.inputs[0].shape
         kept = [d for d in range(len(shape)) if d != self.problem.dim % len(shape) and shape[d] > 1]
@@ -242,12 +242,12 @@ class DataMutator:
         return x.shape[self.problem.dim] if self.operation.separable and x.shape else x.elements
 
     def check_rows(
-        self, inputs: Tensors, outs: Tensors, first: bool = False, times: int = 1, most: int = _ROWS
+        self, inputs: Tensors, outs: Tensors, first: bool = False, row_factor: int = 1, most: int = _ROWS
     ) -> None:
-        """Check some rows of results, or all if few. ``times`` multiplies the number of rows; ``first`` adds row 0."""
+        """Check ``most`` rows times ``row_factor``, or all rows if fewer exist. If ``first``, row 0 is among them."""
         length = max(1, self._row_length)
         rows = self.sets.inputs[0].elements // length
-        count = max(1, min(most, ELEMENTS[self.sets.device.type] // length)) * times
+        count = max(1, min(most, ELEMENTS[self.sets.device.type] // length)) * row_factor
         if not self.operation.separable or rows <= count or not inputs[0].ndim:
             self.operation.expect(self.problem.arguments(inputs)).check(outs)
             return
@@ -274,10 +274,10 @@ def _raw(x: torch.Tensor) -> torch.Tensor:
     return x.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
-def _choose_poison(dtype: torch.dtype, python: random.Random) -> float | int:
+def _choose_poison(dtype: torch.dtype, generator: random.Random) -> float | int:
     """Return a value that right results rarely have: a random negative number, the least integer, or 8-bit NaN."""
     if dtype.is_floating_point and dtype.itemsize == 1:
         return math.nan
     if dtype.is_floating_point:
-        return -python.uniform(10, 400)
-    return python.random() < 0.5 if dtype == torch.bool else torch.iinfo(dtype).min
+        return -generator.uniform(10, 400)
+    return generator.random() < 0.5 if dtype == torch.bool else torch.iinfo(dtype).min

@@ -58,8 +58,8 @@ class Judge(RequestServer):
     ) -> dict[str, Any]:
         """Start a runner for kernelzoo's kernels, and one for each file of kernels.
 
-        ``needs``: for each file of kernels, the files of operations that it needs; None means all. ``waiting``: the
-        runners' ``OMP_WAIT_POLICY``.
+        ``needs``: for each file of kernels, the files of operations that it needs; None means that each file needs all
+        of them. ``waiting``: the runners' ``OMP_WAIT_POLICY``.
         """
         meanings = [path for path in modules if declares_operations(path)]
         alone = {path for path in meanings if not path.endswith(".py") or definitions.is_problem(path)}
@@ -142,7 +142,7 @@ class Judge(RequestServer):
             entries = []
             for one in measured.values():
                 if one.samples:
-                    entry = record.entry(one, device, limits, label or "custom")
+                    entry = record.make_benchmark_entry(one, device, limits, label or "custom")
                     if not tables and (words := schema.find_error({"benchmarks": [entry]})):  # its runner sent nonsense
                         one.samples, one.failed = [], f"its facts are no result: {words.lstrip(': ')}"
                     else:
@@ -163,15 +163,15 @@ class Judge(RequestServer):
 
     # --- Requests that need no judge --------------------------------------------------------------------------------
 
-    def _ask_own_runner(self, do: str, **request: Any) -> dict[str, Any]:
+    def _ask_runner_of_id(self, request_name: str, **arguments: Any) -> dict[str, Any]:
         """Return the answer of an implementation's runner. Without an id, ask the runner of kernelzoo's kernels."""
-        return self._forward_request(self._runner(request.get("id", "")), do, request)
+        return self._forward_request(self._runner(arguments.get("id", "")), request_name, arguments)
 
-    on_tables = partialmethod(_ask_own_runner, "tables")
-    on_plans = partialmethod(_ask_own_runner, "plans")
-    on_verify = partialmethod(_ask_own_runner, "verify")
-    on_fuzz = partialmethod(_ask_own_runner, "fuzz")
-    on_largest = partialmethod(_ask_own_runner, "largest")
+    on_tables = partialmethod(_ask_runner_of_id, "tables")
+    on_plans = partialmethod(_ask_runner_of_id, "plans")
+    on_verify = partialmethod(_ask_runner_of_id, "verify")
+    on_fuzz = partialmethod(_ask_runner_of_id, "fuzz")
+    on_fuzzing_limits = partialmethod(_ask_runner_of_id, "fuzzing_limits")
 
     def on_accuracy(self, ids: list[str], **request: Any) -> dict[str, Any]:
         rows = []
@@ -180,14 +180,14 @@ class Judge(RequestServer):
             rows += self._forward_request(runner, "accuracy", {"ids": some, **request})["rows"]
         return {"rows": rows}
 
-    def _forward_request(self, runner: RunnerProcess, do: str, request: dict[str, Any]) -> dict[str, Any]:
+    def _forward_request(self, runner: RunnerProcess, request_name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return a runner's answer to a request."""
 
         def tell(stage: str, id: str) -> None:
             self._report_progress(stage, id, **runner.told)
 
         try:
-            found = runner._ask({"do": do, **request}, tell)
+            found = runner._ask({"do": request_name, **arguments}, tell)
             runner.end_strays()
             return found
         except DiedError as error:  # the guard replaces this process, and all runners with it

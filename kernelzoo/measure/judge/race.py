@@ -14,7 +14,7 @@ from time import perf_counter
 import torch
 
 from kernelzoo import registry
-from kernelzoo.device import check_device, no_room_error
+from kernelzoo.device import make_host_memory_error, raise_if_device_lost
 from kernelzoo.errors import BusyError, ContractError, DeviceLostError, KernelZooError, UndecidableError
 from kernelzoo.measure import energy as energies
 from kernelzoo.measure.calls import choose_clock
@@ -24,12 +24,12 @@ from kernelzoo.measure.condition import HostWatch, Watch, watch
 from kernelzoo.measure.judge.apart import RaisedError, RunnerProcess, own_pids
 from kernelzoo.measure.judge.data import RaceData
 from kernelzoo.measure.judge.doubts import TimeChecks, Timed
-from kernelzoo.measure.judge.entrant import AnyRunner, Entrant, Here
+from kernelzoo.measure.judge.entrant import AnyRunner, Entrant, LocalRunner
 from kernelzoo.measure.judge.memory import Tensors
 from kernelzoo.measure.measurement import BUSY, FULL, UNDECIDABLE, Cache, Measurement
 from kernelzoo.measure.problems import Problem
 from kernelzoo.measure.runner import COPY
-from kernelzoo.measure.statistics import LONGEST, settled
+from kernelzoo.measure.statistics import LONGEST, can_stop_race
 from kernelzoo.measure.worker_process import DiedError
 
 _SLICE = 1e-3
@@ -61,10 +61,10 @@ def race(
     and checks results after it. A wrong implementation loses its samples.
 
     ``cache``: if "cold", the cache is filled with other data before a turn, and a turn uses no set twice. If "hot", the
-    sets of a turn fit into half the cache, and were written just before. A round with a disturbed device is repeated,
-    but at most ``rounds`` rounds are. If the operation writes as much as it reads, a plain copy is timed for
-    comparison. ``until_clear``: double the rounds, up to fourfold, while a verdict against the first implementation is
-    UNCLEAR. ``timed``: if "call", users' calls are timed; they pass the same gate, but have no limit.
+    sets of a turn fit into half the cache, and were written just before. At most ``rounds`` rounds are repeated because
+    the device was disturbed. If the operation writes as much as it reads, a plain copy is timed for comparison.
+    ``until_clear``: double the rounds, up to fourfold, while a verdict against the first implementation is UNCLEAR.
+    ``timed``: if "call", users' calls are timed. They pass the same gate, but are compared with no shortest time.
 
     ``own``: the runner of kernelzoo's own kernels. Its turns without launches show the cost of a request. A cold result
     is wrong if it is 5 % faster than the limit by ``ceilings``, or too fast for a host's memory. A result is also wrong
@@ -74,7 +74,7 @@ def race(
 
     Raises DeviceLostError if this process can't use the device any more, EnergyError if there is no energy counter.
     """
-    here = Here(device)
+    here = LocalRunner(device)
     entrants = [one if isinstance(one, Entrant) else Entrant(one, here) for one in implementations]
     ceilings = None if timed == "call" else ceilings
     meter = energies.make_energy_meter(device) if energy else None
@@ -88,7 +88,7 @@ def race(
                 made.admit(waive)
                 if rounds:
                     made.run(rounds, until_clear)
-                    made.recheck_lanes(meter, ceilings)
+                    made.recheck_entrants(meter, ceilings)
         finally:
             for runner in runners:
                 with suppress(DiedError, RaisedError):
@@ -99,7 +99,7 @@ def race(
 
 @dataclass
 class _Race:
-    """The state of a race; see :class:`TimeChecks` for ``empty`` and ``own``."""
+    """The state of a race. ``own``: kernelzoo's trusted runner. ``empty``: seconds of a turn without launches."""
 
     timed: Timed
     entrants: Sequence[Entrant]
@@ -129,20 +129,20 @@ class _Race:
             for one in self.entrants
         }
         try:
-            self.data.allocate(TURN if self.rounds else 0.0)
+            self.data.allocate_sets(TURN if self.rounds else 0.0)
         except (RuntimeError, MemoryError) as error:  # torch raises a plain RuntimeError for host memory
             short = "can't allocate memory" in str(error)
             if not (short or isinstance(error, torch.OutOfMemoryError | MemoryError) or "out of memory" in str(error)):
                 raise
             if short:
-                error = no_room_error("the problem", self.data.problem.bytes)
+                error = make_host_memory_error("the problem", self.data.problem.bytes)
             for measurement in self.results.values():
                 measurement.refused = f"this device's memory does not hold the problem's data: {error}"
             return False
         usable = []
         for runner in self.runners:
             try:
-                runner.open(self.data.problem, self.data.sets, self.timed)
+                runner.open_sets(self.data.problem, self.data.sets, self.timed)
                 usable.append(runner)
             except RaisedError as raised:
                 for entrant in (one for one in self.entrants if one.runner is runner):
@@ -163,7 +163,7 @@ class _Race:
                 except AssertionError as error:
                     if entrant.id not in waive:
                         raise
-                    admitted = self.data.gate.admit(entrant, special=False)
+                    admitted = self.data.gate.admit(entrant, special_values=False)
                     measurement.breaks = str(error)
                 measurement.form, measurement.submit = admitted.facts["form"], admitted.facts["submit"]
                 measurement.first_call, entrant.returns = admitted.facts["first_call"], admitted.facts["returns"]
@@ -178,7 +178,7 @@ class _Race:
             self.copy.bind()
             self.choose_launch_count(self.copy)
         if self.lanes and self.timed != "call":
-            self.empty = statistics.median(self.time_empty_turn(self.own) for _ in range(5))
+            self.empty = statistics.median(self.time_turn_without_launches(self.own) for _ in range(5))
 
     def choose_launch_count(self, entrant: Entrant) -> None:
         """Choose an entrant's number of launches per turn, by timing a short turn."""
@@ -196,26 +196,26 @@ class _Race:
 
         ``special``: inputs for one set of the turn. Raises ContractError if results or times are wrong.
         """
-        order, link = entrant.order(self.data.sets, kept=self.data.is_gpu, linked=self.timed != "call")
-        entrant.ask("arrange", order=order, link=link)
+        order, input_copy = entrant.draw_order(self.data.sets, reuse=self.data.is_gpu, copy_input=self.timed != "call")
+        entrant.ask("prepare_turn", order=order, input_copy=input_copy)
         mutation = self.data.gate.mutation
         marked = random.choice(order)
-        mutation.write(order, None if special is None else {marked: special})
-        linked = order[link[0]] if link else None
-        if linked is not None:
-            mutation.link(linked, *link[1:])
-        self.data.settle()
+        mutation.write_sets(order, None if special is None else {marked: special})
+        changed = order[input_copy[0]] if input_copy else None
+        if changed is not None:
+            mutation.record_input_copy(changed, *input_copy[1:])
+        self.data.prepare_caches()
         self.gpu_is_busy(entrant)
         if self.host:
-            self.host.discard_waits()
-        seconds, took = entrant.turn()
+            self.host.ignore_untimed_waits()
+        seconds, took = entrant.run_timed_turn()
         if self.host:
             self.host.read()
         self.gpu_is_busy(entrant)
         if not 1e-9 * len(order) < seconds <= took:
             raise ContractError(f"a turn of {took * 1e3:.2f} ms was reported as {seconds * 1e3:.2f} ms", "false time")
         if entrant.name != COPY:
-            mutation.check(order, whole=() if special is None else (marked,), linked=linked)
+            mutation.check_sets(order, whole_sets=() if special is None else (marked,), changed=changed)
         return seconds / len(order)
 
     def sample(self, entrant: Entrant) -> float:
@@ -227,29 +227,29 @@ class _Race:
     def gpu_is_busy(self, entrant: Entrant) -> bool:
         """Whether the GPU is busy while all runners are stopped; always False for kernelzoo's own kernels.
 
-        If it was busy in five looks or more, and in half of all, kill the runner and raise DiedError.
-        If the GPU is idle in 19 of 20 looks after that, the error blames the entrant, else other programs.
+        If it was busy five times or more, and half the times asked, kill the runner and raise DiedError. The error
+        blames the entrant if the GPU is then idle in 19 of 20 further looks, else other programs.
         """
         runner = entrant.runner
         if not self.data.is_gpu or not isinstance(runner, RunnerProcess) or runner is self.own:
             return False
-        busy = self.data.probe() > _SLICE
+        busy = self.data.time_one_element_launch() > _SLICE
         entrant.looks, entrant.busy_looks = entrant.looks + 1, entrant.busy_looks + busy
         if entrant.busy_looks >= 5 and 2 * entrant.busy_looks >= entrant.looks:
             runner.end()
-            its_own = sum(self.data.probe() > _SLICE for _ in range(20)) <= 1
+            its_own = sum(self.data.time_one_element_launch() > _SLICE for _ in range(20)) <= 1
             words = "its work ran on the GPU while its process was stopped"
             raise DiedError(entrant.id, words if its_own else "other programs use the GPU: measure again")
         return busy
 
-    def time_empty_turn(self, runner: AnyRunner) -> float:
+    def time_turn_without_launches(self, runner: AnyRunner) -> float:
         """Return the seconds of a turn without launches, by the judge's clock."""
-        self.data.settle()
+        self.data.prepare_caches()
         began = perf_counter()
-        runner.ask("empty")
+        runner.ask("run_empty_turn")
         if not self.data.is_gpu:
             return runner.took
-        self.data.probe()
+        self.data.time_one_element_launch()
         return perf_counter() - began
 
     def round(self) -> dict[str, float]:
@@ -289,7 +289,7 @@ class _Race:
                 break
             if len(self.results[next(iter(self.lanes))].samples) == enough:
                 samples = [self.results[id].samples for id in self.lanes]
-                if disturbed or enough >= longest * rounds or settled(samples):
+                if disturbed or enough >= longest * rounds or can_stop_race(samples):
                     break
                 enough *= 2
         end = watcher.read() if watcher else None
@@ -304,19 +304,21 @@ class _Race:
             return watch(self.data.device)
         return watch(torch.device("cpu"), [process for runner in self.runners for process in runner.processes])
 
-    def recheck_lanes(self, meter: Callable[[], float] | None, ceilings: Ceilings | None) -> None:
-        """For each implementation, measure energy if asked, check a turn on special values, and test the times."""
+    def recheck_entrants(self, meter: Callable[[], float] | None, ceilings: Ceilings | None) -> None:
+        """After the rounds, measure energy if asked, check results on special values, and whether times can be true."""
         doubts, watcher = TimeChecks(self.data, self.timed, self.empty, self.own, self.gpu_is_busy), self.make_watcher()
         for id, entrant in list(self.lanes.items()):
             measurement = self.results[id]
             self.progress("energy" if meter else "check", id)
             with self.contain_errors(id, _LAUNCHED):
                 if meter:
-                    more = partial(entrant.ask, "more", seconds=measurement.median * entrant.count)
-                    measurement.energy = energies.measure(more, partial(entrant.ask, "end"), entrant.count, meter)
+                    more = partial(entrant.ask, "queue_turns", seconds=measurement.median * entrant.count)
+                    measurement.energy = energies.measure_launch_energy(
+                        more, partial(entrant.ask, "wait_for_turns"), entrant.count, meter
+                    )
                     self.progress("check", id)
                 self.data.gate.mutation.write_guard_bytes()
-                self.time_turn(entrant, None if measurement.breaks else self.data.gate.special)
+                self.time_turn(entrant, None if measurement.breaks else self.data.gate.last_turn_inputs)
                 self.data.gate.mutation.check_guards()
                 self.time_turn(entrant)  # the turn that is repeated: with NaN or infinities, a kernel may take longer
                 median, before = measurement.median, watcher.read() if watcher else None
@@ -337,15 +339,12 @@ class _Race:
 
     @contextmanager
     def contain_errors(self, id: str, when: str = "") -> Iterator[None]:
-        """Return a context that records an error as the implementation's failure, and removes its lane.
-
-        DeviceLostError and DiedError are still raised, because they affect all implementations.
-        """
+        """Return a context that records an error as the implementation's failure, and removes it from the race."""
         measurement = self.results[id]
         try:
             yield
             return
-        except (DeviceLostError, DiedError):
+        except (DeviceLostError, DiedError):  # these affect all implementations
             raise
         except BusyError as busy:
             measurement.refused, measurement.details = str(busy), {"kind": BUSY}
@@ -370,6 +369,6 @@ class _Race:
             measurement.refused = f"{FULL}: {error}"
         except Exception as error:
             measurement.failed = f"raised {type(error).__name__}: {error}"
-            check_device(self.data.device, measurement.implementation.id, measurement.failed)
+            raise_if_device_lost(self.data.device, measurement.implementation.id, measurement.failed)
         measurement.samples.clear()
         self.lanes.pop(id, None)

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 
 from kernelzoo.kernels.cpu.cross_entropy.rows import row_state
-from kernelzoo.kernels.cpu.device_functions import exponential, offset, round_like, wide_zero, widen
+from kernelzoo.kernels.cpu.device_functions import exponential, offset, round_like, widen, zero_sum
 from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -10,7 +10,7 @@ from kernelzoo.registry import register
 
 @parallel_kernel(error_model="numpy")
 def _rows(x, labels, grad, out, n, lanes, xg, xn, xl, lg, ll, gg, gl, og, on, ol, ignore_index, first, last):
-    n, xn, on, zero = np.uint64(n), np.uint64(xn), np.uint64(on), wide_zero(x)
+    n, xn, on, zero = np.uint64(n), np.uint64(xn), np.uint64(on), zero_sum(x)
     one = type(zero)(1)
     for row in range(first, last):
         at, to, label = offset(row, lanes, xg, xl), offset(row, lanes, og, ol), labels[offset(row, lanes, lg, ll)]

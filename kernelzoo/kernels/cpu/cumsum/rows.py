@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from kernelzoo.kernels.cpu.device_functions import offset, round_like, wide_zero, widen
+from kernelzoo.kernels.cpu.device_functions import offset, round_like, widen, zero_sum
 from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -18,7 +18,7 @@ def _rows(x, out, n, lanes, xg, xn, xl, og, on, ol, is_float, first, last):
                 count += np.int64(x[at + j * xn])
                 out[to + j * on] = count
         else:
-            total, zero = np.float64(0), wide_zero(x)
+            total, zero = np.float64(0), zero_sum(x)
             for j in range(n):
                 total += widen(x[at + j * xn])
                 out[to + j * on] = round_like(type(zero)(total), out[to])

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
+from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, widen, zero_sum
 from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.sum.rows import block_length, block_sum
 from kernelzoo.launch import Launch
@@ -32,11 +32,9 @@ def sum_distances(x, at, step, n, mean):
 
 @njit(error_model="numpy")
 def mean_and_scale(x, at, step, n, eps):
-    """Return a row's mean, and 1 / sqrt(variance + eps).
-
-    The second pass corrects the mean's rounding error, which is all that is left of equal elements after subtraction.
-    """
-    zero, block = wide_zero(x), block_length(step)
+    """Return a row's mean, and 1 / sqrt(variance + eps). The second pass corrects the mean's rounding error. If all
+    elements are equal, only that error differs from 0."""
+    zero, block = zero_sum(x), block_length(step)
     total = lost = rest = squares = off = zero
     real = type(zero)
     for j in range(np.uint64(0), n, block):

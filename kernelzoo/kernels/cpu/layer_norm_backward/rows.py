@@ -2,7 +2,7 @@ import numpy as np
 from numba import njit, prange
 from torch import Tensor
 
-from kernelzoo.kernels.cpu.device_functions import add_carry, empty, offset, round_like, two_sum, wide_zero, widen
+from kernelzoo.kernels.cpu.device_functions import add_carry, empty, offset, round_like, two_sum, widen, zero_sum
 from kernelzoo.kernels.cpu.launch import FIRST, bind_launch, cached_njit, move_lanes_last
 from kernelzoo.kernels.cpu.layer_norm.rows import mean_and_scale, subtract_mean
 from kernelzoo.kernels.cpu.sum.rows import block_length
@@ -27,7 +27,7 @@ def _rows_task(
 ):
     sums[begin : begin + 2 * n], carries[begin : begin + 2 * n] = 0, 0  # in _rows, Numba would make it parallel
     n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
-    zero, block, begin = wide_zero(x), block_length(xn, gn, wn), np.uint64(begin)
+    zero, block, begin = zero_sum(x), block_length(xn, gn, wn), np.uint64(begin)
     for row in range(first, last):
         at, beside, to = offset(row, lanes, xg, xl), offset(row, lanes, gg, gl), offset(row, lanes, og, ol)
         mean, scale = mean_and_scale(x, at, xn, n, eps)
@@ -59,7 +59,7 @@ def _rows(
                 x, weight, grad, dx, sums, carries, 2 * i * n, *args, i * units // tasks, (i + 1) * units // tasks
             )
     for j in range(2 * n):
-        total = wide_zero(x)
+        total = zero_sum(x)
         for i in range(tasks):
             total += add_carry(sums[2 * i * n + j], carries[2 * i * n + j])
         if j < n:

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import add_carry, exponential, offset, round_like, two_sum, wide_zero, widen
+from kernelzoo.kernels.cpu.device_functions import add_carry, exponential, offset, round_like, two_sum, widen, zero_sum
 from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
@@ -12,7 +12,7 @@ from kernelzoo.registry import register
 @njit
 def row_maximum(x, at, step, n):
     """Return the maximum of a row, ignoring NaN."""
-    top = type(wide_zero(x))(-np.inf)
+    top = type(zero_sum(x))(-np.inf)
     for j in range(n):
         value = widen(x[at + j * step])
         top = value if value > top else top
@@ -22,7 +22,7 @@ def row_maximum(x, at, step, n):
 @njit(fastmath={"reassoc"})
 def sum_exponentials(x, at, step, n, top):
     """Return the sum of exp(x - top) over n elements. An element equal to ``top`` adds 1, as inf - inf is NaN."""
-    zero = wide_zero(x)
+    zero = zero_sum(x)
     total, one = zero, type(zero)(1)
     for j in range(n):
         value = widen(x[at + j * step])
@@ -34,7 +34,7 @@ def sum_exponentials(x, at, step, n, top):
 def _rows(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     n, xn, block = np.uint64(n), np.uint64(xn), block_length(np.uint64(xn))
     for row in range(first, last):
-        at, total, carry = offset(row, lanes, xg, xl), wide_zero(x), wide_zero(x)
+        at, total, carry = offset(row, lanes, xg, xl), zero_sum(x), zero_sum(x)
         top = row_maximum(x, at, xn, n)
         for j in range(np.uint64(0), n, block):
             term = sum_exponentials(x, at + j * xn, xn, min(block, n - j), top)

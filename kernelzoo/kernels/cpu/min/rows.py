@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numba import njit, types
 
-from kernelzoo.kernels.cpu.device_functions import choose_by_type
+from kernelzoo.kernels.cpu.device_functions import select_code_by_type
 from kernelzoo.kernels.cpu.launch import count_tasks, make_launch, move_lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.shared.host_memory import flat_array
 from kernelzoo.launch import Launch
@@ -37,11 +37,11 @@ def _word_types(bits: Any) -> tuple[Any, Any, int]:
 
 
 def _holds_float_bits(bits: Any) -> bool:
-    """Whether elements are a float's bits. Those are unsigned integers, except uint8, which is itself or bool."""
+    """Whether elements are a float's bits: unsigned integers, except uint8, which holds uint8 or bool elements."""
     return bits in (types.uint16, types.uint32, types.uint64)
 
 
-@choose_by_type()
+@select_code_by_type()
 def _element_to_key(bits, shift):
     """Return the integer that sorts as the element does: NaN first, then -inf to +inf."""
     if not _holds_float_bits(bits):
@@ -56,7 +56,7 @@ def _element_to_key(bits, shift):
     return key
 
 
-@choose_by_type()
+@select_code_by_type()
 def _key_to_element(key, shift):
     if not _holds_float_bits(key):
         return lambda key, shift: key
@@ -85,7 +85,7 @@ def _row_min(x, start, step, n, shift):
     return _key_to_element(least, shift)
 
 
-@choose_by_type()
+@select_code_by_type()
 def _contiguous_row_min(x, start, n, shift):
     if not _holds_float_bits(x.dtype) or x.dtype.bitwidth == 64:
 

@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.kernels.cpu.launch import make_launch, move_lanes_last, vectorises_across
 from kernelzoo.kernels.cpu.min.rows import LANES, choose_chunk_kernel
-from kernelzoo.launch import Launch, RebindableLaunch, sequence
+from kernelzoo.launch import Launch, RebindableLaunch, chain_launches
 from kernelzoo.registry import register
 
 CHUNK = 32768
@@ -19,7 +19,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     first = make_launch((x, partial), *choose_chunk_kernel(x, partial, chunk))
     second = make_launch((partial, out), *choose_chunk_kernel(partial, out.unsqueeze(1), partial.size(1)))
     if not (isinstance(first, RebindableLaunch) and isinstance(second, RebindableLaunch)):  # recorded
-        return sequence(first, second)
+        return chain_launches(first, second)
     into, out_of = first.at, second.at  # neither keeps the tensors alive
 
     def launch_at(x: int, out: int) -> None:

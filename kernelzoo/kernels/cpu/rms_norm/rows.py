@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
+from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, widen, zero_sum
 from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.kernels.cpu.sum.rows import block_length
 from kernelzoo.launch import Launch
@@ -24,7 +24,7 @@ def sum_squares(x, at, step, n, zero):
 @njit(error_model="numpy")
 def row_scale(x, at, step, n, eps):
     """Return 1 / sqrt(mean(x^2) + eps) of a row."""
-    zero, block = wide_zero(x), block_length(step)
+    zero, block = zero_sum(x), block_length(step)
     total, carry = zero, zero
     for j in range(np.uint64(0), n, block):
         total, carry = two_sum(total, carry, sum_squares(x, at + j * step, step, min(block, n - j), zero))

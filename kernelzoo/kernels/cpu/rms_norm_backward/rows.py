@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from numba import njit, prange
 
-from kernelzoo.kernels.cpu.device_functions import add_carry, empty, offset, round_like, two_sum, wide_zero, widen
+from kernelzoo.kernels.cpu.device_functions import add_carry, empty, offset, round_like, two_sum, widen, zero_sum
 from kernelzoo.kernels.cpu.launch import FIRST, bind_launch, cached_njit, move_lanes_last
 from kernelzoo.kernels.cpu.rms_norm.rows import row_scale
 from kernelzoo.kernels.cpu.sum.rows import block_length
@@ -24,7 +24,7 @@ def _rows_task(
 ):
     sums[begin : begin + n], carries[begin : begin + n] = 0, 0  # in _rows, Numba would make it parallel
     n, xn, wn, gn, on = np.uint64(n), np.uint64(xn), np.uint64(wn), np.uint64(gn), np.uint64(on)
-    zero, block, begin = wide_zero(x), block_length(xn, gn, wn), np.uint64(begin)
+    zero, block, begin = zero_sum(x), block_length(xn, gn, wn), np.uint64(begin)
     for row in range(first, last):
         at, beside, to = offset(row, lanes, xg, xl), offset(row, lanes, gg, gl), offset(row, lanes, og, ol)
         scale, total = row_scale(x, at, xn, n, eps), zero
@@ -49,7 +49,7 @@ def _rows(x, weight, grad, dx, dweight, n, lanes, xg, xn, xl, wn, gg, gn, gl, og
         for i in prange(tasks):
             _rows_task(x, weight, grad, dx, sums, carries, i * n, *args, i * units // tasks, (i + 1) * units // tasks)
     for j in range(n):
-        total = wide_zero(x)
+        total = zero_sum(x)
         for i in range(tasks):
             total += add_carry(sums[i * n + j], carries[i * n + j])
         dweight[j * dn] = round_like(total, dweight[0])

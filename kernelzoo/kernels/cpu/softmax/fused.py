@@ -7,11 +7,11 @@ from numba.extending import intrinsic
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cpu.device_functions import (
+    array_if_same_type,
     as_float,
+    as_sortable,
     empty,
     exponential,
-    match_type,
-    order_bits,
     round_like,
     two_sum,
     widen,
@@ -75,9 +75,9 @@ def _write_scaled(row, start, scale, n, out, to, step):
 
 
 @njit
-def _prefetch(x, at, count):
+def _prefetch_elements(x, start, count):
     for j in range(np.uint64(0), count, np.uint64(64 // x.itemsize)):
-        prefetch_line(x, at + j)
+        prefetch_line(x, start + j)
 
 
 @parallel_kernel(error_model="numpy")
@@ -92,7 +92,7 @@ def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_la
     # buffer costs up to twice the time: loads wait for earlier stores whose addresses agree in the low 12 bits.
     in_place = out_n == one and out.dtype == edge.dtype
     buffer = empty(one if in_place else n, x)
-    row = match_type(out, buffer) if in_place else buffer
+    row = array_if_same_type(out, buffer) if in_place else buffer
     group, lane = first // lanes, first % lanes
     for _ in range(first, last):
         start = np.uint64(group * x_group + lane * x_lane)
@@ -100,13 +100,13 @@ def _fused_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_la
         group, lane = (group, lane + 1) if lane + 1 < lanes else (group + 1, 0)
         following = np.uint64(group * x_group + lane * x_lane)
         base = to if in_place else zero
-        top = as_float(order_bits(row_maximum(x, start, x_n, n)))
+        top = as_float(as_sortable(row_maximum(x, start, x_n, n)))
         total = carry = row.dtype.type(0)
         for begin in range(zero, whole, block):
             count = min(block, whole - begin)
             if x_n == one:
                 # Memory would be idle while exponentials are computed, so prefetch the next row.
-                _prefetch(x, following + begin, count)
+                _prefetch_elements(x, following + begin, count)
             term = exponentiate(x, start + begin * x_n, x_n, count, top, row, base + begin)
             total, carry = two_sum(total, carry, term)
         if tail:

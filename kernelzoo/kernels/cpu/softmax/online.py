@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import as_float, empty, exponential, order_bits, round_like, two_sum, widen
+from kernelzoo.kernels.cpu.device_functions import as_float, as_sortable, empty, exponential, round_like, two_sum, widen
 from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel, vectorises_across
 from kernelzoo.kernels.cpu.softmax.lanes import LANES_BLOCK, add_lane_sums, exponentiate_lanes, load_lanes, store_lanes
 from kernelzoo.kernels.cpu.softmax.rows import BLOCK, exponentiate, row_maximum
@@ -26,8 +26,8 @@ overflow. Rescaling shrinks earlier rounding errors by e^-8, so that they can't 
 
 
 @njit
-def zero_if_empty(reference):
-    """Return what to subtract: the reference, or 0 if all elements so far are -inf, since -inf - -inf is NaN."""
+def zero_if_neg_inf(reference):
+    """Return what to subtract from elements: ``reference``, or 0 if it is -inf, since -inf - -inf is NaN."""
     return type(reference)(0) if reference == -np.inf else reference
 
 
@@ -45,15 +45,15 @@ def _online_rows(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, out_l
         total = carry = row.dtype.type(0)
         for at in range(zero, n, long_block):
             length = min(long_block, n - at)
-            top = as_float(order_bits(row_maximum(x, start + at * x_n, x_n, length)))
+            top = as_float(as_sortable(row_maximum(x, start + at * x_n, x_n, length)))
             if top > reference + row.dtype.type(SLACK):
                 factor = exponential(reference - top)
                 total, carry, reference = total * factor, carry * factor, top
             for begin in range(at, at + length, block):
                 count = min(block, at + length - begin)
-                term = exponentiate(x, start + begin * x_n, x_n, count, zero_if_empty(reference), row, zero)
+                term = exponentiate(x, start + begin * x_n, x_n, count, zero_if_neg_inf(reference), row, zero)
                 total, carry = two_sum(total, carry, term)
-        scale, top = row.dtype.type(1) / (total + carry), zero_if_empty(reference)
+        scale, top = row.dtype.type(1) / (total + carry), zero_if_neg_inf(reference)
         if x_n == one and out_n == one:
             for j in range(n):
                 out[to + j] = round_like(exponential(widen(x[start + j]) - top) * scale, out[to])
@@ -82,7 +82,7 @@ def _online_columns(x, out, n, lanes, x_group, x_n, x_lane, out_group, out_n, ou
             load_lanes(x, start, begin, count, x_n, np.uint64(x_lane), tile, pitch, top, width)
             for i in range(width):
                 raised = top[i] if top[i] > reference[i] + slack else reference[i]
-                offset[i] = zero_if_empty(raised)
+                offset[i] = zero_if_neg_inf(raised)
                 factor = exponential(reference[i] - offset[i])
                 reference[i] = raised
                 total[i] *= factor

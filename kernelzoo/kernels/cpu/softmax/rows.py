@@ -8,7 +8,7 @@ ignore a NaN, but the exponentials and the sum do not.
 import numpy as np
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import as_bits, exponential, order_bits, widen
+from kernelzoo.kernels.cpu.device_functions import as_bits, as_sortable, exponential, widen
 
 BLOCK = 256
 """Elements that are exponentiated and summed at a time: 1 kB of float32, the unit of prefetching the next row. With
@@ -22,13 +22,13 @@ its error is at most that of a pairwise sum of the row."""
 @njit
 def row_maximum(x, start, step, n):
     """Return the maximum of n elements as an integer that sorts like the float. A NaN may be ignored or returned."""
-    top = order_bits(as_bits(widen(x[start])))
+    top = as_sortable(as_bits(widen(x[start])))
     if step == np.uint64(1):
         for j in range(n):
-            top = max(top, order_bits(as_bits(widen(x[start + j]))))
+            top = max(top, as_sortable(as_bits(widen(x[start + j]))))
     else:
         for j in range(n):
-            top = max(top, order_bits(as_bits(widen(x[start + j * step]))))
+            top = max(top, as_sortable(as_bits(widen(x[start + j * step]))))
     return top
 
 

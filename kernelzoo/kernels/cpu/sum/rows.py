@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, wide_zero, widen
+from kernelzoo.kernels.cpu.device_functions import add_carry, offset, round_like, two_sum, widen, zero_sum
 from kernelzoo.kernels.cpu.launch import bind_launch, move_lanes_last, parallel_kernel
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -16,7 +16,7 @@ STRIDED = 16
 
 @njit
 def block_length(*steps):
-    """Return the number of elements to sum at a time, for these steps between elements."""
+    """Return the number of elements to sum at a time: fewer if any of ``steps``, the strides of elements, isn't 1."""
     block = np.uint64(BLOCK)
     for step in steps:
         if step != np.uint64(1):
@@ -39,7 +39,7 @@ def block_sum(x, at, step, n, zero):
 @parallel_kernel()
 def _floats(x, out, n, lanes, xg, xn, xl, og, ol, first, last):
     n, step = np.uint64(n), np.uint64(xn)
-    block, zero = block_length(step), wide_zero(x)
+    block, zero = block_length(step), zero_sum(x)
     for row in range(first, last):
         at, total, carry = offset(row, lanes, xg, xl), zero, zero
         for j in range(np.uint64(0), n, block):

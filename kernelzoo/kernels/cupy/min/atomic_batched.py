@@ -1,5 +1,5 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, planned
+from kernelzoo.kernels.cupy.launch import Plan, plan_once
 from kernelzoo.kernels.cupy.min.atomics import TILE_ROWS, count_chunks, plan_atomic_steps
 from kernelzoo.kernels.cupy.min.tiles import Knobs
 from kernelzoo.layout import Rows, cdiv
@@ -10,7 +10,7 @@ MAX_GRID_Y = 65535
 
 
 @register("cupy", "min", "atomic_batched")
-@planned(Knobs)
+@plan_once(Knobs)
 def atomic_batched(rows: Rows, device: Device, knobs: Knobs) -> Plan:
     """Several blocks share the reduced axis. Each collects its rows' minima and then sends them by atomics."""
     chunks, tiles = count_chunks(rows, device, knobs), cdiv(rows.total, TILE_ROWS)

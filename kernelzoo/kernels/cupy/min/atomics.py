@@ -10,7 +10,7 @@ TILE_ROWS = 8  # per block: one row per warp
 
 
 def count_chunks(rows: Rows, device: Device, knobs: Knobs) -> int:
-    """Return the number of blocks along the reduced axis. They run at once, and each warp has a batch of loads."""
+    """Return the number of blocks along the reduced axis. All run at once. A lane has ``ITEMS`` packs to load."""
     return max(1, min(cdiv(count_packs(rows), WARP * ITEMS), knobs.blocks_per_sm * device.multiprocessors))
 
 

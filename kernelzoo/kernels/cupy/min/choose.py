@@ -4,8 +4,8 @@ from kernelzoo import tables
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import device_of
 from kernelzoo.kernels.cupy.min import rows_deferred_block, rows_deferred_lanes, tiles
-from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, choose_shared_tile, choose_unshared_tile
-from kernelzoo.kernels.cupy.rows import count_packs, thread_has_row
+from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, choose_multi_block_tile, choose_one_block_tile
+from kernelzoo.kernels.cupy.rows import count_packs, fits_one_thread
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -26,13 +26,13 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """Choose rows_deferred if the rows fill the device, and split otherwise."""
     rows, device, knobs = _problem_of(x, out)
     sms = device.multiprocessors
-    if rows.columns is not None:
-        few = 100 * choose_unshared_tile(rows.columns, device).count < knobs.columns_percent * sms
-        return _choose_split(rows, device, knobs) if few and rows.n > SHORT_COLUMN else _choose_rows_deferred(rows)
+    if rows.as_columns is not None:
+        few = 100 * choose_one_block_tile(rows.as_columns, device).count < knobs.columns_percent * sms
+        return _choose_split(rows, device, knobs) if few and rows.n > SHORT_COLUMN else _choose_late_merge_variant(rows)
     # One block per row fills the device at half as many rows as SMs, or at a quarter if rows are not long.
     percent = knobs.fill_percent if count_packs(rows) > LONG_PACKS else knobs.fill_percent // 2
     if 100 * rows.total > percent * sms or count_packs(rows) <= SHORT_PACKS:
-        return _choose_rows_deferred(rows)
+        return _choose_late_merge_variant(rows)
     return _choose_split(rows, device, knobs)
 
 
@@ -40,7 +40,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     """A block, a warp, a part of a warp or a thread reduces each row. Threads merge their minima once, at the end."""
     rows, _, _ = _problem_of(x, out)
-    return _choose_rows_deferred(rows)
+    return _choose_late_merge_variant(rows)
 
 
 @chooser("cupy", "min", "split")
@@ -54,14 +54,14 @@ def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Device, Knobs
     return rows_of(x, out), device, tables.of(Knobs, device.index)
 
 
-def _choose_rows_deferred(rows: Rows) -> str:
-    if rows.columns is not None:
-        return "rows_deferred_lanes" if thread_has_row(rows) else "columns"
+def _choose_late_merge_variant(rows: Rows) -> str:
+    if rows.as_columns is not None:
+        return "rows_deferred_lanes" if fits_one_thread(rows) else "columns"
     return "rows_deferred_lanes" if count_packs(rows) <= rows_deferred_lanes.MOST_PACKS else "rows_deferred_block"
 
 
 def _choose_split(rows: Rows, device: Device, knobs: Knobs) -> str:
-    if rows.columns is None:
+    if rows.as_columns is None:
         return "split_arrival"
-    _, chunks = choose_shared_tile(rows.columns, device, knobs.column_blocks)
+    _, chunks = choose_multi_block_tile(rows.as_columns, device, knobs.column_blocks)
     return "columns_split" if chunks > 1 else "columns"

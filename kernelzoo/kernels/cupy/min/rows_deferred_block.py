@@ -1,5 +1,5 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import Plan, Step, plan_once
 from kernelzoo.kernels.cupy.min.tiles import ITEMS
 from kernelzoo.kernels.cupy.rows import c_type, count_packs, num_threads, pack_width
 from kernelzoo.layout import Rows
@@ -15,7 +15,7 @@ class Knobs:
 
 
 @register("cupy", "min", "rows_deferred_block")
-@planned(Knobs)
+@plan_once(Knobs)
 def rows_deferred_block(rows: Rows, device: Device, knobs: Knobs) -> Plan:
     """One block per row. Each thread keeps a running minimum, and the block merges these once, at the end."""
     most = LONE_THREADS if rows.total <= device.multiprocessors else knobs.row_threads

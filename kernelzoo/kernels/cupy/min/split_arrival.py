@@ -1,5 +1,5 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import I32, Argument, Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import I32, Argument, Plan, Step, plan_once
 from kernelzoo.kernels.cupy.min.tiles import ITEMS, THREADS, Knobs
 from kernelzoo.kernels.cupy.rows import c_type, count_packs, num_threads, pack_width
 from kernelzoo.layout import Rows, cdiv
@@ -7,7 +7,7 @@ from kernelzoo.registry import register
 
 
 @register("cupy", "min", "split_arrival")
-@planned(Knobs)
+@plan_once(Knobs)
 def split_arrival(rows: Rows, device: Device, knobs: Knobs) -> Plan:
     """Several blocks share a row and store partial minima. The last to finish merges these: one launch."""
     count, blocks = count_packs(rows), knobs.blocks_per_sm * device.multiprocessors

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import I32, I64, Argument
 from kernelzoo.kernels.cupy.rows import WARP
-from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, power_of_two
+from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv, next_power_of_two
 from kernelzoo.tables import form_knobs, knob
 
 ITEMS = 8  # loads of 16 bytes in flight per thread: 128 kB per SM, three times what hides memory latency
@@ -44,18 +44,18 @@ class Tile:
         return (I64, self.across), (I32, self.step), (I32, self.lanes), (I32, self.depths)
 
 
-def choose_unshared_tile(columns: Columns, device: Device) -> Tile:
+def choose_one_block_tile(columns: Columns, device: Device) -> Tile:
     """Return a tile of columns for one block. It is 128 bytes wide, or wider if 1.5 blocks per SM remain."""
     words, sms = columns.outer * cdiv(columns.inner * columns.itemsize, VECTOR_BYTES), device.multiprocessors
-    lanes = max(8, min(64, power_of_two(words // (3 * sms))))
+    lanes = max(8, min(64, next_power_of_two(words // (3 * sms))))
     # If lines may begin inside a vector, each needs a vector more. A tile is then as wide as leaves 1.25 blocks per SM.
-    if columns.vector < VECTOR_BYTES // columns.itemsize:
+    if columns.load_width < VECTOR_BYTES // columns.itemsize:
         lanes = next((wide for wide in (64, 32, 16) if 4 * words >= 5 * sms * (wide - 1)), 8)
     tile = _make_tile(columns, lanes, THREADS)
     return tile if tile.count > device.multiprocessors else _make_tile(columns, lanes, 2 * THREADS)
 
 
-def choose_shared_tile(columns: Columns, device: Device, column_blocks: int) -> tuple[Tile, int]:
+def choose_multi_block_tile(columns: Columns, device: Device, column_blocks: int) -> tuple[Tile, int]:
     """Return (tile of columns, number of blocks that share each tile), for ``column_blocks`` blocks per SM."""
     tile = _make_tile(columns, SPLIT_LANES, THREADS)
     most = max(1, column_blocks * device.multiprocessors // tile.count)
@@ -70,7 +70,7 @@ def _make_tile(columns: Columns, lanes: int, threads: int) -> Tile:
         step = lanes = min(WARP, inner)
     else:
         # A line that begins inside a vector touches one more. Otherwise tiles are multiples of 64 bytes wide.
-        spare, piece = (0, 4 * width) if columns.vector == width else (width - 1, width)
+        spare, piece = (0, 4 * width) if columns.load_width == width else (width - 1, width)
         around = width // math.gcd(width, columns.x_n)
         lanes = min(lanes, threads // around)
         step = inner

@@ -4,7 +4,7 @@ from kernelzoo import tables
 from kernelzoo.kernels.cupy.launch import device_of
 from kernelzoo.kernels.cupy.min_backward import fused
 from kernelzoo.kernels.cupy.rows import count_packs, pack_width
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
@@ -19,9 +19,9 @@ class Knobs(fused.Knobs):
 def auto(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> str:
     """Choose the fastest form by the rows' length, and then by their number."""
     device = device_of(x)
-    rows, _ = rows_with(x, out, y, grad)
+    rows, _ = layouts_of(x, out, y, grad)
     knobs = tables.of(Knobs, device.index)
-    if rows.columns is not None:
+    if rows.as_columns is not None:
         return "fused"
     many = 100 * rows.planned >= knobs.fill_percent * device.multiprocessors
     longest = 1024 * fused.max_packs_per_thread(rows, device)

@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.gradients.columns import Staging, column_strides, column_vector_width, plan_columns
-from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, num_threads, pack_width, require_fit, thread_has_row
+from kernelzoo.kernels.cupy.gradients.columns import PackPlaces, column_strides, column_vector_width, plan_columns
+from kernelzoo.kernels.cupy.launch import Plan, Step, plan_once
+from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, fits_one_thread, num_threads, pack_width, require_fit
 from kernelzoo.kernels.cupy.tile import plan_tile_step
 from kernelzoo.layout import Rows, Strides, cdiv
 from kernelzoo.registry import register
@@ -21,14 +21,14 @@ class Knobs:
 
 
 @register("cupy", "min_backward", "fused")
-@planned(Knobs)
+@plan_once(Knobs)
 def fused(rows: Rows, y: Strides, grad: Strides, device: Device, knobs: Knobs) -> Plan:
     """A block reads a row, or many short rows or columns, once. It keeps one bit per element in registers."""
-    row_per_thread = thread_has_row(rows)
-    if rows.columns is not None and not row_per_thread:
-        wide = column_vector_width(rows.columns)
-        staging = Staging(packs_per_batch(wide), packs_per_batch(wide), batch_bytes(wide))
-        return plan_columns(rows.columns, column_strides(rows, y, grad), wide, staging, device, SUM_BYTES)
+    row_per_thread = fits_one_thread(rows)
+    if rows.as_columns is not None and not row_per_thread:
+        wide = column_vector_width(rows.as_columns)
+        staging = PackPlaces(packs_per_batch(wide), packs_per_batch(wide), pack_batch_bytes(wide))
+        return plan_columns(rows.as_columns, column_strides(rows, y, grad), wide, staging, device, SUM_BYTES)
     wide, count, most = pack_width(rows), count_packs(rows), max_packs_per_thread(rows, device)
     if row_per_thread or count <= knobs.warp_packs:
         step = plan_tile_step("cupy/min_backward/fused", rows, device, wide, TILE_PACKS)
@@ -52,6 +52,6 @@ def packs_per_batch(vector: int) -> int:
     return 4 if vector == 8 else 8
 
 
-def batch_bytes(vector: int) -> int:
+def pack_batch_bytes(vector: int) -> int:
     """Return the bytes of shared memory per thread for a batch of packs: one bit per element."""
     return cdiv(packs_per_batch(vector) * vector, 32) * 4

@@ -1,4 +1,4 @@
-from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import Plan, Step, plan_once
 from kernelzoo.kernels.cupy.rows import c_type, count_packs, num_threads, pack_width
 from kernelzoo.layout import Rows, Strides
 from kernelzoo.registry import register
@@ -7,7 +7,7 @@ MOST_THREADS = 512
 
 
 @register("cupy", "min_backward", "online")
-@planned()
+@plan_once()
 def online(rows: Rows, y: Strides, grad: Strides) -> Plan:
     """The first pass counts each row's minima, at any row length. The second pass reads the row again and writes."""
     wide = pack_width(rows)

@@ -5,7 +5,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.cupy import clusters
 from kernelzoo.kernels.cupy.launch import device_of
-from kernelzoo.kernels.cupy.rows import PACKS_HELD, WARP, count_packs, rows_are_aligned, thread_has_row
+from kernelzoo.kernels.cupy.rows import PACKS_HELD, WARP, count_packs, fits_one_thread, rows_are_aligned
 from kernelzoo.kernels.cupy.softmax import columns, fused, multi_row_lanes, split_cluster, split_ring
 from kernelzoo.kernels.cupy.softmax.exact import plan_exact_sums
 from kernelzoo.layout import Rows, rows_of
@@ -30,9 +30,9 @@ class Knobs(fused.Knobs, multi_row_lanes.Knobs, split_cluster.Knobs, split_ring.
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """Choose the fastest form by the rows' length, and then by their number."""
     rows, exact, device, knobs = _problem_of(x, out)
-    if thread_has_row(rows):
+    if fits_one_thread(rows):
         return "multi_row_tile"
-    if rows.columns is not None:
+    if rows.as_columns is not None:
         return "columns"
     count = count_packs(rows)
     if count <= knobs.warp_packs:
@@ -52,11 +52,11 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
 def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
     """A block reads many short rows into registers or, as one piece, into shared memory; or columns into registers."""
     rows, _, device, _ = _problem_of(x, out)
-    if thread_has_row(rows):
+    if fits_one_thread(rows):
         return "multi_row_tile"
-    if rows.columns is None:
+    if rows.as_columns is None:
         return _choose_multi_row(rows, device)
-    if (held := columns.one_block_strip(rows.columns).elements) < rows.n:
+    if (held := columns.one_block_strip(rows.as_columns).elements) < rows.n:
         reason = f"a column of {rows.n} elements doesn't fit in a block's registers: {held} do"
         raise UnsupportedProblemError("cupy/softmax/multi_row", reason)
     return "columns"
@@ -66,7 +66,7 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several blocks share a row or columns, and merge (max, sum) pairs. Rows that can't be split have one block."""
     rows, exact, device, knobs = _problem_of(x, out)
-    return _choose_split(rows, device, knobs, exact) if rows.columns is None else "columns"
+    return _choose_split(rows, device, knobs, exact) if rows.as_columns is None else "columns"
 
 
 def _problem_of(x: torch.Tensor, out: torch.Tensor) -> tuple[Rows, str, Device, Knobs]:
@@ -78,12 +78,12 @@ def _choose_multi_row(rows: Rows, device: Device) -> str:
     if not multi_row_lanes.can_use_lanes(rows):
         return "multi_row_tile"
     if rows_are_aligned(rows):
-        return "multi_row_lanes" if _leaves_idle(rows) else "multi_row_tile"
+        return "multi_row_lanes" if _tile_leaves_lanes_idle(rows) else "multi_row_tile"
     few = rows.planned <= TILE_ROWS * device.multiprocessors
     return "multi_row_tile" if rows.itemsize == 2 and rows.n > TILE_LEAST and few else "multi_row_lanes"
 
 
-def _leaves_idle(rows: Rows) -> bool:
+def _tile_leaves_lanes_idle(rows: Rows) -> bool:
     """Whether rows are many, and multi_row_tile would leave lanes idle: packs per row are no power of two."""
     count = count_packs(rows)
     uneven = count & (count - 1) != 0 and (rows.itemsize == 2 or count < LANES_PACKS)

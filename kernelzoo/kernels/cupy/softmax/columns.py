@@ -1,9 +1,9 @@
 from typing import NamedTuple
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import I32, I64, Argument, Plan, Step, plan_once
 from kernelzoo.kernels.cupy.rows import c_type, require_columns, split_strips
-from kernelzoo.layout import Columns, Rows, cdiv, power_of_two
+from kernelzoo.layout import Columns, Rows, cdiv, next_power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import form_knobs, knob
 
@@ -34,33 +34,33 @@ class Strip(NamedTuple):
         return self.threads // self.lanes * self.items
 
     def kernel(self, columns: Columns, shared: bool) -> str:
-        sizes = f"{columns.vector}, {self.items}, {self.lanes}, {self.threads}"
+        sizes = f"{columns.load_width}, {self.items}, {self.lanes}, {self.threads}"
         return f"columns<{c_type(columns)}, {sizes}, {'true' if shared else 'false'}>"
 
 
 @register("cupy", "softmax", "columns")
-@planned(Knobs)
+@plan_once(Knobs)
 def columns(rows: Rows, device: Device, knobs: Knobs) -> Plan:
-    """One block processes a strip of adjacent columns, with lanes across them, or several do and exchange pairs."""
+    """One block processes a strip of adjacent columns, or several blocks share it and exchange (max, sum) pairs."""
     columns = require_columns("cupy/softmax/columns", rows)
     strip = one_block_strip(columns)
-    strips = columns.strips(strip.lanes * columns.vector)
-    if columns.vector > 1 and columns.itemsize < 8:
+    strips = columns.strip_count(strip.lanes * columns.load_width)
+    if columns.load_width > 1 and columns.itemsize < 8:
         unshared = strip.elements >= columns.n
     else:  # several blocks share a strip if columns are long and strips are few
         many = strips >= knobs.columns_blocks * device.multiprocessors and columns.n <= LONGEST
         unshared = many or columns.n <= knobs.columns_long
     if not unshared:
-        return _plan_shared(columns, device)
+        return _plan_multi_block_strips(columns, device)
     arguments: tuple[Argument, ...] = ((I64, 0), (I32, 1))  # no counter, and one block per strip
     return Plan(columns, (Step(strip.kernel(columns, False), strips, strip.threads, arguments),))
 
 
-def _plan_shared(columns: Columns, device: Device) -> Plan:
+def _plan_multi_block_strips(columns: Columns, device: Device) -> Plan:
     """Plan the fewest blocks whose registers can store a strip of columns, or more if SMs are free."""
     strip, resident = _widest_strip(columns), BLOCKS * device.multiprocessors
-    wide = strip.lanes * columns.vector
-    strips = columns.strips(wide)
+    wide = strip.lanes * columns.load_width
+    strips = columns.strip_count(wide)
     cut = split_strips(strips, columns.n, cdiv(columns.n, strip.elements), resident)
     strip = _with_fewer_packs(strip, cut.span)
     arguments: tuple[Argument, ...] = ("counters", (I32, cut.parts))
@@ -72,20 +72,20 @@ def _plan_shared(columns: Columns, device: Device) -> Plan:
 def one_block_strip(columns: Columns) -> Strip:
     """Return the widest strip whose columns fit in a block's registers, or the narrowest if none fits."""
     strip = _widest_strip(columns)
-    least = 4 if columns.vector > 1 and columns.itemsize < 8 else 2 if columns.vector > 1 else 8
+    least = 4 if columns.load_width > 1 and columns.itemsize < 8 else 2 if columns.load_width > 1 else 8
     while strip.elements < columns.n and strip.lanes > least:
         strip = strip._replace(lanes=strip.lanes // 2)
-    if columns.vector > 1 and columns.n <= strip.elements // 2:
+    if columns.load_width > 1 and columns.n <= strip.elements // 2:
         strip = strip._replace(threads=strip.threads // 2)
     strip = _with_fewer_packs(strip, columns.n)
-    while columns.vector == 1 and strip.threads > LEAST_THREADS and columns.n <= strip.elements // 2:
+    while columns.load_width == 1 and strip.threads > LEAST_THREADS and columns.n <= strip.elements // 2:
         strip = strip._replace(threads=strip.threads // 2)
     return strip
 
 
 def _widest_strip(columns: Columns) -> Strip:
     """Return a strip for 256 threads: 128 bytes of adjacent columns, or 32 single elements."""
-    lanes = min(8 if columns.vector > 1 else 32, power_of_two(cdiv(columns.inner, columns.vector)))
+    lanes = min(8 if columns.load_width > 1 else 32, next_power_of_two(cdiv(columns.inner, columns.load_width)))
     return Strip(lanes, 256, HELD[columns.itemsize])
 
 

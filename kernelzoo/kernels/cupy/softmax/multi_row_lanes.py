@@ -1,5 +1,5 @@
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import Plan, Step, plan_once
 from kernelzoo.kernels.cupy.rows import c_type, matrix_is_contiguous
 from kernelzoo.kernels.cupy.softmax.exact import plan_exact_sums
 from kernelzoo.layout import Rows, cdiv
@@ -23,7 +23,7 @@ def can_use_lanes(rows: Rows) -> bool:
 
 
 @register("cupy", "softmax", "multi_row_lanes")
-@planned(Knobs)
+@plan_once(Knobs)
 def multi_row_lanes(rows: Rows, knobs: Knobs) -> Plan:
     """A few lanes process a short row, or two rows if only two fill complete 4-byte words."""
     rows, exact = plan_exact_sums(rows)

@@ -1,5 +1,5 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.launch import Plan, planned
+from kernelzoo.kernels.cupy.launch import Plan, plan_once
 from kernelzoo.kernels.cupy.rows import PACKS_HELD, pack_width
 from kernelzoo.kernels.cupy.softmax.exact import plan_exact_sums
 from kernelzoo.kernels.cupy.tile import plan_tile_step
@@ -8,7 +8,7 @@ from kernelzoo.registry import register
 
 
 @register("cupy", "softmax", "multi_row_tile")
-@planned()
+@plan_once()
 def multi_row_tile(rows: Rows, device: Device) -> Plan:
     """A block processes many short rows in registers. A row has a warp, a part of a warp, or one thread."""
     # In double a lane has four packs if possible: with fewer lanes per row, it costs less to merge them.

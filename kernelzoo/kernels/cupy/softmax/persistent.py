@@ -1,4 +1,4 @@
-from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import Plan, Step, plan_once
 from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, count_packs, num_threads, pack_width, require_fit
 from kernelzoo.layout import Rows
 from kernelzoo.registry import register
@@ -7,7 +7,7 @@ MOST_PACKS = 512 * PACKS_HELD  # per row, at most: two rows take 128 registers p
 
 
 @register("cupy", "softmax", "persistent")
-@planned()
+@plan_once()
 def persistent(rows: Rows) -> Plan:
     """The launch has as many blocks as can run at once. Each loops over rows, and prefetches its next row."""
     count = count_packs(rows)

@@ -1,6 +1,6 @@
 from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.clusters import THREADS, can_use_clusters, cluster_sizes, require_clusters
-from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import Plan, Step, plan_once
 from kernelzoo.kernels.cupy.rows import PACKS_HELD, c_type, count_packs, num_threads, pack_width, require_fit
 from kernelzoo.kernels.cupy.softmax.exact import plan_exact_sums
 from kernelzoo.layout import Rows, cdiv
@@ -15,7 +15,7 @@ class Knobs:
 
 
 @register("cupy", "softmax", "split_cluster")
-@planned(Knobs)
+@plan_once(Knobs)
 def split_cluster(rows: Rows, device: Device, knobs: Knobs) -> Plan:
     """The blocks of a cluster keep a row in registers, and exchange pairs through distributed shared memory."""
     rows, exact = plan_exact_sums(rows)

@@ -1,6 +1,6 @@
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.cupy.launch import I32, Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import I32, Plan, Step, plan_once
 from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, pack_width
 from kernelzoo.layout import VECTOR_BYTES, Rows, cdiv
 from kernelzoo.registry import register
@@ -21,15 +21,15 @@ class Knobs:
 
 
 def can_use_ring(rows: Rows, device: Device) -> bool:
-    """Whether rows have packs, the device has bulk copies, and exp has enough registers (float64: before sm_120)."""
+    """Whether rows have 16-byte packs, the device has bulk copies (sm_90 on), and, in float64, is older than sm_120."""
     registers = rows.dtype != "float64" or device.capability < 120
     return pack_width(rows) > 1 and device.capability >= 90 and registers
 
 
 @register("cupy", "softmax", "split_ring")
-@planned(Knobs)
+@plan_once(Knobs)
 def split_ring(rows: Rows, device: Device, knobs: Knobs) -> Plan:
-    """Many blocks share a row. Each prefetches its part into a ring of tiles. Blocks exchange pairs in tagged words."""
+    """Many blocks share a row. Each prefetches its part into a ring of tiles. They swap (max, sum) pairs."""
     if not can_use_ring(rows, device):
         reason = "it takes rows whose elements lie side by side, from sm_90 on, and float64 up to sm_100"
         raise UnsupportedProblemError("cupy/softmax/split_ring", reason)

@@ -5,7 +5,7 @@ from kernelzoo.device import Device
 from kernelzoo.kernels.cupy.launch import device_of
 from kernelzoo.kernels.cupy.rows import count_packs, pack_width
 from kernelzoo.kernels.cupy.softmax_backward import fused, split_cluster
-from kernelzoo.layout import Rows, Strides, rows_with
+from kernelzoo.layout import Rows, Strides, layouts_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
 
@@ -20,7 +20,7 @@ class Knobs(fused.Knobs, split_cluster.Knobs):
 def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     """Choose the fastest form by the rows' length, and then by their number."""
     rows, beside, device, knobs = _problem_of(grad, y, out)
-    if rows.columns is not None:
+    if rows.as_columns is not None:
         return "fused"
     count, longest = count_packs(rows, beside), 1024 * fused.max_packs_per_thread(rows, device)
     if device.cluster_blocks > 1 and pack_width(rows, beside) > 1:
@@ -34,12 +34,12 @@ def auto(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
 def split(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> str:
     """A cluster of blocks shares a row and exchanges sums. If a cluster can't store a row, one block reads it twice."""
     rows, beside, device, knobs = _problem_of(grad, y, out)
-    return _choose_split(rows, beside, device, knobs) if rows.columns is None else "fused"
+    return _choose_split(rows, beside, device, knobs) if rows.as_columns is None else "fused"
 
 
 def _problem_of(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> tuple[Rows, Strides, Device, Knobs]:
     device = device_of(grad)
-    rows, (beside,) = rows_with(grad, out, y)
+    rows, (beside,) = layouts_of(grad, out, y)
     return rows, beside, device, tables.of(Knobs, device.index)
 
 

@@ -1,7 +1,7 @@
 from kernelzoo.device import Device
-from kernelzoo.kernels.cupy.gradients.columns import Staging, column_strides, column_vector_width, plan_columns
-from kernelzoo.kernels.cupy.launch import Plan, Step, planned
-from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, num_threads, pack_width, require_fit, thread_has_row
+from kernelzoo.kernels.cupy.gradients.columns import PackPlaces, column_strides, column_vector_width, plan_columns
+from kernelzoo.kernels.cupy.launch import Plan, Step, plan_once
+from kernelzoo.kernels.cupy.rows import WARP, c_type, count_packs, fits_one_thread, num_threads, pack_width, require_fit
 from kernelzoo.kernels.cupy.tile import plan_tile_step
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides
 from kernelzoo.registry import register
@@ -18,14 +18,14 @@ class Knobs:
 
 
 @register("cupy", "softmax_backward", "fused")
-@planned(Knobs)
+@plan_once(Knobs)
 def fused(rows: Rows, y: Strides, device: Device, knobs: Knobs) -> Plan:
     """A block keeps a row, or many short rows or columns, in registers: two reads and one write of the matrix."""
-    row_per_thread = thread_has_row(rows)
-    if rows.columns is not None and not row_per_thread:
+    row_per_thread = fits_one_thread(rows)
+    if rows.as_columns is not None and not row_per_thread:
         others = column_strides(rows, y)
-        wide = column_vector_width(rows.columns, *others)
-        return plan_columns(rows.columns, others, wide, _column_staging(rows, wide), device, max(4, rows.itemsize))
+        wide = column_vector_width(rows.as_columns, *others)
+        return plan_columns(rows.as_columns, others, wide, _column_staging(rows, wide), device, max(4, rows.itemsize))
     wide, count, most = pack_width(rows, y), count_packs(rows, y), max_packs_per_thread(rows, device)
     if row_per_thread or count <= knobs.warp_packs:
         step = plan_tile_step("cupy/softmax_backward/fused", rows, device, wide, TILE_PACKS[rows.itemsize])
@@ -41,7 +41,7 @@ def max_packs_per_thread(rows: Rows, device: Device) -> int:
     return PACKS_HELD_NEW if rows.itemsize == 2 and device.capability >= 100 else PACKS_HELD
 
 
-def _column_staging(rows: Rows, vector: int) -> Staging:
+def _column_staging(rows: Rows, vector: int) -> PackPlaces:
     """Return how a thread stores its packs of columns. In shared memory a single element takes at least 4 bytes."""
     items, batch = (4, 2 if rows.itemsize == 8 else 4) if vector > 1 else (8, 4 if rows.itemsize == 8 else 8)
-    return Staging(items, batch, 2 * batch * (VECTOR_BYTES if vector > 1 else max(4, rows.itemsize)))
+    return PackPlaces(items, batch, 2 * batch * (VECTOR_BYTES if vector > 1 else max(4, rows.itemsize)))

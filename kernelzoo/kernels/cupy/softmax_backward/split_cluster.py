@@ -1,6 +1,6 @@
 from kernelzoo.device import KIB, Device
 from kernelzoo.kernels.cupy.clusters import THREADS, cluster_sizes, require_clusters
-from kernelzoo.kernels.cupy.launch import Plan, Step, planned
+from kernelzoo.kernels.cupy.launch import Plan, Step, plan_once
 from kernelzoo.kernels.cupy.rows import c_type, count_packs, num_threads, pack_width, require_fit
 from kernelzoo.layout import VECTOR_BYTES, Rows, Strides, cdiv
 from kernelzoo.registry import register
@@ -16,7 +16,7 @@ class Knobs:
 
 
 @register("cupy", "softmax_backward", "split_cluster")
-@planned(Knobs)
+@plan_once(Knobs)
 def split_cluster(rows: Rows, y: Strides, device: Device, knobs: Knobs) -> Plan:
     """The blocks of a cluster keep a row in registers and shared memory, and exchange sums through the latter."""
     packed = device.cluster_blocks > 1 and pack_width(rows, y) > 1

@@ -23,10 +23,10 @@ def add_rms_norm_kernel(arguments, EPS: cutlass.Constexpr, TILE: cutlass.Constex
     tile = dev.block_index(EARLY)
     rows = arguments.rows
     tXcX, tXgX, tXgR, tXgW, tXgO, tXgT = dev.partition(tile, rows, TILE, *arguments.tensors)
-    add_up = fn.load_block_once(TILE, lambda i: add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE))
+    add_up = fn.make_block_loader(TILE, lambda i: add_tiles(tXgX, tXgR, tXgT, tXcX, i, rows, TILE))
     # A thread reads only sums that it wrote itself.
     read = add_up if TILE.single else lambda i: dev.load(tXgT, tXcX, i, rows, TILE)
-    blocks = dev.num_blocks(rows, TILE)
+    blocks = dev.blocks_per_row(rows, TILE)
     squares = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
         fn.accumulate_sums(squares, dev.map_rows(fn.square, add_up(i), TILE), TILE)

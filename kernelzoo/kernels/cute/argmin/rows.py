@@ -6,7 +6,7 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bind
-from kernelzoo.kernels.cute.min.device_functions import element_identity, identity, write_rows
+from kernelzoo.kernels.cute.min.device_functions import identity, stored_identity, write_rows
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -26,19 +26,19 @@ def first_index(low, row, indices):
 
 
 @cute.jit
-def update_minimum(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, row, indices):
-    """Update the minimum and its index of a thread's row r with later elements, ``row``, whose minimum is ``low``."""
+def update_minimum(least: cute.Tensor, found: cute.Tensor, r: cutlass.Constexpr, low, values, indices):
+    """Update the minimum of a thread's row number r, and its index, by later elements, whose minimum is ``low``."""
     kept = least[r]
     if (low < kept) | ((low != low) & (kept == kept)):
         least[r] = low
-        found[r] = Int64(first_index(low, row, indices))
+        found[r] = Int64(first_index(low, values, indices))
 
 
 @cute.jit
 def update_minima(least, found, tXgX, tXcX, begin, end, rows, TILE: cutlass.Constexpr):
     """Update a thread's minima and indices with its elements of blocks begin to end - 1."""
     for i in cutlass.range(begin, end):
-        values = dev.load(tXgX, tXcX, i, rows, TILE, element_identity(TILE))
+        values = dev.load(tXgX, tXcX, i, rows, TILE, stored_identity(TILE))
         of_rows = dev.group_by_row(values, TILE), dev.group_by_row(fn.element_indices(tXcX, i, TILE), TILE)
         lows = dev.thread_reduce(values, dev.minimum, TILE)
         for r, (low, row, indices) in enumerate(zip(lows, *of_rows, strict=True)):
@@ -62,7 +62,7 @@ def argmin_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     rows, (x, out) = arguments.rows, arguments.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
-    begin, end = dev.all_blocks(rows, TILE)
+    begin, end = dev.row_block_range(rows, TILE)
     least, found = make_minima(TILE)
     update_minima(least, found, tXgX, tXcX, begin, end, rows, TILE)
     write_rows(row_minima(least, found, TILE)[1], out, row, rows, TILE)

@@ -32,13 +32,13 @@ def split_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass
 
 @cute.jit
 def merge_partial_minima(least, found, partials, partial_indices, row, parts, rows, TILE: cutlass.Constexpr):
-    """Merge minima that the blocks of a row's parts stored into this thread's minima and indices, in order."""
+    """Update this thread's minima and indices, in order, with those that the blocks of all parts stored."""
     here = dev.row_exists(row, rows, TILE)
     for other in cutlass.range(dev.thread_coords(TILE)[1], parts, TILE.lanes):
         place, apart = dev.partial_offset(row, other, parts, rows, TILE)
         values = dev.list_values(dev.load_rows(partials, place, apart, here, TILE))
         indices = dev.list_values(dev.load_rows(partial_indices, place, apart, here, TILE))
-        for r in cutlass.range_constexpr(TILE.rows_each):
+        for r in cutlass.range_constexpr(TILE.rows_per_thread):
             update_minimum(least, found, r, dev.to_acc(values[r], TILE), [values[r]], [indices[r]])
 
 

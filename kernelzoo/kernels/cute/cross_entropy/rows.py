@@ -38,7 +38,7 @@ def cross_entropy_kernel(arguments, IGNORE_INDEX: cutlass.Constexpr, TILE: cutla
     rows, (x, labels, loss) = arguments.rows, arguments.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
-    begin, end = dev.all_blocks(rows, TILE)
+    begin, end = dev.row_block_range(rows, TILE)
     tops, totals = make_states(TILE)
     update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE)
     row_tops, row_totals = reduce_states(tops, totals, TILE)

@@ -14,7 +14,7 @@ from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
 
-def row_gradient(grad, label, rows):
+def gradient_or_nan(grad, label, rows):
     """Return ``grad``, the gradient of a row's loss, or NaN if the row's label is out of range."""
     return dev.select(label_in_row(label, rows), grad, type(grad)(float("nan")))
 
@@ -33,9 +33,9 @@ def backward_kernel(arguments, IGNORE_INDEX: cutlass.Constexpr, TILE: cutlass.Co
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     label = fn.load_row_values(labels, row, rows, TILE)
     grads = load_widened(grad, row, rows, TILE)
-    factors = [row_gradient(*pair, rows) for pair in zip(grads, label, strict=True)]
+    factors = [gradient_or_nan(*pair, rows) for pair in zip(grads, label, strict=True)]
     ignored = [one == IGNORE_INDEX for one in label]
-    blocks = dev.num_blocks(rows, TILE)
+    blocks = dev.blocks_per_row(rows, TILE)
     tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):
         online_update(tops, totals, dev.load(tXgX, tXcX, i, rows, TILE, -float("inf")), TILE)

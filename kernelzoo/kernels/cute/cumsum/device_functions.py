@@ -24,11 +24,11 @@ def scan_warp(values, lane, TILE):
     """Return (exclusive, inclusive) running sums of a thread's values over the lanes of a warp that share a row.
     ``lane``: the thread's number among these lanes. After Hillis and Steele, CACM 29, 1986."""
     sums, before = values, [type(value)(0) for value in values]
-    for bit, apart in enumerate(TILE.masks):
+    for bit, apart in enumerate(TILE.shuffle_masks):
         pairs = zip(shuffle_up(sums, apart), sums, strict=True)
         sums = [dev.select(lane >= 1 << bit, below + one, one) for below, one in pairs]
-    if TILE.masks:
-        pairs = zip(shuffle_up(sums, TILE.masks[0]), before, strict=True)
+    if TILE.shuffle_masks:
+        pairs = zip(shuffle_up(sums, TILE.shuffle_masks[0]), before, strict=True)
         before = [dev.select(lane >= 1, below, zero) for below, zero in pairs]
     return before, sums
 
@@ -55,7 +55,7 @@ def scan_tile(totals, values, shared, TILE):
     before, everything = scan_threads([one for _, mine in vectors for one in mine], shared, TILE)
     result = []
     for i, (sums, _) in enumerate(vectors):
-        of_rows = slice(i * TILE.rows_each, (i + 1) * TILE.rows_each)
+        of_rows = slice(i * TILE.rows_per_thread, (i + 1) * TILE.rows_per_thread)
         starts = [total + one for total, one in zip(dev.list_values(totals), before[of_rows], strict=True)]
         result.append([a + b for a, b in zip(dev.broadcast_rows(starts, TILE), sums, strict=True)])
         dev.accumulate(totals, everything[of_rows], dev.add)

@@ -9,7 +9,7 @@ from kernelzoo.kernels.cute.cumsum.rows import write_sums
 from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.sum.rows import add_up
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import register
 
 
@@ -32,14 +32,14 @@ def write_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass
     tile, part = dev.tile_and_part(number, parts)
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     begin, end = dev.part_range(part, span, rows, TILE)
-    totals = fn.sum_partials(left, dev.first_row(tile, TILE), part, parts, rows, TILE)
+    totals = fn.sum_first_parts(left, dev.first_row(tile, TILE), part, parts, rows, TILE)
     write_sums(totals, tXgX, tXgO, tXcX, begin, end, rows, TILE)
 
 
 @register("cute", "cumsum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row or a strip of columns, and store sums. A second launch reads again and writes."""
-    x = plain(x)
+    x = bool_as_uint8(x)
     given = tiles.make_problem(x, out)
     both, left = (parts_kernel, write_kernel), [tiles.wide_dtype(out.dtype)]
     return launch_in_parts("cute/cumsum/split", both, (x, out), given, tiles.blockwise_tile(given), left)

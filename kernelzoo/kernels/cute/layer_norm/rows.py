@@ -14,7 +14,7 @@ from kernelzoo.registry import register
 def row_means(read: cutlass.Constexpr, rows, TILE: cutlass.Constexpr):
     """Return the mean of each of a thread's rows, in registers. ``read(i)`` loads block i."""
     totals = fn.make_sums(TILE)
-    for i in cutlass.range(dev.num_blocks(rows, TILE)):
+    for i in cutlass.range(dev.blocks_per_row(rows, TILE)):
         fn.accumulate_sums(totals, read(i), TILE)
     return dev.make_fragment(fn.means(totals, rows, TILE), dev.acc_type(TILE))
 
@@ -38,8 +38,8 @@ def layer_norm_kernel(arguments, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr
     tile = dev.block_index(EARLY)
     rows = arguments.rows
     tXcX, tXgX, tXgW, tXgB, tXgO = dev.partition(tile, rows, TILE, *arguments.tensors)
-    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
-    blocks = dev.num_blocks(rows, TILE)
+    read = fn.make_block_loader(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    blocks = dev.blocks_per_row(rows, TILE)
     means = dev.list_values(row_means(read, rows, TILE))
     squares = fn.make_sums(TILE)
     for i in cutlass.range(blocks):

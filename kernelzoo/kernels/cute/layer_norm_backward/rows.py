@@ -5,7 +5,7 @@ from torch import Tensor
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import launch_rows_and_sums
+from kernelzoo.kernels.cute.launch import launch_gradient_kernels
 from kernelzoo.kernels.cute.layer_norm.rows import deviations, row_means
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -20,11 +20,11 @@ def rows_kernel(arguments, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARL
     tile = dev.block_index(EARLY)
     rows, (x, weight, grad, dx, _, _), (of_means, of_scales) = arguments.rows, arguments.tensors, arguments.rooms
     tXcX, tXgX, tXgW, tXgG, tXgD = dev.partition(tile, rows, TILE, x, weight, grad, dx)
-    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
-    pull = fn.load_block_once(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
+    read = fn.make_block_loader(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    pull = fn.make_block_loader(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
     means = dev.list_values(row_means(read, rows, TILE))
     squares, products, total = (fn.make_sums(TILE) for _ in range(3))
-    for i in cutlass.range(dev.num_blocks(rows, TILE)):
+    for i in cutlass.range(dev.blocks_per_row(rows, TILE)):
         away, pulled = deviations(read(i), tXcX, i, rows, TILE, means), pull(i)
         fn.accumulate_sums(squares, dev.map_rows(fn.square, away, TILE), TILE)
         fn.accumulate_sums(products, fn.map_tiles(dev.multiply, (away, pulled), TILE), TILE)
@@ -33,7 +33,7 @@ def rows_kernel(arguments, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARL
     slopes, levels = (fn.means(sums, rows, TILE) for sums in (products, total))
     for left, room in ((means, of_means), (scales, of_scales)):
         dev.store_partial(left, room, dev.first_row(tile, TILE), 0, 1, rows, TILE)
-    for i in cutlass.range(dev.num_blocks(rows, TILE)):
+    for i in cutlass.range(dev.blocks_per_row(rows, TILE)):
         away = deviations(read(i), tXcX, i, rows, TILE, means)
         result = fn.map_tiles(input_gradient, (away, pull(i)), TILE, scales, slopes, levels)
         dev.store(result, tXgD, tXcX, i, rows, TILE)
@@ -57,4 +57,4 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, d
     """Rows that fit in registers are read once, and longer ones three times. A second launch sums over all rows."""
     id, tensors = "cute/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
     given = tiles.make_problem(x, dbias, weight, grad, dx, dweight)
-    return launch_rows_and_sums(id, rows_kernel, sums_kernel, tensors, given, (eps,), stored_count=2)
+    return launch_gradient_kernels(id, rows_kernel, sums_kernel, tensors, given, (eps,), values_per_row=2)

@@ -21,7 +21,7 @@ def logsumexp_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexp
     rows, (x, out) = arguments.rows, arguments.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
-    begin, end = dev.all_blocks(rows, TILE)
+    begin, end = dev.row_block_range(rows, TILE)
     tops, totals = make_states(TILE)
     update_states(tops, totals, tXgX, tXcX, begin, end, rows, TILE)
     write_rows(compute_logsumexp(*reduce_states(tops, totals, TILE)), out, row, rows, TILE)

@@ -23,7 +23,7 @@ def backward_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     of_rows = load_widened(y, row, rows, TILE)
     factors = load_widened(grad, row, rows, TILE)
-    for i in cutlass.range(dev.num_blocks(rows, TILE)):
+    for i in cutlass.range(dev.blocks_per_row(rows, TILE)):
         result = dev.map_rows(input_gradient, dev.load(tXgX, tXcX, i, rows, TILE), TILE, of_rows, factors)
         dev.store(result, tXgO, tXcX, i, rows, TILE)
 

@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import device_of
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
@@ -27,11 +27,12 @@ class Knobs:
 @chooser("cute", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """One block reduces a row if rows are enough to fill the device. Otherwise several blocks share a row."""
-    given, device = tiles.make_problem(plain(x), plain(out)), device_of(x)
-    knobs = of(Knobs, device.index)
+    given, device = tiles.make_problem(bool_as_uint8(x), bool_as_uint8(out)), device_of(x)
+    knobs, n = of(Knobs, device.index), given.row_length
     if given.across:
-        few = tiles.long_row_tile(given).count_tiles(given.total) < knobs.columns_crowd * device.multiprocessors
-        return "split" if few and given.n > SHORT_COLUMNS else "rows_deferred"
-    if given.n * given.rows.itemsize > knobs.row_bytes and given.total < knobs.crowd * device.multiprocessors:
+        few = tiles.long_row_tile(given).count_tiles(given.row_count) < knobs.columns_crowd * device.multiprocessors
+        return "split" if few and n > SHORT_COLUMNS else "rows_deferred"
+    if n * given.rows.itemsize > knobs.row_bytes and given.row_count < knobs.crowd * device.multiprocessors:
         return "split"
-    return "rows" if tiles.blockwise_tile(given, elements=tiles.READ_ELEMENTS).block >= given.n else "rows_deferred"
+    tile = tiles.blockwise_tile(given, min_elements=tiles.READ_ELEMENTS)
+    return "rows" if tile.block_length >= n else "rows_deferred"

@@ -12,8 +12,8 @@ def identity(TILE):
     return 255 if TILE.dtype == "uint8" else 2 ** (int(TILE.dtype[3:]) - 1) - 1
 
 
-def element_identity(TILE):
-    """Return ``identity`` as CuTe reads it from memory: uint8 elements are signed there."""
+def stored_identity(TILE):
+    """Return ``identity`` as CuTe reads its bits from memory. It reads uint8 as int8, so that 255 becomes -1."""
     return -1 if TILE.dtype == "uint8" else identity(TILE)
 
 

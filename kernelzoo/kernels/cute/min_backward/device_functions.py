@@ -1,7 +1,6 @@
 """Device functions of a minimum's gradient. The elements that equal their row's minimum share the gradient.
 
-Elements are compared in the dtype of computation, half precision in float32. Past a row's end they are NaN, which
-equals nothing."""
+Elements are compared in the dtype of computation. Past a row's end they are NaN, which equals nothing."""
 
 import operator
 
@@ -27,8 +26,7 @@ def as_counts(equal):
 
 
 def gradient_shares(grads, counts):
-    """Return (grad / count, grad * 0) per row: the gradients of elements that are minima, and of others. If count is 0,
-    the second gradient is NaN."""
+    """Return (grad / count, grad * 0) per row: the gradients of minima and of others (NaN if count is 0)."""
     pairs = list(zip(grads, counts, strict=True))
     each = [grad / count.to(type(grad)) for grad, count in pairs]
     rest = [dev.select(count > 0, grad * 0.0, type(grad)(float("nan"))) for grad, count in pairs]

@@ -17,7 +17,7 @@ def online_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     row = dev.first_row(tile, TILE)
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     least = own.load_widened(y, row, rows, TILE)
-    blocks = dev.num_blocks(rows, TILE)
+    blocks = dev.blocks_per_row(rows, TILE)
     mine = dev.make_accumulator(0, TILE, Int32)
     for i in cutlass.range(blocks):
         equal = own.equals_minimum(least, tXgX, tXcX, i, rows, TILE)

@@ -37,7 +37,7 @@ def write_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass
     tile, part = dev.tile_and_part(number, parts)
     row = dev.first_row(tile, TILE)
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
-    found = dev.list_values(fn.sum_partials(counts, row, parts, parts, rows, TILE))
+    found = dev.list_values(fn.sum_first_parts(counts, row, parts, parts, rows, TILE))
     least = own.load_widened(y, row, rows, TILE)
     shares = own.gradient_shares(own.load_widened(grad, row, rows, TILE), found)
     begin, end = dev.part_range(part, span, rows, TILE)

@@ -18,9 +18,9 @@ def magnitude(x):
     return x.bitcast(Int32) & 0x7FFFFFFF
 
 
-def scale_of(max_bits):
-    """Return a row's scale. ``max_bits``: the bits of the row's largest magnitude."""
-    top = max_bits.bitcast(Float32)
+def row_scale(largest_magnitude_bits):
+    """Return a row's scale. ``largest_magnitude_bits``: the bits of the row's largest magnitude."""
+    top = largest_magnitude_bits.bitcast(Float32)
     return dev.select(top < LEAST, Float32(1.0), top / Float32(TOP))
 
 
@@ -57,13 +57,13 @@ def quantize_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr
     tile = dev.block_index(EARLY)
     rows, (x, values, scale) = arguments.rows, arguments.tensors
     tXcX, tXgX, tXgV = dev.partition(tile, rows, TILE, x, values)
-    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
-    blocks = dev.num_blocks(rows, TILE)
+    read = fn.make_block_loader(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    blocks = dev.blocks_per_row(rows, TILE)
     most = dev.make_accumulator(0, TILE, Int32)
     for i in cutlass.range(blocks):
         sizes = dev.map_rows(magnitude, read(i), TILE)
         dev.accumulate(most, dev.thread_reduce(sizes, dev.maximum, TILE), dev.maximum)
-    scales = [scale_of(one) for one in dev.block_reduce(dev.list_values(most), dev.maximum, TILE)]
+    scales = [row_scale(one) for one in dev.block_reduce(dev.list_values(most), dev.maximum, TILE)]
     write_rows(scales, scale, dev.first_row(tile, TILE), rows, TILE)
     inverses = [Float32(1.0) / one for one in scales]  # exact if the scale is a power of two, so ties remain ties
     for i in cutlass.range(blocks):

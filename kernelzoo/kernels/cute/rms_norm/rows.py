@@ -19,8 +19,8 @@ def rms_norm_kernel(arguments, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, 
     tile = dev.block_index(EARLY)
     rows = arguments.rows
     tXcX, tXgX, tXgW, tXgO = dev.partition(tile, rows, TILE, *arguments.tensors)
-    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
-    blocks = dev.num_blocks(rows, TILE)
+    read = fn.make_block_loader(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    blocks = dev.blocks_per_row(rows, TILE)
     squares = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
         fn.accumulate_sums(squares, dev.map_rows(fn.square, read(i), TILE), TILE)

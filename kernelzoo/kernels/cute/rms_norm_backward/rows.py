@@ -5,7 +5,7 @@ from torch import Tensor
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import row_functions as fn
 from kernelzoo.kernels.cute import tiles
-from kernelzoo.kernels.cute.launch import launch_rows_and_sums
+from kernelzoo.kernels.cute.launch import launch_gradient_kernels
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -24,17 +24,17 @@ def rows_kernel(arguments, EPS: cutlass.Constexpr, TILE: cutlass.Constexpr, EARL
     tile = dev.block_index(EARLY)
     rows, (x, weight, grad, dx, _), (room,) = arguments.rows, arguments.tensors, arguments.rooms
     tXcX, tXgX, tXgW, tXgG, tXgD = dev.partition(tile, rows, TILE, x, weight, grad, dx)
-    read = fn.load_block_once(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
-    pull = fn.load_block_once(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
+    read = fn.make_block_loader(TILE, lambda i: dev.load(tXgX, tXcX, i, rows, TILE))
+    pull = fn.make_block_loader(TILE, lambda i: fn.load_scaled(tXgG, tXgW, tXcX, i, rows, TILE))
     squares, products = fn.make_sums(TILE), fn.make_sums(TILE)
-    for i in cutlass.range(dev.num_blocks(rows, TILE)):
+    for i in cutlass.range(dev.blocks_per_row(rows, TILE)):
         values = read(i)
         fn.accumulate_sums(squares, dev.map_rows(fn.square, values, TILE), TILE)
         fn.accumulate_sums(products, fn.map_tiles(dev.multiply, (values, pull(i)), TILE), TILE)
     scales = [fn.inverse_root(mean, EPS) for mean in fn.means(squares, rows, TILE)]
     slopes = [mean * scale * scale for mean, scale in zip(fn.means(products, rows, TILE), scales, strict=True)]
     dev.store_partial(scales, room, dev.first_row(tile, TILE), 0, 1, rows, TILE)
-    for i in cutlass.range(dev.num_blocks(rows, TILE)):
+    for i in cutlass.range(dev.blocks_per_row(rows, TILE)):
         result = fn.map_tiles(input_gradient, (read(i), pull(i)), TILE, scales, slopes)
         dev.store(result, tXgD, tXcX, i, rows, TILE)
 
@@ -52,4 +52,4 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, e
     """Rows that fit in registers are read once, and longer ones twice. A second launch sums the weight's gradient."""
     id, tensors = "cute/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
     given = tiles.make_problem(x, dweight, weight, grad, dx)
-    return launch_rows_and_sums(id, rows_kernel, weight_kernel, tensors, given, (eps,), stored_count=1)
+    return launch_gradient_kernels(id, rows_kernel, weight_kernel, tensors, given, (eps,), values_per_row=1)

@@ -23,22 +23,22 @@ class Knobs:
 
 @chooser("cute", "softmax", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
-    """One block keeps a row in registers, or else a cluster does. Rows that fit in neither are read twice: if many, by
-    one block each, else by several."""
+    """One block keeps a row in registers, or else a cluster does. Others are read twice: if few, by several blocks."""
     given, device = make_problem(x, out), device_of(x)
-    knobs, holds = of(Knobs, device.index), given.n <= longest_row(given, 1)
+    knobs, holds, count = of(Knobs, device.index), given.row_length <= longest_row(given, 1), given.planned_row_count
     if given.across:
-        return "fused" if holds else choose_gradient_variant(long_row_tile(given).count_tiles(given.planned), device)
+        return "fused" if holds else choose_gradient_variant(long_row_tile(given).count_tiles(count), device)
     # In half precision, an unaligned row would have incomplete vectors in every block of a cluster.
-    longest = knobs.fused_bytes * (2 if given.shifted and given.rows.itemsize == 2 else 1)
-    if not (holds and given.n * given.rows.wide_bytes <= longest) and fit_cluster(given, device) is not None:
+    longest = knobs.fused_bytes * (2 if given.has_partial_vectors and given.rows.itemsize == 2 else 1)
+    fits_block = holds and given.row_length * given.rows.accumulator_bytes <= longest
+    if not fits_block and fit_cluster(given, device) is not None:
         return "split_cluster"
     if holds:
         return "fused"
-    return "online" if given.planned >= knobs.crowd * device.multiprocessors else "split_two_launches"
+    return "online" if count >= knobs.crowd * device.multiprocessors else "split_two_launches"
 
 
 @chooser("cute", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
-    """Several blocks share a row: in a cluster if it fits there, else in two launches, with pairs in a workspace."""
+    """Several blocks share a row: in a cluster if it fits there, else in two launches, which pass (max, sum)."""
     return "split_cluster" if fit_cluster(make_problem(x, out), device_of(x)) is not None else "split_two_launches"

@@ -18,10 +18,10 @@ def exponential(x):
     return cute.math.exp(x) if isinstance(x, Float64) else cute.math.exp2(x * LOG2_E, fastmath=True)
 
 
-def zero_if_empty(top):
-    """Return the number to subtract from a row: its maximum ``top``, or 0 if all elements are -inf. So no lane computes
+def zero_if_empty(row_max):
+    """Return the number to subtract from a row: its maximum, or 0 if all elements are -inf. So no lane computes
     -inf - -inf, and such a row's result is 0 / 0 = NaN."""
-    return select(top == -float("inf"), type(top)(0.0), top)
+    return select(row_max == -float("inf"), type(row_max)(0.0), row_max)
 
 
 def lowest_finite(TILE):
@@ -43,7 +43,7 @@ def rescale_and_add(tops, totals, new_tops, values, TILE):
         for kept in totals:
             kept[r] = kept[r] * scale
     sums, lost = totals
-    add_compensated(sums, lost, thread_reduce(map_rows(exponential_below, values, TILE, new_tops), add, TILE))
+    add_compensated(sums, lost, thread_reduce(map_rows(exponential_of_difference, values, TILE, new_tops), add, TILE))
 
 
 def rescale_sum(top, total, row_top):
@@ -51,8 +51,8 @@ def rescale_sum(top, total, row_top):
     return total * exponential(top - row_top)
 
 
-def exponential_below(x, top):
-    return exponential(x - top)
+def exponential_of_difference(x, row_max):
+    return exponential(x - row_max)
 
 
 def softmax_of(x, top, scale):

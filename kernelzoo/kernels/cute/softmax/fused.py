@@ -5,7 +5,7 @@ from cutlass import cute
 from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bind
-from kernelzoo.kernels.cute.softmax.device_functions import exponential_below, zero_if_empty
+from kernelzoo.kernels.cute.softmax.device_functions import exponential_of_difference, zero_if_empty
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -17,7 +17,7 @@ def tile_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
     values = dev.load(tXgX, tXcX, 0, rows, TILE, -float("inf"))
     tops = [zero_if_empty(top) for top in dev.row_reduce(values, dev.maximum, TILE)]
-    values = dev.map_rows(exponential_below, values, TILE, tops)
+    values = dev.map_rows(exponential_of_difference, values, TILE, tops)
     scales = [1.0 / total for total in dev.row_reduce(values, dev.add, TILE)]
     values = dev.map_rows(dev.multiply, values, TILE, scales)
     dev.store(values, tXgO, tXcX, 0, rows, TILE)

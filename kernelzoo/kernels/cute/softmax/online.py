@@ -18,7 +18,7 @@ def online_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
     rows, (x, out) = arguments.rows, arguments.tensors
     tXcX, tXgX, tXgO = dev.partition(tile, rows, TILE, x, out)
-    blocks = dev.num_blocks(rows, TILE)
+    blocks = dev.blocks_per_row(rows, TILE)
     # Each thread keeps a pair. Threads merge their pairs once, after the loop.
     tops, totals = make_states(TILE)
     for i in cutlass.range(blocks):

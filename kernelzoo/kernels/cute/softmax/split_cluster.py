@@ -13,9 +13,9 @@ from kernelzoo.kernels.cute import device_functions as dev
 from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bind, device_of
 from kernelzoo.kernels.cute.softmax.device_functions import exponential, rescale_sum, zero_if_empty
-from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, make_problem, most_vectors
+from kernelzoo.kernels.cute.tiles import MOST_THREADS, WARP, Problem, Tile, make_problem, max_thread_vectors
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, power_of_two
+from kernelzoo.layout import cdiv, next_power_of_two
 from kernelzoo.registry import register
 
 MOST_BLOCKS = 16
@@ -88,7 +88,6 @@ def make_barrier(barrier: cute.Pointer):
 @cute.jit
 def send_state(top, total, states: cute.Pointer, barrier: cute.Pointer, BLOCKS: cutlass.Constexpr):
     """Write this block's state into the shared memory of every block of the cluster, whose barriers count the bytes.
-
     One thread per receiver writes, to the position of this block's rank. Returns when this block has all states."""
     words = tuple(to_words(top) + to_words(total))
     rank, (thread, _, _) = cute.arch.block_idx_in_cluster(), cute.arch.thread_idx()
@@ -102,18 +101,19 @@ def send_state(top, total, states: cute.Pointer, barrier: cute.Pointer, BLOCKS: 
 
 def fit_cluster(problem: Problem, device: Device) -> tuple[Tile, int] | None:
     """Return (tile of each block, number of blocks) of a cluster in which a row fits, or None if none fits."""
-    if problem.across or device.cluster_blocks < 2 or problem.n < LEAST:
+    if problem.across or device.cluster_blocks < 2 or problem.row_length < LEAST:
         return None
-    vector = problem.vector()
-    vectors, most = cdiv(problem.padded_length, vector), most_vectors(problem, vector, 1)
-    usual = min(most, 16, USUAL_BYTES // problem.rows.wide_bytes // vector)
-    for many in THREADS[problem.shifted :]:
-        blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, power_of_two(cdiv(vectors, many * usual))))
-        threads = min(many, max(WARP, power_of_two(cdiv(vectors, blocks * usual))))
+    vector = problem.elements_per_vector()
+    vectors, most = cdiv(problem.padded_length, vector), max_thread_vectors(problem, vector, 1)
+    usual = min(most, 16, USUAL_BYTES // problem.rows.accumulator_bytes // vector)
+    for many in THREADS[problem.has_partial_vectors :]:
+        blocks = min(MOST_BLOCKS, device.cluster_blocks, max(2, next_power_of_two(cdiv(vectors, many * usual))))
+        threads = min(many, max(WARP, next_power_of_two(cdiv(vectors, blocks * usual))))
         each = cdiv(vectors, blocks * threads)
         if each <= most:
             made = tiles.make_tile(problem, threads, threads, vector, each)
-            return replace(made, whole=not made.shifted and problem.n == blocks * made.block), blocks
+            whole = not made.has_partial_vectors and problem.row_length == blocks * made.block_length
+            return replace(made, whole=whole), blocks
     return None
 
 
@@ -123,8 +123,9 @@ def split_cluster(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, given, device = "cute/softmax/split_cluster", make_problem(x, out), device_of(x)
     made = fit_cluster(given, device)
     if made is None:
-        most = MOST_BLOCKS * MOST_THREADS * most_vectors(given, given.vector(), 1) * given.vector()
+        vector = given.elements_per_vector()
+        most = MOST_BLOCKS * MOST_THREADS * max_thread_vectors(given, vector, 1) * vector
         words = f"it takes rows of {LEAST} to {most} of {given.rows.dtype} laid out so, along memory, on sm_90 or later"
-        raise UnsupportedProblemError(id, f"{words}; got {given.n}")
+        raise UnsupportedProblemError(id, f"{words}; got {given.row_length}")
     tile, blocks = made
     return bind(id, cluster_kernel, (x, out), given, tile, (blocks,), cluster=blocks)

@@ -15,5 +15,5 @@ def grad_times_y(inputs, TILE):
 
 
 def input_gradient(grad, y, total):
-    """Return softmax's input gradient, y * (grad - total). ``y`` is y, and ``total`` the row's sum of products."""
+    """Return softmax's input gradient. ``y``: an element of its output. ``total``: the sum of grad * y in the row."""
     return y * (grad - total)

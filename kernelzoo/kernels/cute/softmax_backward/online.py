@@ -16,7 +16,7 @@ def online_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     tile = dev.block_index(EARLY)
     rows, (grad, y, out) = arguments.rows, arguments.tensors
     tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, grad, y, out)
-    blocks = dev.num_blocks(rows, TILE)
+    blocks = dev.blocks_per_row(rows, TILE)
     sums = fn.make_sums(TILE)
     for i in cutlass.range(blocks):
         both = load_inputs(tXgG, tXgY, tXcX, i, rows, TILE)

@@ -33,7 +33,7 @@ def write_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass
     rows, (grad, y, out), (sums,) = arguments.rows, arguments.tensors, arguments.rooms
     tile, part = dev.tile_and_part(number, parts)
     tXcX, tXgG, tXgY, tXgO = dev.partition(tile, rows, TILE, grad, y, out)
-    totals = dev.list_values(fn.sum_partials(sums, dev.first_row(tile, TILE), parts, parts, rows, TILE))
+    totals = dev.list_values(fn.sum_first_parts(sums, dev.first_row(tile, TILE), parts, parts, rows, TILE))
     begin, end = dev.part_range(part, span, rows, TILE)
     for i in cutlass.range(begin, end):
         # Backwards, because the elements read last are the most likely to be cached.

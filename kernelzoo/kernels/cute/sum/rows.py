@@ -8,7 +8,7 @@ from kernelzoo.kernels.cute import tiles
 from kernelzoo.kernels.cute.launch import bind
 from kernelzoo.kernels.cute.min.device_functions import write_rows
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import register
 
 
@@ -33,7 +33,7 @@ def sum_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
     rows, (x, out) = arguments.rows, arguments.tensors
     row = dev.first_row(tile, TILE)
     tXcX, tXgX = dev.partition(tile, rows, TILE, x)
-    begin, end = dev.all_blocks(rows, TILE)
+    begin, end = dev.row_block_range(rows, TILE)
     sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
     write_rows(dev.list_values(sums), out, row, rows, TILE)
 
@@ -41,6 +41,6 @@ def sum_kernel(arguments, TILE: cutlass.Constexpr, EARLY: cutlass.Constexpr):
 @register("cute", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each thread keeps a sum and the sum's rounding error. After the loop, the threads' sums are added in a tree."""
-    x = plain(x)
+    x = bool_as_uint8(x)
     given = tiles.make_problem(x, out)
     return bind("cute/sum/rows", sum_kernel, (x, out), given, tiles.blockwise_tile(given))

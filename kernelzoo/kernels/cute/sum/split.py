@@ -9,7 +9,7 @@ from kernelzoo.kernels.cute.launch import launch_in_parts
 from kernelzoo.kernels.cute.min.device_functions import last_to_arrive, write_rows
 from kernelzoo.kernels.cute.sum.rows import add_up
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import register
 
 
@@ -24,14 +24,14 @@ def split_kernel(arguments, parts, span, TILE: cutlass.Constexpr, EARLY: cutlass
     sums = add_up(tXgX, tXcX, begin, end, rows, TILE)
     dev.store_partial(dev.list_values(sums), left, row, part, parts, rows, TILE)
     if last_to_arrive(arrivals, tile, parts):
-        every = fn.sum_partials(left, row, parts, parts, rows, TILE)
+        every = fn.sum_first_parts(left, row, parts, parts, rows, TILE)
         write_rows(dev.list_values(every), out, row, rows, TILE)
 
 
 @register("cute", "sum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several blocks share a row or a strip of columns. The last to finish adds up their sums: one launch."""
-    x = plain(x)
+    x = bool_as_uint8(x)
     given = tiles.make_problem(x, out)
     left = [tiles.wide_dtype(out.dtype)]
     return launch_in_parts("cute/sum/split", [split_kernel], (x, out), given, tiles.blockwise_tile(given), left)

@@ -5,7 +5,7 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -30,7 +30,7 @@ def add_rms_norm_kernel(
     else:
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
         lost = squares
-        ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+        ranges = dev.inside_and_edge_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):
                 place = dev.block_index(group, strip, i, AXIS)
@@ -52,11 +52,11 @@ def add_rms_norm_kernel(
 def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor, eps: float) -> Launch:
     """A row that fits on chip is read once. For a longer row, a second pass reads the stored sums and scales them."""
     id, device = "cutile/add_rms_norm/rows", device_of(x)
-    rows, others = rows_with(x, out, residual, total)
+    rows, others = layouts_of(x, out, residual, total)
     late = rows.planned >= 8 * device.multiprocessors
-    held, tile, fit = tiles.whole_row_or_block_tile(id, device, rows, 2, late)
+    held, tile, fit = tiles.whole_row_or_block_plan(id, device, rows, 2, late)
     source, beside, sums, target = tiles.make_views(rows, tile, (x, residual, total, out), others)
     views = source, beside, tiles.weight_view(tile, weight), target, sums
-    constants = tiles.float64_bits(eps), held, late, tile.per_lane(rows), tile.axis, tile.shape
+    constants = tiles.float64_bits(eps), held, late, tile.elements_per_lane(rows), tile.axis, tile.shape
     tensors, count = (x, residual, weight, out, total), tile.count_tiles(rows)
     return bind_launch(id, add_rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

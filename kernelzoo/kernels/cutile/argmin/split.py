@@ -3,11 +3,11 @@ import torch
 
 from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
-from kernelzoo.kernels.cutile.argmin.rows import PAST, find_least, select_lesser
+from kernelzoo.kernels.cutile.argmin.rows import PAST, find_minima_and_indices, select_lesser
 from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.min.device_functions import load_padded
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import identity, rows_of
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import min_identity, rows_of
 from kernelzoo.registry import register
 
 
@@ -18,7 +18,7 @@ def parts_kernel(
 ):  # fmt: skip
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
-    low, place = find_least(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE)
+    low, place = find_minima_and_indices(x, group, strip, begin, end, IDENTITY, FLOAT, FOLD, AXIS, SHAPE)
     ct.store(least, dev.block_index(group, strip, part, AXIS), low, allow_tma=False)
     ct.store(places, dev.block_index(group, strip, part, AXIS), place, allow_tma=False)
 
@@ -44,8 +44,8 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile, plan, merged = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
     left = [tiles.part_workspace(rows, tile, plan, x, dtype) for dtype in (x.dtype, torch.int64)]
-    same, programs = (identity(x.dtype), x.dtype.is_floating_point), tile.count_tiles(rows) * plan.parts
-    kinds = (*same, tile.per_lane(rows), tile.axis, tile.shape)
-    leave = bind_launch(id, parts_kernel, (x, out), (source, *left), plan, kinds, programs, tile.warps)
-    last, programs = (*same, merged.axis, merged.shape), merged.count_tiles(rows)
-    return sequence(leave, bind_launch(id, merge_kernel, (x, out), (*left, target), (), last, programs, merged.warps))
+    same, grid = (min_identity(x.dtype), x.dtype.is_floating_point), tile.count_tiles(rows) * plan.parts
+    kinds = (*same, tile.elements_per_lane(rows), tile.axis, tile.shape)
+    leave = bind_launch(id, parts_kernel, (x, out), (source, *left), plan, kinds, grid, tile.warps)
+    last, grid = (*same, merged.axis, merged.shape), merged.count_tiles(rows)
+    return chain_launches(leave, bind_launch(id, merge_kernel, (x, out), (*left, target), (), last, grid, merged.warps))

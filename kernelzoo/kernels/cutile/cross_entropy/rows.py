@@ -6,7 +6,7 @@ from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.states import row_state
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -16,7 +16,7 @@ def compute_loss(x, labels, group, strip, top, total, IGNORE_INDEX, AXIS, SHAPE)
     inside = (label >= 0) & (label < x.shape[AXIS])
     picked = dev.gather_elements(x, group, strip, label, inside, float("nan"), AXIS, SHAPE)
     result = ct.log(total) - (ct.astype(picked, top.dtype) - top) + (total - total)
-    return ct.reshape(ct.where(label == IGNORE_INDEX, 0.0, result), dev.row_shape(SHAPE, AXIS))
+    return ct.reshape(ct.where(label == IGNORE_INDEX, 0.0, result), dev.per_row_shape(SHAPE, AXIS))
 
 
 @ct.kernel
@@ -35,9 +35,9 @@ def cross_entropy_kernel(
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """One pass keeps a running (max, sum) state in each lane. Then the logit of each row's label is read."""
     id, tensors = "cutile/cross_entropy/rows", (x, labels, loss)
-    rows, others = rows_with(x, loss, labels)
-    tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
+    rows, others = layouts_of(x, loss, labels)
+    tile = tiles.short_rows_or_loop_tile(rows, device_of(x), 1, tiles.READ_BYTES)
     views = tiles.make_views(rows, tile, tensors, others)
-    constants, count = (ignore_index, tile.per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows)
-    fit = tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
+    constants, count = (ignore_index, tile.elements_per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows)
+    fit = tile.programs_per_sm(rows, 4 * tiles.FIT // rows.accumulator_bytes)
     return bind_launch(id, cross_entropy_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -6,8 +6,8 @@ from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.cross_entropy.rows import compute_loss
 from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.states import load_merged_state, states_kernel
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_with
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -26,11 +26,13 @@ def merge_kernel(
 def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """Several programs share a row or a strip of columns, and store states (max, sum). A second launch merges them."""
     id, tensors = "cutile/cross_entropy/split", (x, labels, loss)
-    rows, others = rows_with(x, loss, labels)
+    rows, others = layouts_of(x, loss, labels)
     tile, plan, last = tiles.part_tiles(rows, device_of(x))
     source, beside, target = tiles.make_views(rows, tile, tensors, others)
     states = [tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype)) for _ in range(2)]
-    kinds, programs = (tile.per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
+    kinds, programs = (tile.elements_per_lane(rows), tile.axis, tile.shape), tile.count_tiles(rows) * plan.parts
     leave = bind_launch(id, states_kernel, tensors, (source, *states), plan, kinds, programs, tile.warps)
     views, kinds = (source, beside, *states, target), (ignore_index, last.axis, last.shape)
-    return sequence(leave, bind_launch(id, merge_kernel, tensors, views, (), kinds, last.count_tiles(rows), last.warps))
+    return chain_launches(
+        leave, bind_launch(id, merge_kernel, tensors, views, (), kinds, last.count_tiles(rows), last.warps)
+    )

@@ -7,7 +7,7 @@ from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.softmax.device_functions import exponential
 from kernelzoo.kernels.cutile.states import row_state
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -35,8 +35,8 @@ def backward_kernel(
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
     """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
     id, tensors = "cutile/cross_entropy_backward/rows", (x, labels, grad, out)
-    rows, others = rows_with(x, out, labels, grad)
-    tile = tiles.streaming_tile(rows, device_of(x), 2)
+    rows, others = layouts_of(x, out, labels, grad)
+    tile = tiles.short_rows_or_loop_tile(rows, device_of(x), 2)
     views = tiles.make_views(rows, tile, tensors, others)
-    constants = (ignore_index, tile.per_lane(rows), tile.axis, tile.shape)
+    constants = (ignore_index, tile.elements_per_lane(rows), tile.axis, tile.shape)
     return bind_launch(id, backward_kernel, tensors, views, (), constants, tile.count_tiles(rows), tile.warps)

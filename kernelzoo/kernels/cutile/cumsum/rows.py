@@ -5,18 +5,18 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain, rows_of
+from kernelzoo.layout import bool_as_uint8, rows_of
 from kernelzoo.registry import register
 
 
-def combine_sums(before, total, next_before, next_total):
-    """Combine two runs' (sum of all but the last vector, sum of all). Subtracting the last could give inf - inf."""
-    return total + next_before, total + next_total
+def combine_sums(left_sum_before_last, left_sum, right_sum_before_last, right_sum):
+    """Combine two ranges' (sum without the last vector, sum). Subtracting the last one could give inf - inf."""
+    return left_sum + right_sum_before_last, left_sum + right_sum
 
 
 def scan_block(tile, total, dtype, FOLD, AXIS):
     """Return (``total`` plus the block's running sums, ``total`` plus the block's sum). In contiguous rows, each vector
-    of FOLD elements is scanned, then earlier vectors' sums are added. Sums are rounded before the costly reshape."""
+    of FOLD elements is scanned, then earlier vectors' sums are added. Rounding to ``dtype`` makes reshaping cheaper."""
     if AXIS == 1:
         return ct.astype(total + ct.cumsum(tile, 1), dtype), total + ct.sum(tile, 1, keepdims=True)
     strip = tile.shape[:2]
@@ -29,7 +29,7 @@ def scan_block(tile, total, dtype, FOLD, AXIS):
 
 def write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """Write the running sums of the blocks [begin, end). total: each row's sum of all earlier elements."""
-    ranges = dev.block_ranges(x, group, strip, begin, end, AXIS, SHAPE)
+    ranges = dev.inside_and_edge_ranges(x, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             place = dev.block_index(group, strip, i, AXIS)
@@ -49,10 +49,10 @@ def cumsum_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHAPE:
 @register("cutile", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each block is scanned by a tree of additions. The sums of whole blocks are added up in order."""
-    id, x = "cutile/cumsum/rows", plain(x)
+    id, x = "cutile/cumsum/rows", bool_as_uint8(x)
     rows = rows_of(x, out)
-    tile = tiles.streaming_tile(rows, device_of(x), 2)
-    views, kinds = tiles.make_views(rows, tile, (x, out)), (tile.per_lane(rows), tile.axis, tile.shape)
+    tile = tiles.short_rows_or_loop_tile(rows, device_of(x), 2)
+    views, kinds = tiles.make_views(rows, tile, (x, out)), (tile.elements_per_lane(rows), tile.axis, tile.shape)
     many = tiles.FIT * (1 + x.is_floating_point())  # programs of 128 threads; sums of integers have 64 bits
-    fit = tile.occupancy(rows, many, ragged=True)
+    fit = tile.programs_per_sm(rows, many, unaligned_in_vectors=True)
     return bind_launch(id, cumsum_kernel, (x, out), views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

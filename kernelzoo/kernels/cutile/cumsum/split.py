@@ -6,8 +6,8 @@ from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.cumsum.rows import write_sums
 from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.sum.split import parts_kernel
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import plain, rows_of
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import bool_as_uint8, rows_of
 from kernelzoo.registry import register
 
 
@@ -20,7 +20,7 @@ def scan_kernel(
     ct.grid_dependency_control_wait()
     group, strip, part, begin, end = dev.part_coords(x, parts, span, AXIS, SHAPE)
     every = dev.reduced_shape(SHAPE, AXIS, PARTS)
-    left = dev.load_zeros(sums, dev.block_index(group, strip, 0, AXIS), every)
+    left = dev.load_zero_padded(sums, dev.block_index(group, strip, 0, AXIS), every)
     total = ct.sum(ct.where(dev.element_indices(0, AXIS, every) < part, left, 0), AXIS, keepdims=True)
     write_sums(x, out, total, group, strip, begin, end, FOLD, AXIS, SHAPE)
 
@@ -28,13 +28,13 @@ def scan_kernel(
 @register("cutile", "cumsum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns, and store sums. A second launch reads again and writes."""
-    id, x = "cutile/cumsum/split", plain(x)
+    id, x = "cutile/cumsum/split", bool_as_uint8(x)
     rows = rows_of(x, out)
     tile, plan, _ = tiles.part_tiles(rows, device_of(x))
     source, target = tiles.make_views(rows, tile, (x, out))
     sums = tiles.part_workspace(rows, tile, plan, x, tiles.acc_dtype(x.dtype))
-    kinds = tile.per_lane(rows), tile.axis, tile.shape
-    programs, warps = tile.count_tiles(rows) * plan.parts, tile.warps
-    leave = bind_launch(id, parts_kernel, (x, out), (source, sums), plan, kinds, programs, warps)
-    views, last, fit = (source, sums, target), (plan.merged, *kinds), tile.occupancy(rows, tiles.FIT, True)
-    return sequence(leave, bind_launch(id, scan_kernel, (x, out), views, plan, last, programs, warps, occupancy=fit))
+    kinds = tile.elements_per_lane(rows), tile.axis, tile.shape
+    grid, warps = tile.count_tiles(rows) * plan.parts, tile.warps
+    leave = bind_launch(id, parts_kernel, (x, out), (source, sums), plan, kinds, grid, warps)
+    views, last, fit = (source, sums, target), (plan.padded_parts, *kinds), tile.programs_per_sm(rows, tiles.FIT, True)
+    return chain_launches(leave, bind_launch(id, scan_kernel, (x, out), views, plan, last, grid, warps, occupancy=fit))

@@ -32,7 +32,7 @@ def layer_norm_kernel(
     else:
         count = ct.num_tiles(x, AXIS, SHAPE)
         mean = sum_rows(x, group, strip, 0, count, FOLD, AXIS, SHAPE) / x.shape[AXIS]
-        ranges = dev.block_ranges(x, group, strip, 0, count, AXIS, SHAPE)
+        ranges = dev.inside_and_edge_ranges(x, group, strip, 0, count, AXIS, SHAPE)
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
         lost = squares
         for WHOLE, first, last in ct.static_iter(ranges):
@@ -55,9 +55,9 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     """The mean comes first, then squared distances from it. A row that doesn't fit on chip is read three times."""
     id, device, rows = "cutile/layer_norm/rows", device_of(x), rows_of(x, out)
     late = rows.planned >= 8 * device.multiprocessors
-    held, tile, fit = tiles.whole_row_or_block_tile(id, device, rows, 2, late)
+    held, tile, fit = tiles.whole_row_or_block_plan(id, device, rows, 2, late)
     source, target = tiles.make_views(rows, tile, (x, out))
     views = source, *(tiles.weight_view(tile, one) for one in (weight, bias)), target
-    constants = tiles.float64_bits(eps), held, late, tile.per_lane(rows), tile.axis, tile.shape
+    constants = tiles.float64_bits(eps), held, late, tile.elements_per_lane(rows), tile.axis, tile.shape
     tensors, count = (x, weight, bias, out), tile.count_tiles(rows)
     return bind_launch(id, layer_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

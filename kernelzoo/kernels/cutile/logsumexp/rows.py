@@ -15,7 +15,7 @@ def logsumexp_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHA
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     top, total = row_state(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), FOLD, AXIS, SHAPE)
-    result = ct.reshape(top + ct.log(total), dev.row_shape(SHAPE, AXIS))
+    result = ct.reshape(top + ct.log(total), dev.per_row_shape(SHAPE, AXIS))
     ct.store(out, (group, strip), ct.astype(result, out.dtype), allow_tma=False)
 
 
@@ -23,7 +23,7 @@ def logsumexp_kernel(x, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], SHA
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass keeps a running (max, sum) state in each lane. Lanes merge their states after the loop."""
     id, rows = "cutile/logsumexp/rows", rows_of(x, out)
-    tile = tiles.streaming_tile(rows, device_of(x), 1, tiles.READ_BYTES)
-    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.per_lane(rows), tile.axis, tile.shape)
-    count, fit = tile.count_tiles(rows), tile.occupancy(rows, 4 * tiles.FIT // rows.wide_bytes)
+    tile = tiles.short_rows_or_loop_tile(rows, device_of(x), 1, tiles.READ_BYTES)
+    views, constants = tiles.make_views(rows, tile, (x, out)), (tile.elements_per_lane(rows), tile.axis, tile.shape)
+    count, fit = tile.count_tiles(rows), tile.programs_per_sm(rows, 4 * tiles.FIT // rows.accumulator_bytes)
     return bind_launch(id, logsumexp_kernel, (x, out), views, (), constants, count, tile.warps, occupancy=fit)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.cutile.softmax.device_functions import exponential
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -26,7 +26,7 @@ def backward_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """The result is exp(x - y) * grad, with y and grad of the element's row: one read and one write."""
     id, tensors = "cutile/logsumexp_backward/rows", (x, y, grad, out)
-    rows, others = rows_with(x, out, y, grad)
-    tile = tiles.streaming_tile(rows, device_of(x))
+    rows, others = layouts_of(x, out, y, grad)
+    tile = tiles.short_rows_or_loop_tile(rows, device_of(x))
     views, constants = tiles.make_views(rows, tile, tensors, others), (tile.axis, tile.shape)
     return bind_launch(id, backward_kernel, tensors, views, (), constants, tile.count_tiles(rows), tile.warps)

@@ -16,7 +16,7 @@ def row_min(x, AXIS):
 
 
 def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
-    """Load a block. Past the end of rows, floats are +inf. Integers are IDENTITY if MASKED, else 0."""
+    """Load a block. Past a row's end, floats are +inf. Integers are IDENTITY, for which MASKED must be True."""
     padding = ct.PaddingMode.POS_INF if FLOAT else ct.PaddingMode.ZERO
     tile = ct.load(x, dev.block_index(group, strip, block, AXIS), SHAPE, padding_mode=padding, allow_tma=False)
     if MASKED:
@@ -24,7 +24,7 @@ def load_padded(x, group, strip, block, IDENTITY, FLOAT, MASKED, AXIS, SHAPE):
     return tile
 
 
-def reduce_row_ends(x, number, n, IDENTITY, PACK):
-    """Return the minimum of a row's elements outside its whole vectors. number: the row's index."""
-    _, _, ends = dev.load_row_ends(x, number * n, n, IDENTITY, x.dtype, PACK)
+def min_of_unaligned_ends(x, row, n, IDENTITY, PACK):
+    """Return the minimum of the elements of row number ``row`` outside its aligned vectors of PACK elements."""
+    _, _, ends = dev.load_unaligned_ends(x, row * n, n, IDENTITY, x.dtype, PACK)
     return row_min(ends, 2)

@@ -7,7 +7,7 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -32,7 +32,7 @@ def tile_kernel(x, y, grad, out, AXIS: ct.Constant[int], SHAPE: ct.Constant[tupl
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, tensors = "cutile/min_backward/fused", (x, y, grad, out)
-    rows, others = rows_with(x, out, y, grad)
+    rows, others = layouts_of(x, out, y, grad)
     tile = tiles.whole_row_tile(id, device_of(x), rows, 1)
     views = tiles.make_views(rows, tile, tensors, others)
     return bind_launch(id, tile_kernel, tensors, views, (), (tile.axis, tile.shape), tile.count_tiles(rows), tile.warps)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bind_launch, device_of
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -49,7 +49,7 @@ def quantize_kernel(
         ct.store(values, place, float8_bits(tile * (1.0 / by), HARDWARE), allow_tma=False)
     else:
         most = ct.zeros(SHAPE, ct.int32)
-        ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+        ranges = dev.inside_and_edge_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):
                 tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE, WHOLE)
@@ -61,7 +61,7 @@ def quantize_kernel(
                 tile = dev.load_block(x, place, 0.0, AXIS, SHAPE, WHOLE)
                 bits = float8_bits(tile * (1.0 / by), HARDWARE)
                 ct.store(values, place, bits, check_bounds=not WHOLE, allow_tma=False)
-    ct.store(scale, (group, strip), ct.reshape(by, dev.row_shape(SHAPE, AXIS)), allow_tma=False)
+    ct.store(scale, (group, strip), ct.reshape(by, dev.per_row_shape(SHAPE, AXIS)), allow_tma=False)
 
 
 @register("cutile", "quantize_rows", "rows")
@@ -69,9 +69,9 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     """A row that fits on chip is read once. A longer row is read again, from cache, to be scaled."""
     values = values.view(torch.uint8)
     id, arrays = "cutile/quantize_rows/rows", (x, values, scale)
-    rows, others = rows_with(x, values, scale)
+    rows, others = layouts_of(x, values, scale)
     device = device_of(x)
-    held, tile, fit = tiles.whole_row_or_block_tile(id, device, rows, 2)
+    held, tile, fit = tiles.whole_row_or_block_plan(id, device, rows, 2)
     source, scales, target = tiles.make_views(rows, tile, (x, scale, values), others)
     views, kinds = (source, target, scales), (device.capability >= 90, held, tile.axis, tile.shape)
     return bind_launch(id, quantize_kernel, arrays, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

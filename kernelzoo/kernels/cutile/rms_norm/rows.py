@@ -28,7 +28,7 @@ def rms_norm_kernel(
     else:
         squares = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(x))
         lost = squares
-        ranges = dev.block_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
+        ranges = dev.inside_and_edge_ranges(x, group, strip, 0, ct.num_tiles(x, AXIS, SHAPE), AXIS, SHAPE)
         for WHOLE, first, last in ct.static_iter(ranges):
             for i in range(first, last):
                 tile = dev.load_block(x, dev.block_index(group, strip, i, AXIS), 0.0, AXIS, SHAPE, WHOLE)
@@ -47,9 +47,9 @@ def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -
     """A row that fits on chip is read once. A longer row is read again, from cache, to be scaled and written."""
     id, device, rows = "cutile/rms_norm/rows", device_of(x), rows_of(x, out)
     late = rows.planned >= 8 * device.multiprocessors
-    held, tile, fit = tiles.whole_row_or_block_tile(id, device, rows, 2, late)
+    held, tile, fit = tiles.whole_row_or_block_plan(id, device, rows, 2, late)
     source, target = tiles.make_views(rows, tile, (x, out))
     views = source, tiles.weight_view(tile, weight), target
-    constants = tiles.float64_bits(eps), held, late, tile.per_lane(rows), tile.axis, tile.shape
+    constants = tiles.float64_bits(eps), held, late, tile.elements_per_lane(rows), tile.axis, tile.shape
     tensors, count = (x, weight, out), tile.count_tiles(rows)
     return bind_launch(id, rms_norm_kernel, tensors, views, (), constants, count, tile.warps, occupancy=fit)

@@ -26,12 +26,12 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """A row stays on chip if it fits. A longer row is read twice, by one program or, if rows are few, by several."""
     rows, device = rows_of(x, out), device_of(x)
     knobs, longest = of(Knobs, device.index), longest_row(rows, 1)
-    if rows.across:
+    if rows.is_strided:
         many = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2).count_tiles(rows) >= device.multiprocessors
     else:
         many = rows.planned >= knobs.crowd * device.multiprocessors
         if many:
-            longest = knobs.held_bytes // (2 if rows.itemsize == 2 else 1) // rows.wide_bytes
+            longest = knobs.held_bytes // (2 if rows.itemsize == 2 else 1) // rows.accumulator_bytes
     if rows.n <= longest:
         return "fused"
     return "online" if many else "split_two_launches"

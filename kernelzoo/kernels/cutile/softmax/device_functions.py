@@ -1,8 +1,7 @@
 """Device functions of softmax.
 
 All kernels subtract the maximum before ``exponential`` multiplies by log2(e). The other order loses bits on rows of
-large numbers. ``ct.max`` may ignore a NaN, but the sum is NaN then, because exp(NaN - max) is NaN.
-"""
+large numbers. ``ct.max`` may ignore a NaN, but the sum is NaN then, because exp(NaN - max) is NaN."""
 
 import cuda.tile as ct
 
@@ -20,18 +19,17 @@ def exponential(x):
 
 
 def add_exact_sum(x, total, AXIS, FOLD):
-    """Return total plus each lane's sum of x, which is at most 1 and is rounded to multiples of 2^-40. These add up
-    exactly, in any order: up to 16 in float32, then all in float64."""
+    """Return total plus each lane's sum of x. Elements of x are at most 1, and are rounded to multiples of 2^-40. So
+    all sums are exact, in any order: of up to 16 elements in float32, of more in float64."""
     coarse = (x + 8.0) - 8.0
     fine = (x - coarse + FINE) - FINE
     total = total + ct.astype(dev.lane_sums(coarse, AXIS, FOLD), ct.float64)
     return total + ct.astype(dev.lane_sums(fine, AXIS, FOLD), ct.float64)
 
 
-def zero_if_empty(top):
-    """Return the number to subtract from a row: its maximum, or 0 if that is -inf, to avoid -inf - -inf. A row of only
-    -inf still becomes NaN, as 0 * (1 / 0)."""
-    return ct.where(top == -float("inf"), 0.0, top)
+def zero_if_empty(row_max):
+    """Return the number to subtract from a row: its maximum, or 0 if that is -inf. A row of only -inf becomes NaN."""
+    return ct.where(row_max == -float("inf"), 0.0, row_max)
 
 
 def fast_inverse(total):
@@ -52,7 +50,7 @@ def lowest_finite(x, SHAPE):
 def online_update(top, total, lost, block, x, AXIS, FOLD):
     """Add a block to each lane's state (max, sum, rounding errors). Maxima must start from ``lowest_finite``."""
     if AXIS == 2:
-        return online_update_folded(top, total, lost, ct.reshape(block, (*top.shape, FOLD)), x)
+        return online_update_by_vectors(top, total, lost, ct.reshape(block, (*top.shape, FOLD)), x)
     rise = block - top
     # Of exp(top - new top) and exp(block - new top), one is 1, and this is the other.
     other = exponential(-ct.abs(rise))
@@ -66,7 +64,7 @@ def online_update(top, total, lost, block, x, AXIS, FOLD):
     return ct.maximum(top, block), total, lost
 
 
-def online_update_folded(top, total, lost, block, x):
+def online_update_by_vectors(top, total, lost, block, x):
     """Do the same as ``online_update`` if the last axis of the block has several elements per lane."""
     higher = ct.maximum(top, ct.max(block, block.ndim - 1))
     scale, exponentials = exponential(top - higher), exponential(block - ct.expand_dims(higher, block.ndim - 1))

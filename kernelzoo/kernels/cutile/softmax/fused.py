@@ -20,10 +20,10 @@ def tile_kernel(
     ct.grid_dependency_control_wait()
     group, strip = dev.tile_coords(ct.bid(0), x, AXIS, SHAPE)
     place = dev.block_index(0 if PACK else group, strip, 0, AXIS)
-    tile = dev.load_tile(dev.slice_vectors(x, group * n, n, PACK), place, -float("inf"), AXIS, SHAPE)
+    tile = dev.load_tile(dev.whole_vectors(x, group * n, n, PACK), place, -float("inf"), AXIS, SHAPE)
     top = ct.max(tile, AXIS, keepdims=True)
     if PACK:
-        places, outside, ends = dev.load_row_ends(x, group * n, n, -float("inf"), dev.acc_dtype(x), PACK)
+        places, outside, ends = dev.load_unaligned_ends(x, group * n, n, -float("inf"), dev.acc_dtype(x), PACK)
         top = ct.maximum(top, ct.max(ends, AXIS, keepdims=True))
     top = zero_if_empty(top)
     tile = exponential(tile - top)
@@ -35,9 +35,9 @@ def tile_kernel(
         ends = exponential(ends - top)
         total = add_exact_sum(ends, total, AXIS, 2 * PACK) if EXACT else total + ct.sum(ends, AXIS, keepdims=True)
     inverse = fast_inverse(ct.astype(total, tile.dtype))
-    ct.store(dev.slice_vectors(out, group * n, n, PACK), place, ct.astype(tile * inverse, out.dtype), allow_tma=False)
+    ct.store(dev.whole_vectors(out, group * n, n, PACK), place, ct.astype(tile * inverse, out.dtype), allow_tma=False)
     if PACK:
-        dev.store_row_ends(out, group * n, n, places, outside, ends * inverse)
+        dev.store_unaligned_ends(out, group * n, n, places, outside, ends * inverse)
 
 
 @register("cutile", "softmax", "fused")
@@ -45,10 +45,10 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, rows, device = "cutile/softmax/fused", rows_of(x, out), device_of(x)
     exact = rows.single and rows.itemsize == 2 and rows.n >= of(tiles.Knobs, device.index).ragged
-    rows = rows.by_vectors if exact else rows
-    one_row = tiles.prefers_one_row(device, rows, x)
+    rows = rows.with_vector_loads if exact else rows
+    one_row = tiles.prefers_one_row_per_program(device, rows, x)
     tile = tiles.whole_row_tile(id, device, rows, 1, one_row)
-    pack, tile = tiles.ragged_row_tile(rows, tile, x) if one_row else (0, tile)
-    views = tiles.make_views(rows, tile, (x, out), pack=pack)
-    constants = exact, pack, tile.per_lane(rows), tile.axis, tile.shape
+    pack, tile = tiles.fit_tile_to_whole_vectors(rows, tile, x) if one_row else (0, tile)
+    views = tiles.make_views(rows, tile, (x, out), vector_size=pack)
+    constants = exact, pack, tile.elements_per_lane(rows), tile.axis, tile.shape
     return bind_launch(id, tile_kernel, (x, out), views, (rows.n,), constants, tile.count_tiles(rows), tile.warps)

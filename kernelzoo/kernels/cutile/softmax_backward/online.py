@@ -5,7 +5,7 @@ from kernelzoo.kernels.cutile import device_functions as dev
 from kernelzoo.kernels.cutile import tiles
 from kernelzoo.kernels.cutile.launch import bind_launch
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 FIT = 3
@@ -16,7 +16,7 @@ def product_sums(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
     """Return each row's sum of grad * y over the blocks [begin, end). Each lane first adds up its own products."""
     running = ct.zeros(dev.lane_shape(SHAPE, AXIS, FOLD), dev.acc_dtype(grad))
     lost = running
-    ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
+    ranges = dev.inside_and_edge_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # Backwards: the blocks that are read last are the likeliest to be still in cache when writing begins.
@@ -29,7 +29,7 @@ def product_sums(grad, y, group, strip, begin, end, FOLD, AXIS, SHAPE):
 
 def write_blocks(grad, y, out, total, group, strip, begin, end, AXIS, SHAPE):
     """Write the results of the blocks [begin, end). total: each row's sum of grad * y."""
-    ranges = dev.block_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
+    ranges = dev.inside_and_edge_ranges(grad, group, strip, begin, end, AXIS, SHAPE)
     for WHOLE, first, last in ct.static_iter(ranges):
         for i in range(first, last):
             # The index is the loop's variable: see ``write_blocks`` of softmax/online.py.
@@ -53,9 +53,9 @@ def online_kernel(grad, y, out, FOLD: ct.Constant[int], AXIS: ct.Constant[int], 
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running sum in each lane. A second pass reads again and writes."""
     tensors = (grad, y, out)
-    rows, others = rows_with(grad, out, y)
+    rows, others = layouts_of(grad, out, y)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES, 2)
     views, id = tiles.make_views(rows, tile, tensors, others), "cutile/softmax_backward/online"
-    kinds = (tile.per_lane(rows), tile.axis, tile.shape)
-    fit = tile.occupancy(rows, FIT)
+    kinds = (tile.elements_per_lane(rows), tile.axis, tile.shape)
+    fit = tile.programs_per_sm(rows, FIT)
     return bind_launch(id, online_kernel, tensors, views, (), kinds, tile.count_tiles(rows), tile.warps, occupancy=fit)

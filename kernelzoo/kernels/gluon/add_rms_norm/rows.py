@@ -3,11 +3,11 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_arguments
+from kernelzoo.kernels.gluon.row_tiles import make_tile_launch_arguments
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -52,8 +52,8 @@ def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
     """The sums x + residual are written. A row that fits stays in registers. A longer one is read again, from cache."""
-    rows, others = rows_with(x, out, residual, total)
-    programs, warps, *tile = tile_arguments(rows, register_tile(x, rows, 2))
+    rows, others = layouts_of(x, out, residual, total)
+    programs, warps, *tile = make_tile_launch_arguments(rows, register_tile(x, rows, 2))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)
     return bind_grid("gluon/add_rms_norm/rows", add_rms_norm_kernel, programs, args, warps, tensors=5)

@@ -3,10 +3,10 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.packs import pack_arguments, pack_columns, pack_rows
+from kernelzoo.kernels.gluon.packs import block_columns, locate_tile_rows, make_pack_launch_arguments
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.launch import Launch
-from kernelzoo.layout import identity, rows_of
+from kernelzoo.layout import min_identity, rows_of
 from kernelzoo.registry import register
 
 
@@ -28,7 +28,7 @@ def row_argmin(
     A loop finds the first block that contains the minimum. That block is read again to find the index.
     """
     BLOCK: gl.constexpr = LANES * PACK
-    cols = pack_columns(LANES, PACK, VECTOR, LAYOUT)
+    cols = block_columns(LANES, PACK, VECTOR, LAYOUT)
     least = gl.full([ROWS, LANES], IDENTITY, ACC_DTYPE, gl.SliceLayout(2, LAYOUT))
     blocks = gl.full([ROWS, LANES], 0, gl.int32, gl.SliceLayout(2, LAYOUT))
     block = gl.cast(0, gl.int32)
@@ -58,7 +58,7 @@ def argmin_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
-    group, place, there = pack_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
+    group, place, there = locate_tile_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     _, found = row_argmin(
         x_rows, x_n, 0, n, there[:, None, None], IDENTITY, ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT
@@ -70,6 +70,6 @@ def argmin_kernel(
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each thread keeps its minimum and the number of its block. Then one block per row is searched for the index."""
     rows = rows_of(x, out)
-    programs, warps, *tile = pack_arguments(x, rows)
-    args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile)
+    programs, warps, *tile = make_pack_launch_arguments(x, rows)
+    args = (x, out, *row_arguments(rows), min_identity(x.dtype), wide_type(x.dtype), *tile)
     return bind_grid("gluon/argmin/rows", argmin_kernel, programs, args, warps)

@@ -4,12 +4,12 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.argmin.rows import find_first_minimum, row_argmin
-from kernelzoo.kernels.gluon.long_rows import load_parts, program_part, result_offset
-from kernelzoo.kernels.gluon.packs import pack_constants, pack_rows
+from kernelzoo.kernels.gluon.long_rows import load_parts, locate_tile_and_part, result_offset
+from kernelzoo.kernels.gluon.packs import locate_tile_rows, make_pack_constants
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import plan_parts
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import identity, rows_of
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import min_identity, rows_of
 from kernelzoo.registry import register
 
 
@@ -20,8 +20,8 @@ def parts_kernel(
     PACK: gl.constexpr, VECTOR: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
-    tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
-    group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
+    tile, part, begin, end = locate_tile_and_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
+    group, place, there = locate_tile_rows(tile, rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     part_least, found = row_argmin(
         x_rows, x_n, begin, end, there[:, None, None], IDENTITY, ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT
@@ -46,11 +46,11 @@ def first_kernel(
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces part of a row as ``rows`` does. A second launch takes the first part with the minimum."""
     rows = rows_of(x, out)
-    plan, id, none = plan_parts(x, rows), "gluon/argmin/split", identity(x.dtype)
+    plan, id, none = plan_parts(x, rows), "gluon/argmin/split", min_identity(x.dtype)
     least = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     left = (x, out, least, x.new_empty(least.shape, dtype=torch.int64))
     kinds = (plan.parts, plan.span, none, wide_type(x.dtype))
-    args = (*left, *row_arguments(rows), *kinds, *pack_constants(rows, plan.tile))
+    args = (*left, *row_arguments(rows), *kinds, *make_pack_constants(rows, plan.tile))
     first = bind_grid(id, parts_kernel, plan.programs, args, plan.tile.warps)
-    args = (*left, plan.parts, rows.inner, rows.out_outer, rows.out_inner, none, plan.lanes)
-    return sequence(first, bind_grid(id, first_kernel, rows.total, args, 1))
+    args = (*left, plan.parts, rows.inner, rows.out_outer, rows.out_inner, none, plan.padded_parts)
+    return chain_launches(first, bind_grid(id, first_kernel, rows.total, args, 1))

@@ -3,11 +3,11 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.packs import pack_arguments, pack_rows, row_state
+from kernelzoo.kernels.gluon.packs import locate_tile_rows, make_pack_launch_arguments, max_and_sum
 from kernelzoo.kernels.gluon.tiles import lowest_finite
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -26,9 +26,9 @@ def cross_entropy_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
-    group, place, there = pack_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
+    group, place, there = locate_tile_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)
-    top, total = row_state(
+    top, total = max_and_sum(
         x_rows[:, None, None], x_n, 0, n, there[:, None, None], LOWEST, float("inf"),
         ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT,
     )  # fmt: skip
@@ -40,8 +40,8 @@ def cross_entropy_kernel(
 @register("gluon", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """One pass keeps a running (max, sum) state in each thread. Then the element of each row's label is read."""
-    rows, (label,) = rows_with(x, loss, labels)
-    programs, warps, *tile = pack_arguments(x, rows)
+    rows, (label,) = layouts_of(x, loss, labels)
+    programs, warps, *tile = make_pack_launch_arguments(x, rows)
     constants = (lowest_finite(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     args = (x, labels, loss, *row_arguments(rows), label.outer, label.inner, ignore_index, *constants)
     return bind_grid("gluon/cross_entropy/rows", cross_entropy_kernel, programs, args, warps, tensors=3)

@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_arguments
+from kernelzoo.kernels.gluon.row_tiles import make_tile_launch_arguments
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import choose_tile
 from kernelzoo.launch import Launch
@@ -53,6 +53,6 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each block is scanned by a tree of additions. The totals of blocks are added up in order."""
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
-    programs, warps, *tile = tile_arguments(rows, choose_tile(x, rows))
+    programs, warps, *tile = make_tile_launch_arguments(rows, choose_tile(x, rows))
     args = (x, out, *row_arguments(rows), wide_type(torch.promote_types(x.dtype, out.dtype)), *tile)
     return bind_grid("gluon/cumsum/rows", cumsum_kernel, programs, args, warps)

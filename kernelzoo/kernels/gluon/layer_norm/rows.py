@@ -4,7 +4,7 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
-from kernelzoo.kernels.gluon.row_tiles import tile_arguments
+from kernelzoo.kernels.gluon.row_tiles import make_tile_launch_arguments
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
@@ -55,7 +55,7 @@ def layer_norm_kernel(
 def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """The mean is computed before the variance. A row that doesn't fit in registers is read three times."""
     rows = rows_of(x, out)
-    programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
+    programs, warps, *tile = make_tile_launch_arguments(rows, register_tile(x, rows))
     constants = (eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     args = (x, weight, bias, out, *row_arguments(rows), weight.stride(0), bias.stride(0), *constants)
     return bind_grid("gluon/layer_norm/rows", layer_norm_kernel, programs, args, warps, tensors=4)

@@ -4,12 +4,12 @@ from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon.layer_norm.device_functions import row_means
-from kernelzoo.kernels.gluon.partials import add_sums, make_partials_launch, store_sums
-from kernelzoo.kernels.gluon.row_tiles import tile_arguments
+from kernelzoo.kernels.gluon.partials import add_sums, launch_partials_sum, store_sums
+from kernelzoo.kernels.gluon.row_tiles import make_tile_launch_arguments
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_with
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -19,7 +19,7 @@ def rows_kernel(
     MULTIPLE: gl.constexpr, grad_outer, grad_n, grad_inner, weight_n, EPS: gl.constexpr, WHOLE: gl.constexpr,
     ACC_DTYPE: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Write dx and the program's sums for dweight and dbias. If WHOLE, blocks cover rows: sums stay in registers."""
+    """Write dx and the program's sums for dweight and dbias. If WHOLE, a block is a row: sums stay in registers."""
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
     cols = gl.arange(0, BLOCK, gl.SliceLayout(0, LAYOUT)).to(gl.int64)[None, :]
@@ -68,10 +68,10 @@ def rows_kernel(
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
     """Programs stride over rows, three passes per row. Later launches add up the programs' sums for weight and bias."""
     id, tensors = "gluon/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
-    rows, (others,) = rows_with(x, dx, grad)
-    programs, warps, *tile = tile_arguments(rows, persistent_tile(x, rows, 2))
+    rows, (others,) = layouts_of(x, dx, grad)
+    programs, warps, *tile = make_tile_launch_arguments(rows, persistent_tile(x, rows, 2))
     partials = x.new_zeros((2, programs, rows.n), dtype=wide_dtype(x.dtype))  # they stay 0 if there is no row
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
     first = bind_grid(id, rows_kernel, programs, args, warps, tensors=6)
-    return sequence(first, *(make_partials_launch(id, partials[i], out) for i, out in enumerate((dweight, dbias))))
+    return chain_launches(first, *(launch_partials_sum(id, partials[i], out) for i, out in enumerate((dweight, dbias))))

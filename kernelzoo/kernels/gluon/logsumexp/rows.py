@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.packs import pack_arguments, pack_rows, row_state
+from kernelzoo.kernels.gluon.packs import locate_tile_rows, make_pack_launch_arguments, max_and_sum
 from kernelzoo.kernels.gluon.tiles import lowest_finite
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.launch import Launch
@@ -19,9 +19,9 @@ def logsumexp_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     n = gl.cast(n, gl.int64) * MULTIPLE
-    group, place, there = pack_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
+    group, place, there = locate_tile_rows(gl.program_id(0), rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
-    top, total = row_state(
+    top, total = max_and_sum(
         x_rows, x_n, 0, n, there[:, None, None], LOWEST, -LOWEST, ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT
     )
     result = (top + gl.log(total)).to(out.dtype.element_ty)
@@ -32,6 +32,6 @@ def logsumexp_kernel(
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass keeps a running (max, sum) state in each thread. Threads merge their states after the loop."""
     rows = rows_of(x, out)
-    programs, warps, *tile = pack_arguments(x, rows)
+    programs, warps, *tile = make_pack_launch_arguments(x, rows)
     args = (x, out, *row_arguments(rows), lowest_finite(wide_dtype(x.dtype)), wide_type(x.dtype), *tile)
     return bind_grid("gluon/logsumexp/rows", logsumexp_kernel, programs, args, warps)

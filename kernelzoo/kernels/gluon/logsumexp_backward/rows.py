@@ -3,12 +3,12 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_arguments
+from kernelzoo.kernels.gluon.row_tiles import make_tile_launch_arguments
 from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import choose_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -37,8 +37,8 @@ def backward_kernel(
 @register("gluon", "logsumexp_backward", "rows")
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """The gradient is exp(x - y) * grad, with y and grad of the element's row. It takes one read and one write."""
-    rows, (ys, grads) = rows_with(x, out, y, grad)
-    programs, warps, *tile = tile_arguments(rows, choose_tile(x, rows))
+    rows, (ys, grads) = layouts_of(x, out, y, grad)
+    programs, warps, *tile = make_tile_launch_arguments(rows, choose_tile(x, rows))
     strides = (ys.outer, ys.inner, grads.outer, grads.inner)
     args = (x, y, grad, out, *row_arguments(rows), *strides, wide_type(x.dtype), *tile)
     return bind_grid("gluon/logsumexp_backward/rows", backward_kernel, programs, args, warps, tensors=4)

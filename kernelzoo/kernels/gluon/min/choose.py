@@ -3,7 +3,7 @@ import torch
 from kernelzoo.kernels.gluon.min import tiles
 from kernelzoo.kernels.gluon.min.tiles import block_tile, row_tile
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.layout import plain, rows_of
+from kernelzoo.layout import bool_as_uint8, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
@@ -25,9 +25,9 @@ class Knobs(tiles.Knobs):
 @chooser("gluon", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """Each program takes complete rows if these fill the device. Otherwise several programs share a row."""
-    rows, device = rows_of(plain(x), plain(out)), device_of(x)
+    rows, device = rows_of(bool_as_uint8(x), bool_as_uint8(out)), device_of(x)
     knobs = of(Knobs, device.index)
-    if rows.across:
+    if rows.is_strided:
         few = 2 * block_tile(device, rows).count_tiles(rows) < device.multiprocessors
         return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
     if rows.n * rows.itemsize > knobs.row_bytes and rows.total < knobs.crowd * device.multiprocessors:

@@ -7,7 +7,7 @@ from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.min.tiles import min_constants, row_tile
 from kernelzoo.kernels.shared.jit import bind_grid, device_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain, rows_of
+from kernelzoo.layout import bool_as_uint8, rows_of
 from kernelzoo.registry import register
 
 
@@ -40,8 +40,8 @@ def rows_kernel(
 @register("gluon", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program takes complete rows. Every block of a row is reduced to one number before blocks are combined."""
-    x, out = plain(x), plain(out)
+    x, out = bool_as_uint8(x), bool_as_uint8(out)
     rows = rows_of(x, out)
     tile = row_tile(device_of(x), rows)
-    args = (x, out, *tiles.place_arguments(rows, tile), *min_constants(rows, x.dtype, tile))
+    args = (x, out, *tiles.layout_arguments(rows, tile), *min_constants(rows, x.dtype, tile))
     return bind_grid("gluon/min/rows", rows_kernel, tile.count_tiles(rows), args, tile.warps)

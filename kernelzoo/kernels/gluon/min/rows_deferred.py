@@ -7,7 +7,7 @@ from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.min.tiles import block_tile, min_constants
 from kernelzoo.kernels.shared.jit import bind_grid, device_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain, rows_of
+from kernelzoo.layout import bool_as_uint8, rows_of
 from kernelzoo.registry import register
 
 
@@ -18,7 +18,7 @@ def rows_deferred_kernel(
     WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
     dev.await_last_launch()
-    n, inner, x_n, _ = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, x_n, _ = dev.multiply_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     in_rows = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
@@ -41,8 +41,8 @@ def rows_deferred_kernel(
 @register("gluon", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program takes rows or a strip of columns. It keeps a tile of running minima, and reduces it at the end."""
-    x, out = plain(x), plain(out)
+    x, out = bool_as_uint8(x), bool_as_uint8(out)
     rows = rows_of(x, out)
     tile = block_tile(device_of(x), rows)
-    args = (x, out, *tiles.place_arguments(rows, tile), *min_constants(rows, x.dtype, tile))
+    args = (x, out, *tiles.layout_arguments(rows, tile), *min_constants(rows, x.dtype, tile))
     return bind_grid("gluon/min/rows_deferred", rows_deferred_kernel, tile.count_tiles(rows), args, tile.warps)

@@ -7,7 +7,7 @@ from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.min.tiles import block_tile, min_constants
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_dtype
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain, rows_of
+from kernelzoo.layout import bool_as_uint8, rows_of
 from kernelzoo.registry import register
 
 
@@ -18,10 +18,10 @@ def split_kernel(
     IDENTITY: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr,
     BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Reduce one part of a tile's rows: ``span`` units of each row. The first part also has the rows' edges. PARTS:
-    ``parts``, rounded up to a power of two."""
+    """Reduce one part of a tile's rows: ``span`` units of UNIT elements of each row. Part 0 also has the unaligned
+    ends. PARTS: ``parts``, rounded up to a power of two."""
     dev.await_last_launch()
-    n, inner, x_n, _ = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, x_n, _ = dev.multiply_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     in_rows = there[:, None]
@@ -61,11 +61,11 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
     The launch resets its counts of finished programs to zero, so that it can be repeated.
     """
-    x, out = plain(x), plain(out)
+    x, out = bool_as_uint8(x), bool_as_uint8(out)
     rows, device = rows_of(x, out), device_of(x)
     tile = block_tile(device, rows)
     plan, count = tiles.plan_parts(rows, tile, device), tile.count_tiles(rows)
     partials = x.new_empty((count, plan.parts, tile.rows), dtype=wide_dtype(x.dtype))
     arrivals = x.new_zeros(count, dtype=torch.int32)
-    args = (x, out, partials, arrivals, *tiles.place_arguments(rows, tile), *plan, *min_constants(rows, x.dtype, tile))
+    args = (x, out, partials, arrivals, *tiles.layout_arguments(rows, tile), *plan, *min_constants(rows, x.dtype, tile))
     return bind_grid("gluon/min/split", split_kernel, count * plan.parts, args, tile.warps)

@@ -3,9 +3,9 @@
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.gluon.tiles import Tile, make_block_tile, make_row_tile, max_body_length
+from kernelzoo.kernels.gluon.tiles import Tile, make_block_tile, make_row_tile, max_length_in_vectors
 from kernelzoo.kernels.shared.jit import wide_type
-from kernelzoo.layout import Rows, identity, power_of_two
+from kernelzoo.layout import Rows, min_identity, next_power_of_two
 from kernelzoo.tables import form_knobs, knob, of
 
 TILE_ELEMENTS = 8192
@@ -24,18 +24,18 @@ class Knobs:
 
 def row_tile(device: Device, rows: Rows) -> Tile:
     """Return a tile: several short rows for one warp, or a block of one row, with 64 bytes per thread."""
-    knobs, cols = of(Knobs, device.index), power_of_two(max_body_length(rows))
+    knobs, cols = of(Knobs, device.index), next_power_of_two(max_length_in_vectors(rows))
     many = min(knobs.warp_bytes // rows.itemsize, TILE_ELEMENTS // 4) // cols
     if many > 1:
         return make_row_tile(rows, many, cols, 1)
     elements = min(cols, knobs.tile_bytes // rows.itemsize, TILE_ELEMENTS)
-    fed = power_of_two(min(rows.n, elements) + 1) // 2
+    fed = next_power_of_two(min(rows.n, elements) + 1) // 2
     return make_row_tile(rows, 1, elements, device.warps(fed * rows.itemsize // 64))
 
 
 def block_tile(device: Device, rows: Rows) -> Tile:
     """Return ``row_tile`` or, for columns, a block: 32 float32 elements per thread, or 16 if read one by one."""
-    if not rows.across:
+    if not rows.is_strided:
         return row_tile(device, rows)
     tile = make_block_tile(rows, 32768)
     return tile if tile.vector > 1 else make_block_tile(rows, 16384)
@@ -43,4 +43,4 @@ def block_tile(device: Device, rows: Rows) -> Tile:
 
 def min_constants(rows: Rows, dtype: torch.dtype, tile: Tile) -> tuple[object, ...]:
     """Return a kernel's constants: ACC_DTYPE, IDENTITY and those of its tile."""
-    return wide_type(dtype), identity(dtype), *tile.kernel_constants(rows)
+    return wide_type(dtype), min_identity(dtype), *tile.kernel_constants(rows)

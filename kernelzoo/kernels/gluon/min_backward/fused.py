@@ -7,7 +7,7 @@ from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import split_gradient
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_type
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -17,10 +17,10 @@ def tile_kernel(
     y_outer, y_inner, grad_outer, grad_inner, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
     WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Compute a tile of complete rows. COLS: a power of two that covers a row without edges. The rest is masked."""
+    """Compute a tile of complete rows. COLS: a power of two, not below a row's length without its unaligned ends."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(n, inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, x_n, out_n = dev.multiply_sizes(n, inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
@@ -51,9 +51,9 @@ def tile_kernel(
 def fused(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, device = "gluon/min_backward/fused", device_of(x)
-    rows, others = rows_with(x, out, y, grad)
+    rows, others = layouts_of(x, out, y, grad)
     tile = tiles.whole_row_tile(id, device, rows, 1)
-    place = (*tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
+    place = (*tiles.layout_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
     args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.kernel_constants(rows))
     options = tiles.register_options(device, tile)
     return bind_grid(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, tensors=4, **options)

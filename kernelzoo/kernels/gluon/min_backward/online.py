@@ -7,7 +7,7 @@ from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import split_gradient
 from kernelzoo.kernels.shared.jit import bind_grid, wide_type
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -19,7 +19,7 @@ def online_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, x_n, out_n = dev.multiply_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
     out_start = dev.row_start(group, place, out_outer, out_inner, MULTIPLE, ACROSS)[:, None]
@@ -60,8 +60,8 @@ def online_kernel(
 @register("gluon", "min_backward", "online")
 def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks counts a row's minima, per lane. A second pass reads again and writes the gradient."""
-    rows, others = rows_with(x, out, y, grad)
+    rows, others = layouts_of(x, out, y, grad)
     tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
-    place = (*tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
+    place = (*tiles.layout_arguments(rows, tile), *tiles.row_strides(rows, tile, *others))
     args = (x, y, grad, out, *place, wide_type(x.dtype), *tile.kernel_constants(rows))
     return bind_grid("gluon/min_backward/online", online_kernel, tile.count_tiles(rows), args, tile.warps, tensors=4)

@@ -6,8 +6,8 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import split_gradient
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_type
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_with
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -18,11 +18,11 @@ def parts_kernel(
     WRITES: gl.constexpr, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
     WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
-    """Store the result of one part of a tile's rows. If WRITES, merge all parts' results and write the part's output
-    instead. A part has ``span`` units of each row; the first also has edges. PARTS: ``parts``, as a power of two."""
+    """Store one part's partial results. If WRITES, merge those of all parts instead, and write the part's output. A
+    part has ``span`` units of UNIT elements per row, part 0 also the unaligned ends. PARTS: a power of two >= parts."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, x_n, out_n = dev.multiply_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
@@ -75,11 +75,11 @@ def parts_kernel(
 def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns. One launch counts minima, a second writes the gradient."""
     id, tensors = "gluon/min_backward/split_two_launches", (x, y, grad, out)
-    rows, others = rows_with(x, out, y, grad)
+    rows, others = layouts_of(x, out, y, grad)
     tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
     plan, count = tiles.plan_parts(rows, tile, device_of(x)), tile.count_tiles(rows)
     counts = x.new_empty((count, plan.parts, tile.rows), dtype=torch.int64)
-    place = (*tensors, counts, *tiles.place_arguments(rows, tile), *tiles.row_strides(rows, tile, *others), *plan)
+    place = (*tensors, counts, *tiles.layout_arguments(rows, tile), *tiles.row_strides(rows, tile, *others), *plan)
     kinds = (wide_type(x.dtype), *tile.kernel_constants(rows))
     both = ((*place, writes, *kinds) for writes in (False, True))
-    return sequence(*(bind_grid(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=4) for args in both))
+    return chain_launches(*(bind_grid(id, parts_kernel, count * plan.parts, a, tile.warps, tensors=4) for a in both))

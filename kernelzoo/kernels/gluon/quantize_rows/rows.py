@@ -3,12 +3,12 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_arguments
+from kernelzoo.kernels.gluon.row_tiles import make_tile_launch_arguments
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -48,7 +48,7 @@ def quantize_kernel(
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     """A row that fits in registers is read once. A longer row is read again, from cache, to be scaled."""
     values = values.view(torch.uint8)
-    rows, (scales,) = rows_with(x, values, scale)
-    programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
+    rows, (scales,) = layouts_of(x, values, scale)
+    programs, warps, *tile = make_tile_launch_arguments(rows, register_tile(x, rows))
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, TOP, LEAST, *tile, tile[1] >= rows.n)
     return bind_grid("gluon/quantize_rows/rows", quantize_kernel, programs, args, warps, tensors=3)

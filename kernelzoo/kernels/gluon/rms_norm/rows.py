@@ -3,7 +3,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.row_tiles import tile_arguments
+from kernelzoo.kernels.gluon.row_tiles import make_tile_launch_arguments
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.launch import Launch
@@ -43,6 +43,6 @@ def rms_norm_kernel(
 def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """A row that fits in registers is read once. A longer row is read again, from cache, to be scaled and written."""
     rows = rows_of(x, out)
-    programs, warps, *tile = tile_arguments(rows, register_tile(x, rows))
+    programs, warps, *tile = make_tile_launch_arguments(rows, register_tile(x, rows))
     args = (x, weight, out, *row_arguments(rows), weight.stride(0), eps, wide_type(x.dtype), *tile, tile[1] >= rows.n)
     return bind_grid("gluon/rms_norm/rows", rms_norm_kernel, programs, args, warps, tensors=3)

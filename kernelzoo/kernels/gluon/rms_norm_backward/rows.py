@@ -3,12 +3,12 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.partials import add_sums, make_partials_launch, store_sums
-from kernelzoo.kernels.gluon.row_tiles import tile_arguments
+from kernelzoo.kernels.gluon.partials import add_sums, launch_partials_sum, store_sums
+from kernelzoo.kernels.gluon.row_tiles import make_tile_launch_arguments
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_with
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -61,10 +61,10 @@ def rows(
 ) -> Launch:
     """Programs stride over rows, two passes per row. A second launch adds up the programs' sums for the weight."""
     id, tensors = "gluon/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
-    rows, (others,) = rows_with(x, dx, grad)
-    programs, warps, *tile = tile_arguments(rows, persistent_tile(x, rows, 2))
+    rows, (others,) = layouts_of(x, dx, grad)
+    programs, warps, *tile = make_tile_launch_arguments(rows, persistent_tile(x, rows, 2))
     partials = x.new_zeros((programs, rows.n), dtype=wide_dtype(x.dtype))  # they stay 0 if there is no row
     constants = (eps, tile[1] >= rows.n, wide_type(x.dtype), *tile)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
     first = bind_grid(id, rows_kernel, programs, args, warps, tensors=5)
-    return sequence(first, make_partials_launch(id, partials, dweight))
+    return chain_launches(first, launch_partials_sum(id, partials, dweight))

@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES, longest_row
-from kernelzoo.kernels.shared.jit import device_of, edges_of
+from kernelzoo.kernels.shared.jit import device_of, edge_vector_size
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
@@ -32,7 +32,7 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
     if rows.n > longest_row(rows, 1):
-        if rows.across:
+        if rows.is_strided:
             many = tiles.make_block_tile(rows, ON_CHIP_BYTES).count_tiles(rows) >= device.multiprocessors
             return "online" if many else "split_two_launches"
         many = rows.itemsize == 8 and rows.planned >= ONLINE_ROWS * device.multiprocessors
@@ -40,8 +40,8 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     ahead = (
         rows.itemsize == 2 and rows.n > knobs.ahead_row and rows.planned >= knobs.ahead_rows * device.multiprocessors
     )
-    whole = tiles.choose_vector_width(rows) == rows.whole_vector and not edges_of(rows)
-    return "persistent" if ahead and whole and not rows.across else "fused"
+    whole = tiles.choose_vector_width(rows) == rows.vector_elements and not edge_vector_size(rows)
+    return "persistent" if ahead and whole and not rows.is_strided else "fused"
 
 
 @chooser("gluon", "softmax", "split")
@@ -50,4 +50,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
 
     For columns, one launch stores the states, and a second merges them and writes.
     """
-    return "split_grid" if device_of(x).is_nvidia and not rows_of(x, out).across else "split_two_launches"
+    return "split_grid" if device_of(x).is_nvidia and not rows_of(x, out).is_strided else "split_two_launches"

@@ -40,11 +40,9 @@ def online_state(
     x, x_start, x_n, offsets, cols, in_rows, begin, end, length, row_top, ACC_DTYPE: gl.constexpr, LOWEST: gl.constexpr,
     ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Return each row's (maximum, sum) state over columns ``begin`` to ``end``. Maxima start from ``row_top``.
-
-    One pass reads the blocks. Every lane keeps its own state. Lanes merge after every TOGETHER blocks. A lane's maximum
-    starts at the lowest finite number, so that no difference is -inf - -inf.
-    """
+    """Return each row's (maximum, sum) state over columns ``begin`` to ``end``. Maxima are at least ``row_top``. One
+    pass reads the blocks. Every lane keeps its own state. Lanes merge after every 256 blocks. A lane's maximum starts
+    at the lowest finite number, so that no difference is -inf - -inf."""
     row_total = gl.full([ROWS, 1], 0.0, ACC_DTYPE, LAYOUT)
     for first in range(begin, end, TOGETHER * BLOCK):
         top = gl.full([ROWS, BLOCK], LOWEST, ACC_DTYPE, LAYOUT)

@@ -17,10 +17,10 @@ def tile_kernel(
     ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr, WIDE_OFFSETS: gl.constexpr,
     ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Compute a tile of complete rows. COLS: a power of two that covers a row without edges. The rest is masked."""
+    """Compute a tile of complete rows. COLS: a power of two, not below a row's length without its unaligned ends."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(n, inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, x_n, out_n = dev.multiply_sizes(n, inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
@@ -44,5 +44,5 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: one read, one write."""
     id, rows, device = "gluon/softmax/fused", rows_of(x, out), device_of(x)
     tile = tiles.whole_row_tile(id, device, rows, 1)
-    args = (x, out, *tiles.place_arguments(rows, tile), wide_type(x.dtype), *tile.kernel_constants(rows))
+    args = (x, out, *tiles.layout_arguments(rows, tile), wide_type(x.dtype), *tile.kernel_constants(rows))
     return bind_grid(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, **tiles.register_options(device, tile))

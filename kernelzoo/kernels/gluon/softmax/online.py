@@ -22,7 +22,7 @@ def online_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, x_n, out_n = dev.multiply_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     x_start = dev.row_start(group, place, x_outer, x_inner, MULTIPLE, ACROSS)[:, None]
@@ -61,5 +61,5 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
     kinds = (wide_type(x.dtype), tiles.lowest_finite(wide_dtype(x.dtype)), *tile.kernel_constants(rows))
-    args = (x, out, *tiles.place_arguments(rows, tile), *kinds)
+    args = (x, out, *tiles.layout_arguments(rows, tile), *kinds)
     return bind_grid("gluon/softmax/online", online_kernel, tile.count_tiles(rows), args, tile.warps)

@@ -13,9 +13,9 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
 from kernelzoo.kernels.shared.held_rows import check_fits
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, row_arguments, wide_type
 from kernelzoo.launch import Launch
-from kernelzoo.layout import power_of_two, rows_of
+from kernelzoo.layout import next_power_of_two, rows_of
 from kernelzoo.registry import register
 
 copy = async_copy.async_load if hasattr(async_copy, "async_load") else async_copy.async_copy_global_to_shared
@@ -74,13 +74,13 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A grid that fills the device once strides over rows. The next rows are prefetched to shared memory."""
     id, rows, device = "gluon/softmax/persistent", rows_of(x, out), device_of(x)
     vector = tiles.choose_vector_width(rows)
-    if vector != rows.whole_vector or edges_of(rows):
+    if vector != rows.vector_elements or edge_vector_size(rows):
         why = "asynchronous copies are of 16 bytes, and these rows are not whole vectors of so many"
         raise UnsupportedProblemError(id, why)
     check_fits(id, rows, 1)
-    cols = power_of_two(rows.n)
+    cols = next_power_of_two(rows.n)
     stages = min(STAGES, (device.shared_per_block - REDUCTION_BYTES) // (cols * rows.itemsize))
-    warps = device.warps(cols * rows.wide_bytes // THREAD_BYTES)
+    warps = device.warps(cols * rows.accumulator_bytes // THREAD_BYTES)
     layout = gl.BlockedLayout([vector], [tiles.LANES], [warps], [0])
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), cols, stages, layout)
     return bind_grid(id, persistent_kernel, lambda each: min(rows.total, device.multiprocessors * each), args, warps)

@@ -10,17 +10,25 @@ from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.device_functions import online_update
-from kernelzoo.kernels.shared.device_functions import exponential, split_exactly
+from kernelzoo.kernels.shared.device_functions import exponential, split_coarse_fine
 from kernelzoo.kernels.shared.exchange import await_words, pack_pair, unpack_pair
-from kernelzoo.kernels.shared.halves import delay_until, unpack_halves
-from kernelzoo.kernels.shared.jit import bind_grid, can_pack, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.halves import delay_unpacking, unpack_halves
+from kernelzoo.kernels.shared.jit import (
+    bind_grid,
+    can_pack,
+    device_of,
+    edge_vector_size,
+    row_arguments,
+    wide_dtype,
+    wide_type,
+)
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.launch import Launch
 from kernelzoo.layout import MANY, Rows, cdiv, rows_of
 from kernelzoo.registry import register
 
 
-class ProgramShape(NamedTuple):
+class ProgramResources(NamedTuple):
     """A program's number of warps and register limit per thread, and how many such programs fit on an SM."""
 
     warps: int
@@ -55,8 +63,8 @@ def split_kernel(
     """Compute softmax of one part of each row. Programs of a row exchange (max, sum) states.
 
     Up to HELD elements of a part stay in registers. The rest is read twice, in blocks of BLOCK elements. EXACT: parts
-    begin at the same columns of every row, have their own edges, and fit in registers. Exponentials are added without
-    rounding, so that the sum's bits don't depend on alignment.
+    begin at the same columns of every row, have unaligned ends of their own, and fit in registers. Exponentials are
+    split into terms that add up without rounding. So the sum's bits don't depend on alignment.
     """
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
@@ -139,11 +147,11 @@ def split_kernel(
             terms = gl.full([PIECE], 0.0, ACC_DTYPE, WORD_LAYOUT)
             fine = gl.full([PIECE], 0.0, ACC_DTYPE, WORD_LAYOUT)
             for i in gl.static_range(PIECES):
-                low, high = unpack_halves(delay_until(held[i], top, never), DTYPE)
+                low, high = unpack_halves(delay_unpacking(held[i], top, never), DTYPE)
                 low, high = exponential(low - top), exponential(high - top)
                 if EXACT:
-                    low, fine_low = split_exactly(low)
-                    high, fine_high = split_exactly(high)
+                    low, fine_low = split_coarse_fine(low)
+                    high, fine_high = split_coarse_fine(high)
                     fine += fine_low + fine_high
                 terms += low + high
             total = gl.sum(terms.to(gl.float64) + fine.to(gl.float64) if EXACT else terms, 0)
@@ -155,7 +163,7 @@ def split_kernel(
         if EDGES:
             of_edges = exponential(edges - top)
             if EXACT:
-                of_edges, of_fine = split_exactly(of_edges)
+                of_edges, of_fine = split_coarse_fine(of_edges)
                 of_edges = of_edges.to(gl.float64) + of_fine.to(gl.float64)
             total = (total + gl.sum(of_edges, 0)).to(ACC_DTYPE)
         # A pair with all bits set isn't stored yet. No number is stored with these bits, nor any NaN.
@@ -180,7 +188,7 @@ def split_kernel(
         if PACKED:
             numbers_left = length // 8 * 8
             for i in gl.static_range(PIECES):
-                low, high = unpack_halves(delay_until(held[i], inverse, never), DTYPE)
+                low, high = unpack_halves(delay_unpacking(held[i], inverse, never), DTYPE)
                 low = (exponential(low - row_top) * inverse).to(DTYPE)
                 high = (exponential(high - row_top) * inverse).to(DTYPE)
                 place = out + (out_body + kept) + (piece_cols + 2 * i * PIECE)
@@ -219,8 +227,8 @@ def choose_programs_per_row(rows: int, n: int, held: int, most: int, resident: i
 def split_grid(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row, and keep it on chip while they exchange (max, sum) states: one launch."""
     id, rows, device = "gluon/softmax/split_grid", rows_of(x, out), device_of(x)
-    if rows.across or not device.is_nvidia:
-        why = "neighbours of a row must be nearest in memory" if rows.across else "its programs can't wait here"
+    if rows.is_strided or not device.is_nvidia:
+        why = "neighbours of a row must be nearest in memory" if rows.is_strided else "its programs can't wait here"
         raise UnsupportedProblemError(id, why)
     return make_exchange_launch(id, x, out, rows, device)
 
@@ -229,15 +237,15 @@ def make_exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows
     """Return the launch of ``split_kernel`` on a device whose programs can wait for each other."""
     wide = wide_dtype(x.dtype)
     # The register limit of an H200 would spill a few registers on other devices.
-    team = ProgramShape(8, 128, 2) if device.arch in ("", "sm_90") else ProgramShape(4, 168, 3)
+    team = ProgramResources(8, 128, 2) if device.arch in ("", "sm_90") else ProgramResources(4, 168, 3)
     threads = team.warps * tiles.LANES  # each thread awaits one pair, which limits the programs per row
-    held, block = (bytes // rows.wide_bytes * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
+    held, block = (bytes // rows.accumulator_bytes * threads for bytes in (HELD_BYTES, BLOCK_BYTES))
     resident = team.resident * device.multiprocessors
-    exact = rows.single and can_pack(rows.by_vectors) and rows.n <= (2 * held - 8) * min(threads, resident)
+    exact = rows.single and can_pack(rows.with_vector_loads) and rows.n <= (2 * held - 8) * min(threads, resident)
     if exact or (is_batch_invariant() and not rows.single):
-        rows = replace(rows.by_vectors, planned=MANY)
-    unit, inside = tiles.choose_vector_width(rows), rows.n if exact else tiles.max_body_length(rows)
-    words = rows.itemsize == 2 and unit == rows.whole_vector
+        rows = replace(rows.with_vector_loads, planned=MANY)
+    unit, inside = tiles.choose_vector_width(rows), rows.n if exact else tiles.max_length_in_vectors(rows)
+    words = rows.itemsize == 2 and unit == rows.vector_elements
     held *= 1 + words
     parts = choose_programs_per_row(rows.planned, inside, held - unit, threads, resident)
     plan = split(rows.total, inside, parts, unit, resident)
@@ -248,7 +256,7 @@ def make_exchange_launch(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     place = (x, out, pairs, arrivals, *row_arguments(rows), plan.parts, plan.span // unit, blocks, unit)
-    kinds = (wide_type(x.dtype), tiles.lowest_finite(wide), edges_of(rows))
+    kinds = (wide_type(x.dtype), tiles.lowest_finite(wide), edge_vector_size(rows))
     sizes = (words, exact, held, block if blocks else 0, threads)
     args = (*place, *kinds, *sizes, layout, word_layout, lanes)
     options = {"maxnreg": team.registers, "launch_cooperative_grid": True}

@@ -7,7 +7,7 @@ from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.gluon.softmax.device_functions import online_state
 from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_dtype, wide_type
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch, chain_launches
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
@@ -19,11 +19,11 @@ def parts_kernel(
     EDGES: gl.constexpr, ACROSS: gl.constexpr, WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr,
     LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Store the result of one part of a tile's rows. If WRITES, merge all parts' results and write the part's output
-    instead. A part has ``span`` units of each row; the first also has edges. PARTS: ``parts``, as a power of two."""
+    """Store one part's partial results. If WRITES, merge those of all parts instead, and write the part's output. A
+    part has ``span`` units of UNIT elements per row, part 0 also the unaligned ends. PARTS: a power of two >= parts."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, x_n, out_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, x_n, out_n = dev.multiply_sizes(gl.cast(n, gl.int64), inner, x_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
@@ -80,7 +80,7 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES)
     plan, count = tiles.plan_parts(rows, tile, device_of(x)), tile.count_tiles(rows)
     pairs = x.new_empty((count, 2, plan.parts, tile.rows), dtype=wide)
-    place = (x, out, pairs, *tiles.place_arguments(rows, tile), *plan)
+    place = (x, out, pairs, *tiles.layout_arguments(rows, tile), *plan)
     kinds = (wide_type(x.dtype), tiles.lowest_finite(wide), *tile.kernel_constants(rows))
     both = ((*place, writes, *kinds) for writes in (False, True))
-    return sequence(*(bind_grid(id, parts_kernel, count * plan.parts, args, tile.warps) for args in both))
+    return chain_launches(*(bind_grid(id, parts_kernel, count * plan.parts, args, tile.warps) for args in both))

@@ -8,7 +8,7 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_type
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -18,11 +18,11 @@ def tile_kernel(
     y_outer, y_n, y_inner, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
     WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, COLS: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr,
 ):  # fmt: skip
-    """Compute a tile of complete rows. COLS: a power of two that covers a row without edges."""
+    """Compute a tile of complete rows. COLS: a power of two, not below a row's length without its unaligned ends."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = dev.restore_sizes(n, inner, grad_n, y_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
-    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, grad_n, y_n = dev.multiply_sizes(n, inner, grad_n, y_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    _, _, out_n, _ = dev.multiply_sizes(n, inner, out_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
@@ -49,9 +49,9 @@ def tile_kernel(
 def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: both inputs are read once."""
     id, device = "gluon/softmax_backward/fused", device_of(grad)
-    rows, (weights,) = rows_with(grad, out, y)
+    rows, (weights,) = layouts_of(grad, out, y)
     tile = tiles.whole_row_tile(id, device, rows, 2, weights)
     kinds = (wide_type(grad.dtype), *tile.kernel_constants(rows, weights))
-    args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
+    args = (grad, y, out, *tiles.layout_arguments(rows, tile, weights), *kinds)
     options = tiles.register_options(device, tile)
     return bind_grid(id, tile_kernel, tile.count_tiles(rows), args, tile.warps, tensors=3, **options)

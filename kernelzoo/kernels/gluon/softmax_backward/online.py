@@ -7,7 +7,7 @@ from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import TOGETHER
 from kernelzoo.kernels.shared.jit import bind_grid, wide_type
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -19,8 +19,8 @@ def online_kernel(
 ):  # fmt: skip
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
-    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, grad_n, y_n = dev.multiply_sizes(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    _, _, out_n, _ = dev.multiply_sizes(n, inner, out_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     group, place, there = dev.row_coords(gl.program_id(0), rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
     grad_start = dev.row_start(group, place, grad_outer, grad_inner, MULTIPLE, ACROSS)[:, None]
@@ -60,9 +60,9 @@ def online_kernel(
 @register("gluon", "softmax_backward", "online")
 def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running sum of grad * y in each lane. A second pass reads again and writes."""
-    rows, (weights,) = rows_with(grad, out, y)
+    rows, (weights,) = layouts_of(grad, out, y)
     tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES, weights)
     kinds = (wide_type(grad.dtype), *tile.kernel_constants(rows, weights))
-    args = (grad, y, out, *tiles.place_arguments(rows, tile, weights), *kinds)
+    args = (grad, y, out, *tiles.layout_arguments(rows, tile, weights), *kinds)
     id = "gluon/softmax_backward/online"
     return bind_grid(id, online_kernel, tile.count_tiles(rows), args, tile.warps, tensors=3)

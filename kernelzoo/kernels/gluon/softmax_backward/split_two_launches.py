@@ -6,8 +6,8 @@ from kernelzoo.kernels.gluon import device_functions as dev
 from kernelzoo.kernels.gluon import tiles
 from kernelzoo.kernels.shared.device_functions import TOGETHER
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_dtype, wide_type
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_with
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -18,12 +18,12 @@ def parts_kernel(
     WRITES: gl.constexpr, ACC_DTYPE: gl.constexpr, EDGES: gl.constexpr, ACROSS: gl.constexpr,
     WIDE_OFFSETS: gl.constexpr, ROWS: gl.constexpr, BLOCK: gl.constexpr, LAYOUT: gl.constexpr, EDGE_LAYOUT: gl.constexpr
 ):  # fmt: skip
-    """Store the result of one part of a tile's rows. If WRITES, merge all parts' results and write the part's output
-    instead. A part has ``span`` units of each row; the first also has edges. PARTS: ``parts``, as a power of two."""
+    """Store one part's partial results. If WRITES, merge those of all parts instead, and write the part's output. A
+    part has ``span`` units of UNIT elements per row, part 0 also the unaligned ends. PARTS: a power of two >= parts."""
     dev.await_last_launch()
     DTYPE: gl.constexpr = out.dtype.element_ty
-    n, inner, grad_n, y_n = dev.restore_sizes(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
-    _, _, out_n, _ = dev.restore_sizes(n, inner, out_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    n, inner, grad_n, y_n = dev.multiply_sizes(gl.cast(n, gl.int64), inner, grad_n, y_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
+    _, _, out_n, _ = dev.multiply_sizes(n, inner, out_n, out_n, MULTIPLE, WIDE_OFFSETS, ACROSS)
     number, part = dev.tile_and_part(parts)
     group, place, there = dev.row_coords(number, rows, inner, ACROSS, ROWS, LAYOUT)
     there = there[:, None]
@@ -79,11 +79,11 @@ def parts_kernel(
 def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns. One launch stores sums, a second adds them up and writes."""
     id = "gluon/softmax_backward/split_two_launches"
-    rows, (weights,) = rows_with(grad, out, y)
+    rows, (weights,) = layouts_of(grad, out, y)
     tile = tiles.make_block_tile(rows, tiles.BLOCK_BYTES, weights)
     plan, count = tiles.plan_parts(rows, tile, device_of(grad), weights), tile.count_tiles(rows)
     sums = grad.new_empty((count, plan.parts, tile.rows), dtype=wide_dtype(grad.dtype))
-    place = (grad, y, out, sums, *tiles.place_arguments(rows, tile, weights), *plan)
+    place = (grad, y, out, sums, *tiles.layout_arguments(rows, tile, weights), *plan)
     kinds = (wide_type(grad.dtype), *tile.kernel_constants(rows, weights))
     both = ((*place, writes, *kinds) for writes in (False, True))
-    return sequence(*(bind_grid(id, parts_kernel, count * plan.parts, args, tile.warps, tensors=3) for args in both))
+    return chain_launches(*(bind_grid(id, parts_kernel, count * plan.parts, a, tile.warps, tensors=3) for a in both))

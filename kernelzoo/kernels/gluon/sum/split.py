@@ -3,11 +3,11 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from kernelzoo.kernels.gluon import device_functions as dev
-from kernelzoo.kernels.gluon.long_rows import load_parts, program_part, result_offset
-from kernelzoo.kernels.gluon.packs import pack_constants, pack_rows, row_sum
+from kernelzoo.kernels.gluon.long_rows import load_parts, locate_tile_and_part, result_offset
+from kernelzoo.kernels.gluon.packs import locate_tile_rows, make_pack_constants, row_sum
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import PackPlan, plan_parts
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch, chain_launches
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import register
 
@@ -19,8 +19,8 @@ def parts_kernel(
     LAYOUT: gl.constexpr,
 ):  # fmt: skip
     dev.await_last_launch()
-    tile, part, begin, end = program_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
-    group, place, there = pack_rows(tile, rows, inner, ROWS, LAYOUT)
+    tile, part, begin, end = locate_tile_and_part(gl.cast(n, gl.int64) * MULTIPLE, parts, span)
+    group, place, there = locate_tile_rows(tile, rows, inner, ROWS, LAYOUT)
     x_rows = x + dev.row_start(group, place, x_outer, x_inner, MULTIPLE)[:, None, None]
     result = row_sum(x_rows, x_n, begin, end, there[:, None, None], ACC_DTYPE, ROWS, LANES, PACK, VECTOR, LAYOUT)
     gl.store(sums + (group * inner + place) * parts + part, result, there)
@@ -33,11 +33,11 @@ def sum_of_parts_kernel(x, out, sums, parts, inner, out_outer, out_inner, PARTS:
     gl.store(out + result_offset(inner, out_outer, out_inner), total.to(out.dtype.element_ty))
 
 
-def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: PackPlan) -> tuple[torch.Tensor, Launch]:
+def launch_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: PackPlan) -> tuple[torch.Tensor, Launch]:
     """Return (a workspace for the sums of parts, the launch that fills it)."""
     dtype = torch.promote_types(x.dtype, out.dtype)
     sums = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(dtype))
-    constants = (wide_type(dtype), *pack_constants(rows, plan.tile))
+    constants = (wide_type(dtype), *make_pack_constants(rows, plan.tile))
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
     return sums, bind_grid(id, parts_kernel, plan.programs, args, plan.tile.warps)
 
@@ -48,6 +48,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     plan = plan_parts(x, rows)
-    sums, first = leave_sums("gluon/sum/split", x, out, rows, plan)
-    args = (x, out, sums, plan.parts, rows.inner, rows.out_outer, rows.out_inner, plan.lanes)
-    return sequence(first, bind_grid("gluon/sum/split", sum_of_parts_kernel, rows.total, args, 1))
+    sums, first = launch_sums("gluon/sum/split", x, out, rows, plan)
+    args = (x, out, sums, plan.parts, rows.inner, rows.out_outer, rows.out_inner, plan.padded_parts)
+    return chain_launches(first, bind_grid("gluon/sum/split", sum_of_parts_kernel, rows.total, args, 1))

@@ -46,6 +46,6 @@ def rows(x: Tensor, residual: Tensor, weight: Tensor, out: Tensor, total: Tensor
     rows, (x_view, residual_view, total_view, out_view) = tiles.rows_and_views(x, out, residual, total)
     views, kinds = (x_view, residual_view, weight, out_view, total_view), (eps, tiles.acc_dtype(x))
     if tile := whole_row_tile_or_none(id, x, rows, 2):
-        return bind_tiled(id, held_kernel, views, tile, kinds, tile.blocks(0))
+        return bind_tiled(id, held_kernel, views, tile, kinds, tile.block_sizes(0))
     tile = streaming_tile(x, rows, 2)
-    return bind_tiled(id, add_rms_norm_kernel, views, tile, kinds, tile.blocks(2))
+    return bind_tiled(id, add_rms_norm_kernel, views, tile, kinds, tile.block_sizes(2))

@@ -6,7 +6,7 @@ from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import streaming_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import identity
+from kernelzoo.layout import min_identity
 from kernelzoo.registry import register
 
 
@@ -32,5 +32,5 @@ def argmin_kernel(x, out, highest: hl.constexpr, acc_dtype: torch.dtype):
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each lane records its least element and that element's block number. Lanes are compared after the loop."""
     rows, views = tiles.rows_and_views(x, out)
-    tile, kinds = streaming_tile(x, rows), (identity(x.dtype), tiles.acc_dtype(x))
+    tile, kinds = streaming_tile(x, rows), (min_identity(x.dtype), tiles.acc_dtype(x))
     return bind_tiled("helion/argmin/rows", argmin_kernel, views, tile, kinds, (tile.cols, tile.outer, tile.inner))

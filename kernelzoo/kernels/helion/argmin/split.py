@@ -3,10 +3,10 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import bind_kernels
+from kernelzoo.kernels.helion.launch import bind_pair
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.launch import Launch
-from kernelzoo.layout import identity
+from kernelzoo.layout import min_identity
 from kernelzoo.registry import register
 
 
@@ -46,6 +46,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or strip of columns, and store minima and indices. A second launch compares them."""
     id, (rows, views) = "helion/argmin/split", tiles.rows_and_views(x, out)
     (tile, plan), acc_dtype = tile_and_parts(x, rows), tiles.acc_dtype(x)
-    both, left, kinds = (parts_kernel, merge_kernel), (acc_dtype, torch.int64), (identity(x.dtype), acc_dtype)
+    both, left, kinds = (parts_kernel, merge_kernel), (acc_dtype, torch.int64), (min_identity(x.dtype), acc_dtype)
     blocks = tile.cols, tile.outer, tile.inner
-    return bind_kernels(id, both, views, 1, rows, tile, plan, left, kinds, blocks=blocks, merge_blocks=(1, 1))
+    return bind_pair(id, both, views, 1, rows, tile, plan, left, kinds, blocks=blocks, merge_blocks=(1, 1))

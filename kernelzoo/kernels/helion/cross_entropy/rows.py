@@ -40,4 +40,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index
     """One pass over blocks keeps a running (max, sum) state of each row. Then the logit of each row's label is read."""
     id, (rows, views) = "helion/cross_entropy/rows", tiles.rows_and_views(x, loss, labels)
     tile = single_read_tile(x, rows)
-    return bind_tiled(id, cross_entropy_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(), (ignore_index,))
+    return bind_tiled(id, cross_entropy_kernel, views, tile, (tiles.acc_dtype(x),), tile.block_sizes(), (ignore_index,))

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.cross_entropy.rows import compute_loss
-from kernelzoo.kernels.helion.launch import bind_kernels
+from kernelzoo.kernels.helion.launch import bind_pair
 from kernelzoo.kernels.helion.logsumexp.split import merge_states, states_kernel
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.launch import Launch
@@ -31,6 +31,6 @@ def split(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_inde
     rows, views = tiles.rows_and_views(x, loss, labels)
     (tile, plan), both = tile_and_parts(x, rows), (states_kernel, merge_kernel)
     kinds, size = (acc_dtype, acc_dtype), (1, 1)
-    return bind_kernels(
-        id, both, views, 1, rows, tile, plan, kinds, (acc_dtype,), merge_blocks=size, after=(ignore_index,)
+    return bind_pair(
+        id, both, views, 1, rows, tile, plan, kinds, (acc_dtype,), merge_blocks=size, after_span=(ignore_index,)
     )

@@ -6,7 +6,7 @@ from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_rounding_error
 from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import streaming_tile
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state, zero_if_empty
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state, zero_if_neg_inf
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -22,7 +22,7 @@ def backward_kernel(x, labels, grad, out, ignore_index, acc_dtype: torch.dtype):
         for c in hl.tile(n):
             top, total, lost = update_state(top, total, lost, x[o, c, i].to(acc_dtype))
         total = add_rounding_error(total, lost)
-        shift = zero_if_empty(top)[:, None, :]
+        shift = zero_if_neg_inf(top)[:, None, :]
         inverse = (1.0 / total)[:, None, :]
         label = labels[o, i]
         factor = torch.where((label >= 0) & (label < n), grad[o, i].to(acc_dtype), float("nan"))[:, None, :]
@@ -38,4 +38,4 @@ def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.T
     """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
     id, (rows, views) = "helion/cross_entropy_backward/rows", tiles.rows_and_views(x, out, labels, grad)
     tile = streaming_tile(x, rows)
-    return bind_tiled(id, backward_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2), (ignore_index,))
+    return bind_tiled(id, backward_kernel, views, tile, (tiles.acc_dtype(x),), tile.block_sizes(2), (ignore_index,))

@@ -6,7 +6,7 @@ from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import streaming_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import register
 
 
@@ -24,7 +24,7 @@ def cumsum_kernel(x, out, acc_dtype: torch.dtype):
 @register("helion", "cumsum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each block is scanned by a tree of additions. The sums of whole blocks are added up in order."""
-    x = plain(x)
+    x = bool_as_uint8(x)
     rows, views = tiles.rows_and_views(x, out)
     tile, acc_dtype = streaming_tile(x, rows), tiles.acc_dtype(x, out)
-    return bind_tiled("helion/cumsum/rows", cumsum_kernel, views, tile, (acc_dtype,), tile.blocks())
+    return bind_tiled("helion/cumsum/rows", cumsum_kernel, views, tile, (acc_dtype,), tile.block_sizes())

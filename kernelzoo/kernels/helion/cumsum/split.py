@@ -3,11 +3,11 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import bind_kernels
+from kernelzoo.kernels.helion.launch import bind_pair
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.kernels.helion.sum.split import parts_kernel
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import register
 
 
@@ -28,8 +28,8 @@ def scan_kernel(x, sums, out, span, acc_dtype: torch.dtype):
 @register("helion", "cumsum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns, and store sums. A second launch reads again and writes."""
-    x = plain(x)
+    x = bool_as_uint8(x)
     rows, views = tiles.rows_and_views(x, out)
     (tile, plan), acc_dtype = tile_and_parts(x, rows), tiles.acc_dtype(x, out)
     both = parts_kernel, scan_kernel
-    return bind_kernels("helion/cumsum/split", both, views, 1, rows, tile, plan, (acc_dtype,), (acc_dtype,))
+    return bind_pair("helion/cumsum/split", both, views, 1, rows, tile, plan, (acc_dtype,), (acc_dtype,))

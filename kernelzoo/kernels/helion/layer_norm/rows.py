@@ -47,6 +47,6 @@ def rows(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.T
     id, (rows, (x_view, out_view)) = "helion/layer_norm/rows", tiles.rows_and_views(x, out)
     views, kinds = (x_view, weight, bias, out_view), (eps, tiles.acc_dtype(x))
     if tile := whole_row_tile_or_none(id, x, rows, 2):
-        return bind_tiled(id, held_kernel, views, tile, kinds, tile.blocks(0))
+        return bind_tiled(id, held_kernel, views, tile, kinds, tile.block_sizes(0))
     tile = streaming_tile(x, rows)
-    return bind_tiled(id, layer_norm_kernel, views, tile, kinds, tile.blocks(3))
+    return bind_tiled(id, layer_norm_kernel, views, tile, kinds, tile.block_sizes(3))

@@ -34,4 +34,4 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running (max, sum) state of each row."""
     rows, views = tiles.rows_and_views(x, out)
     tile = single_read_tile(x, rows)
-    return bind_tiled("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks())
+    return bind_tiled("helion/logsumexp/rows", logsumexp_kernel, views, tile, (tiles.acc_dtype(x),), tile.block_sizes())

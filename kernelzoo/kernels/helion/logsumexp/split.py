@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_rounding_error
-from kernelzoo.kernels.helion.launch import bind_kernels
+from kernelzoo.kernels.helion.launch import bind_pair
 from kernelzoo.kernels.helion.logsumexp.rows import zero_if_infinite
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state
@@ -52,4 +52,4 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     id, acc_dtype = "helion/logsumexp/split", tiles.acc_dtype(x)
     rows, views = tiles.rows_and_views(x, out)
     (tile, plan), both = tile_and_parts(x, rows), (states_kernel, merge_kernel)
-    return bind_kernels(id, both, views, 1, rows, tile, plan, (acc_dtype, acc_dtype), (acc_dtype,), merge_blocks=(1, 1))
+    return bind_pair(id, both, views, 1, rows, tile, plan, (acc_dtype, acc_dtype), (acc_dtype,), merge_blocks=(1, 1))

@@ -26,5 +26,5 @@ def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor
     rows, views = tiles.rows_and_views(x, out, y, grad)
     tile = streaming_tile(x, rows)
     return bind_tiled(
-        "helion/logsumexp_backward/rows", backward_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks()
+        "helion/logsumexp_backward/rows", backward_kernel, views, tile, (tiles.acc_dtype(x),), tile.block_sizes()
     )

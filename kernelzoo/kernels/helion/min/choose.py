@@ -3,7 +3,7 @@ import torch
 from kernelzoo.kernels.helion.min import tiles
 from kernelzoo.kernels.helion.min.tiles import running_min_tile
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.layout import plain, rows_of
+from kernelzoo.layout import bool_as_uint8, rows_of
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table, of
 
@@ -23,9 +23,9 @@ class Knobs(tiles.Knobs):
 @chooser("helion", "min", "auto")
 def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """Each program reduces complete rows if these fill the device. Otherwise, programs reduce parts of rows."""
-    rows, device = rows_of(plain(x), plain(out)), device_of(x)
+    rows, device = rows_of(bool_as_uint8(x), bool_as_uint8(out)), device_of(x)
     knobs = of(Knobs, device.index)
-    if rows.across:
+    if rows.is_strided:
         few = 2 * running_min_tile(device, rows).count_tiles(rows) < device.multiprocessors
         return "split" if few and rows.n > SHORT_COLUMNS else "rows_deferred"
     long = rows.n * rows.itemsize > knobs.row_bytes

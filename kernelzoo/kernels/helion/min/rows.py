@@ -8,13 +8,13 @@ from kernelzoo.kernels.helion.launch import bind_flat, bind_tiled
 from kernelzoo.kernels.helion.min.tiles import kernel_constants, row_tile
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import register
 
 
 @helion.kernel(static_shapes=False)
 def rows_kernel(x, out, highest: hl.constexpr, acc_dtype: torch.dtype):
-    """highest: a value that no element exceeds."""
+    """Write the minimum of each row. highest: a value that no element exceeds."""
     outer, n, inner = x.size()
     for o, i in hl.tile([outer, inner]):
         least = hl.full([o, i], highest, dtype=acc_dtype)
@@ -42,11 +42,11 @@ def ragged_rows_kernel(x, out, n, whole, highest: hl.constexpr, acc_dtype: torch
 @register("helion", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces complete rows. Every block of a row is reduced to a scalar before it is merged."""
-    id, x, out = "helion/min/rows", plain(x), plain(out)
+    id, x, out = "helion/min/rows", bool_as_uint8(x), bool_as_uint8(out)
     rows, views = tiles.rows_and_views(x, out)
     tile = row_tile(device_of(x), rows)
-    if tiles.is_uneven(rows):
-        whole = tiles.covering_length(rows)
+    if tiles.hides_vectors(rows):
+        whole = tiles.padded_length(rows)
         numbers, blocks = (rows.n, whole), (tile.outer, min(tile.cols, whole))
         return bind_flat(id, ragged_rows_kernel, x, out, tile.warps, numbers, kernel_constants(rows, x), blocks)
-    return bind_tiled(id, rows_kernel, views, tile, kernel_constants(rows, x), tile.blocks())
+    return bind_tiled(id, rows_kernel, views, tile, kernel_constants(rows, x), tile.block_sizes())

@@ -8,7 +8,7 @@ from kernelzoo.kernels.helion.launch import bind_flat, bind_tiled
 from kernelzoo.kernels.helion.min.tiles import kernel_constants, running_min_tile
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import register
 
 
@@ -46,11 +46,11 @@ def ragged_deferred_kernel(x, out, n, whole, highest: hl.constexpr, acc_dtype: t
 @register("helion", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces rows or a strip of columns. The running minimum is a tile, reduced after the loop."""
-    id, x, out = "helion/min/rows_deferred", plain(x), plain(out)
+    id, x, out = "helion/min/rows_deferred", bool_as_uint8(x), bool_as_uint8(out)
     rows, views = tiles.rows_and_views(x, out)
     tile = running_min_tile(device_of(x), rows)
-    if tiles.is_uneven(rows):
-        whole = tiles.covering_length(rows)
+    if tiles.hides_vectors(rows):
+        whole = tiles.padded_length(rows)
         numbers, blocks = (rows.n, whole), (min(tile.cols, whole), tile.outer)
         return bind_flat(id, ragged_deferred_kernel, x, out, tile.warps, numbers, kernel_constants(rows, x), blocks)
     return bind_tiled(id, deferred_kernel, views, tile, kernel_constants(rows, x), (tile.cols, tile.outer, tile.inner))

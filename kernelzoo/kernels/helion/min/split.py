@@ -5,14 +5,14 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.compiler import Example, Program
+from kernelzoo.kernels.helion.compiler import ExampleTensor, KernelProgram
 from kernelzoo.kernels.helion.device_functions import load_masked, row_end_indices, vector_bounds
 from kernelzoo.kernels.helion.launch import bind_launch
 from kernelzoo.kernels.helion.min.rows import rows_kernel
 from kernelzoo.kernels.helion.min.tiles import kernel_constants, running_min_tile
 from kernelzoo.kernels.shared.jit import device_of
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import plain, power_of_two
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import bool_as_uint8, next_power_of_two
 from kernelzoo.registry import register
 
 
@@ -32,7 +32,7 @@ def parts_kernel(x, partials, span, highest: hl.constexpr, acc_dtype: torch.dtyp
 
 @helion.kernel(static_shapes=False)
 def ragged_parts_kernel(x, partials, n, span, highest: hl.constexpr, acc_dtype: torch.dtype, shift: hl.constexpr):
-    """Each program reads span elements of a row's whole vectors, and the row's ends. Repeats don't change a minimum."""
+    """Each program reads span elements of a row's whole vectors, and the row's ends. Ends may be read several times."""
     rows, parts, _ = partials.size()
     block = hl.register_block_size(span)
     for o, part in hl.tile([rows, parts], block_size=[None, 1]):
@@ -50,22 +50,22 @@ def ragged_parts_kernel(x, partials, n, span, highest: hl.constexpr, acc_dtype: 
 @register("helion", "min", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns, and store partial minima. A second launch reduces them."""
-    id, x, out = "helion/min/split", plain(x), plain(out)
+    id, x, out = "helion/min/split", bool_as_uint8(x), bool_as_uint8(out)
     rows, views = tiles.rows_and_views(x, out)
     device = device_of(x)
     tile = running_min_tile(device, rows)
     plan = tiles.plan_parts(rows, tile, device)
     partials = tiles.part_workspace(x, rows, plan, tiles.acc_dtype(x))
-    (whole, last), far = tiles.as_examples(partials, views[1]), tiles.needs_int64(*views, partials)
-    lanes = tile.outer, tile.inner, power_of_two(plan.parts)
-    reduce = Program(rows_kernel, (whole, last), 0, kernel_constants(rows, x)[:2], lanes, (1, 0), 1, far)
+    (whole, last), far = tiles.example_tensors(partials, views[1]), tiles.needs_int64(*views, partials)
+    lanes = tile.outer, tile.inner, next_power_of_two(plan.parts)
+    reduce = KernelProgram(rows_kernel, (whole, last), 0, kernel_constants(rows, x)[:2], lanes, (1, 0), 1, far)
     kernel, numbers = parts_kernel, [plan.span]
     blocks: tuple[int, ...] = (tile.cols, tile.outer, tile.inner)
-    if tiles.is_uneven(rows):
-        views, blocks = (tiles.flat_views(x)[0], views[1]), blocks[:2]
+    if tiles.hides_vectors(rows):
+        views, blocks = (tiles.view_as_one_axis(x)[0], views[1]), blocks[:2]
         kernel, numbers, far = ragged_parts_kernel, [rows.n, plan.span], tiles.needs_int64(views[0], partials)
-    examples = *tiles.as_examples(views[0]), Example(partials.dtype, "outer parts inner")
+    examples = *tiles.example_tensors(views[0]), ExampleTensor(partials.dtype, "outer parts inner")
     order = tuple(reversed(range(len(blocks))))
-    leave = Program(kernel, examples, len(numbers), kernel_constants(rows, x), blocks, order, tile.warps, far)
+    leave = KernelProgram(kernel, examples, len(numbers), kernel_constants(rows, x), blocks, order, tile.warps, far)
     first = bind_launch(id, leave, views, (views[0], partials), numbers)
-    return sequence(first, bind_launch(id, reduce, views, (partials, views[1])))
+    return chain_launches(first, bind_launch(id, reduce, views, (partials, views[1])))

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.launch import bind_tiled
-from kernelzoo.kernels.helion.min_backward.fused import split_gradient
+from kernelzoo.kernels.helion.min_backward.fused import divide_gradient_among_minima
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -18,7 +18,7 @@ def online_kernel(x, y, grad, out, acc_dtype: torch.dtype):
         count = hl.zeros([o, i], dtype=torch.int64)
         for c in hl.tile(n):
             count = count + (x[o, c, i].to(acc_dtype) == least[:, None, :]).to(torch.int32).sum(1).to(torch.int64)
-        each, rest = split_gradient(grad[o, i], count, acc_dtype)
+        each, rest = divide_gradient_among_minima(grad[o, i], count, acc_dtype)
         for c in hl.tile(n):
             equal = x[o, c, i].to(acc_dtype) == least[:, None, :]
             out[o, c, i] = torch.where(equal, each[:, None, :], rest[:, None, :]).to(out.dtype)
@@ -29,4 +29,6 @@ def online(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tens
     """One pass over blocks counts each row's minima. A second pass reads again and writes."""
     rows, views = tiles.rows_and_views(x, out, y, grad)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2)
-    return bind_tiled("helion/min_backward/online", online_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2))
+    return bind_tiled(
+        "helion/min_backward/online", online_kernel, views, tile, (tiles.acc_dtype(x),), tile.block_sizes(2)
+    )

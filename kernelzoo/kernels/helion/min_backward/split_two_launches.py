@@ -3,8 +3,8 @@ import helion.language as hl
 import torch
 
 from kernelzoo.kernels.helion import tiles
-from kernelzoo.kernels.helion.launch import bind_kernels
-from kernelzoo.kernels.helion.min_backward.fused import split_gradient
+from kernelzoo.kernels.helion.launch import bind_pair
+from kernelzoo.kernels.helion.min_backward.fused import divide_gradient_among_minima
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -30,7 +30,7 @@ def write_kernel(x, y, grad, counts, out, span, acc_dtype: torch.dtype):
     parts = counts.size(1)
     for o, i, part in hl.tile([outer, inner, parts], block_size=[None, None, 1]):
         least = y[o, i].to(acc_dtype)
-        each, rest = split_gradient(grad[o, i], counts[o, :, i].sum(1), acc_dtype)
+        each, rest = divide_gradient_among_minima(grad[o, i], counts[o, :, i].sum(1), acc_dtype)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
             equal = x[o, c, i].to(acc_dtype) == least[:, None, :]
             out[o, c, i] = torch.where(equal, each[:, None, :], rest[:, None, :]).to(out.dtype)
@@ -43,4 +43,4 @@ def split_two_launches(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out
     rows, views = tiles.rows_and_views(x, out, y, grad)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2)
     plan = tiles.plan_parts(rows, tile, device_of(x))
-    return bind_kernels(id, (counts_kernel, write_kernel), views, 2, rows, tile, plan, (torch.int64,), (acc_dtype,))
+    return bind_pair(id, (counts_kernel, write_kernel), views, 2, rows, tile, plan, (torch.int64,), (acc_dtype,))

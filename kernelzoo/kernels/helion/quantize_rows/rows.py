@@ -48,6 +48,6 @@ def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     rows, (x_view, scale_view, values_view) = tiles.rows_and_views(x, values.view(torch.uint8), scale)
     views, kinds = (x_view, values_view, scale_view), (TOP, LEAST, device_of(x).capability >= 89)
     if tile := whole_row_tile_or_none(id, x, rows, 1):
-        return bind_tiled(id, held_kernel, views, tile, kinds, tile.blocks(0))
+        return bind_tiled(id, held_kernel, views, tile, kinds, tile.block_sizes(0))
     tile = streaming_tile(x, rows)
-    return bind_tiled(id, quantize_kernel, views, tile, kinds, tile.blocks(2))
+    return bind_tiled(id, quantize_kernel, views, tile, kinds, tile.block_sizes(2))

@@ -40,6 +40,6 @@ def rows(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -
     id, (rows, (x_view, out_view)) = "helion/rms_norm/rows", tiles.rows_and_views(x, out)
     views, kinds = (x_view, weight, out_view), (eps, tiles.acc_dtype(x))
     if tile := whole_row_tile_or_none(id, x, rows, 2):
-        return bind_tiled(id, held_kernel, views, tile, kinds, tile.blocks(0))
+        return bind_tiled(id, held_kernel, views, tile, kinds, tile.block_sizes(0))
     tile = streaming_tile(x, rows)
-    return bind_tiled(id, rms_norm_kernel, views, tile, kinds, tile.blocks(2))
+    return bind_tiled(id, rms_norm_kernel, views, tile, kinds, tile.block_sizes(2))

@@ -7,7 +7,7 @@ from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error, round_product
 from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import streaming_tile, weight_grad_tile
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch, chain_launches
 from kernelzoo.registry import register
 
 
@@ -48,12 +48,12 @@ def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, e
     """Two passes over each row write dx and the row's scale. A second launch sums dweight over all rows."""
     id, acc_dtype = "helion/rms_norm_backward/rows", tiles.acc_dtype(x)
     rows, (x_view, grad_view, dx_view) = tiles.rows_and_views(x, dx, grad)
-    axes, tile, columns = tiles.kernel_rows(rows), streaming_tile(x, rows, 2), weight_grad_tile(x, rows, 2)
+    axes, tile, columns = tiles.as_columns_if_strided(rows), streaming_tile(x, rows, 2), weight_grad_tile(x, rows, 2)
     scales = x.new_empty((axes.outer, axes.inner), dtype=acc_dtype)
     views = (x_view, weight, grad_view, dx_view, dweight)
     taken = (x_view, weight, grad_view, scales, dx_view)
-    first = bind_tiled(id, dx_kernel, views, tile, (eps, acc_dtype), tile.blocks(2), arguments=taken)
+    first = bind_tiled(id, dx_kernel, views, tile, (eps, acc_dtype), tile.block_sizes(2), arguments=taken)
     of_rows = (x_view, grad_view, scales, dweight)
     along = columns.cols, columns.outer, columns.inner
     second = bind_tiled(id, dweight_kernel, views, columns, (acc_dtype,), along, arguments=of_rows, order=())
-    return sequence(first, second) if rows.total else second
+    return chain_launches(first, second) if rows.total else second

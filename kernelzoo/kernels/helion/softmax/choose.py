@@ -22,5 +22,5 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     if rows.n <= longest_row(rows, 1):
         return "fused"
     crowd = of(Knobs, device.index).crowd * device.multiprocessors
-    programs = tiles.loop_tile(rows, tiles.BLOCK_BYTES).count_tiles(rows.as_planned)
+    programs = tiles.loop_tile(rows, tiles.BLOCK_BYTES).count_tiles(rows.with_planned_rows)
     return "online" if programs >= crowd else "split_two_launches"

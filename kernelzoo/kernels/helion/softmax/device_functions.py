@@ -14,13 +14,13 @@ def exponential(x):
     return torch.exp2(x * LOG2_E)
 
 
-def zero_if_empty(top):
+def zero_if_neg_inf(top):
     """Return the number to subtract from a row: its maximum, or 0 if that is -inf, to avoid -inf - -inf."""
     return torch.where(top == float("-inf"), 0.0, top)
 
 
-def update_state(top, total, lost, tile, subtract=zero_if_empty):
-    """Add a block, along axis 1, to the rows' states (max, sum, rounding errors). subtract: see ``zero_if_empty``."""
+def update_state(top, total, lost, tile, subtract=zero_if_neg_inf):
+    """Add a block, along axis 1, to the rows' states (max, sum, rounding errors). subtract: see ``zero_if_neg_inf``."""
     higher = torch.maximum(top, torch.amax(tile, dim=1))
     shift = subtract(higher)
     scale, terms = exponential(top - shift), exponential(tile - shift.unsqueeze(1)).sum(1)

@@ -5,7 +5,7 @@ import torch
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import load_masked, row_end_indices, vector_bounds
 from kernelzoo.kernels.helion.launch import bind_flat, bind_tiled
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, zero_if_empty
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, zero_if_neg_inf
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -22,7 +22,7 @@ def tile_kernel(x, out, acc_dtype: torch.dtype):
         tile = x[o, :, i].to(acc_dtype)
         top = torch.amax(tile, dim=1, keepdim=True)
         # 0 is subtracted from a row of only -inf. Its results are then 0 * (1 / 0) = NaN.
-        exponentials = exponential(tile - zero_if_empty(top))
+        exponentials = exponential(tile - zero_if_neg_inf(top))
         out[o, :, i] = (exponentials * (1.0 / exponentials.sum(1, keepdim=True))).to(out.dtype)
 
 
@@ -39,8 +39,8 @@ def ragged_tile_kernel(x, out, n, rows, acc_dtype: torch.dtype, shift: hl.conste
         tile = load_masked(x, place, here, float("-inf"), acc_dtype)
         ends = load_masked(x, end, outside, float("-inf"), acc_dtype)
         top = torch.maximum(torch.amax(tile, dim=1)[:, None], torch.amax(ends, dim=1)[:, None])
-        tile = exponential(tile - zero_if_empty(top))
-        ends = exponential(ends - zero_if_empty(top))
+        tile = exponential(tile - zero_if_neg_inf(top))
+        ends = exponential(ends - zero_if_neg_inf(top))
         inverse = 1.0 / (tile.sum(1)[:, None] + ends.sum(1)[:, None])
         hl.store(out, [place], (tile * inverse).to(out.dtype), extra_mask=here)
         hl.store(out, [end], (ends * inverse).to(out.dtype), extra_mask=outside)
@@ -54,6 +54,6 @@ def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     one_row = tiles.prefers_one_row(device, rows)
     tile = tiles.whole_row_tile(id, device, rows, 1, one_row)
     if one_row and rows.itemsize < 8 and rows.n * rows.itemsize <= RAGGED_BYTES:
-        kinds = tiles.acc_dtype(x), tiles.vector_log2(rows), tiles.covering_length(rows)
+        kinds = tiles.acc_dtype(x), tiles.vector_log2(rows), tiles.padded_length(rows)
         return bind_flat(id, ragged_tile_kernel, x, out, tile.warps, (rows.n, rows.total), kinds, (tile.outer,))
-    return bind_tiled(id, tile_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(0))
+    return bind_tiled(id, tile_kernel, views, tile, (tiles.acc_dtype(x),), tile.block_sizes(0))

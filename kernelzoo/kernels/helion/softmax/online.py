@@ -62,10 +62,10 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One pass over blocks keeps a running (max, sum) state of each row. A second pass reads again and writes."""
     id, (rows, views) = "helion/softmax/online", tiles.rows_and_views(x, out)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES)
-    if not rows.across and rows.n >= LONG:
+    if not rows.is_strided and rows.n >= LONG:
         tile = tile._replace(cols=2 * tile.cols, warps=2 * tile.warps)
-    if tiles.is_uneven(rows):
-        kinds, sizes = (tiles.acc_dtype(x), tiles.vector_log2(rows)), (rows.n, tiles.covering_length(rows), rows.total)
+    if tiles.hides_vectors(rows):
+        kinds, sizes = (tiles.acc_dtype(x), tiles.vector_log2(rows)), (rows.n, tiles.padded_length(rows), rows.total)
         blocks = tile.outer, tile.cols // 2, tile.cols // 2  # offsets of elements take registers too
         return bind_flat(id, ragged_online_kernel, x, out, tile.warps, sizes, kinds, blocks)
-    return bind_tiled(id, online_kernel, views, tile, (tiles.acc_dtype(x),), tile.blocks(2))
+    return bind_tiled(id, online_kernel, views, tile, (tiles.acc_dtype(x),), tile.block_sizes(2))

@@ -4,8 +4,8 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_rounding_error, load_masked, row_end_indices, vector_bounds
-from kernelzoo.kernels.helion.launch import bind_kernels
-from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state, zero_if_empty
+from kernelzoo.kernels.helion.launch import bind_pair
+from kernelzoo.kernels.helion.softmax.device_functions import exponential, update_state, zero_if_neg_inf
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -36,7 +36,7 @@ def merge_kernel(x, tops, totals, out, span, acc_dtype: torch.dtype):
         every = tops[o, :, i]
         top = torch.amax(every, dim=1)
         # A part of only -inf has the state (-inf, 0). A row of only -inf has it too, and becomes 0 * (1 / 0) = NaN.
-        shift = zero_if_empty(top)
+        shift = zero_if_neg_inf(top)
         inverse = 1.0 / (totals[o, :, i] * exponential(every - shift[:, None, :])).sum(1)
         for c in hl.tile(part.begin * span, min(part.begin * span + span, n)):
             tile = x[o, c, i].to(acc_dtype)
@@ -73,15 +73,15 @@ def ragged_merge_kernel(x, tops, totals, out, n, span, acc_dtype: torch.dtype, s
         every = tops[o, :, 0]
         top = torch.amax(every, dim=1, keepdim=True)
         # A part of only -inf has the state (-inf, 0). A row of only -inf has it too, and becomes 0 * (1 / 0) = NaN.
-        inverse = 1.0 / (totals[o, :, 0] * exponential(every - zero_if_empty(top))).sum(1, keepdim=True)
+        inverse = 1.0 / (totals[o, :, 0] * exponential(every - zero_if_neg_inf(top))).sum(1, keepdim=True)
         end, outside = row_end_indices(row, n, first, stop, shift, part.begin)
         ends = load_masked(x, end, outside, float("-inf"), acc_dtype)
-        hl.store(out, [end], (exponential(ends - zero_if_empty(top)) * inverse).to(out.dtype), extra_mask=outside)
+        hl.store(out, [end], (exponential(ends - zero_if_neg_inf(top)) * inverse).to(out.dtype), extra_mask=outside)
         for c in hl.tile(part.begin * span, part.begin * span + span):
             place = first + c.index[None, :]
             here = place < stop
             tile = load_masked(x, place, here, float("-inf"), acc_dtype)
-            hl.store(out, [place], (exponential(tile - zero_if_empty(top)) * inverse).to(out.dtype), extra_mask=here)
+            hl.store(out, [place], (exponential(tile - zero_if_neg_inf(top)) * inverse).to(out.dtype), extra_mask=here)
 
 
 @register("helion", "softmax", "split_two_launches")
@@ -91,8 +91,8 @@ def split_two_launches(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, views = tiles.rows_and_views(x, out)
     tile, pair = tiles.loop_tile(rows, tiles.BLOCK_BYTES), (acc_dtype, acc_dtype)
     plan = tiles.plan_parts(rows, tile, device_of(x))
-    if tiles.is_uneven(rows):
+    if tiles.hides_vectors(rows):
         both, kinds = (ragged_pairs_kernel, ragged_merge_kernel), (acc_dtype, tiles.vector_log2(rows))
-        blocks, flat = (tile.outer, tile.cols // 2), tiles.flat_views(x, out)
-        return bind_kernels(id, both, flat, 1, rows, tile, plan, pair, kinds, blocks=blocks, before=(rows.n,))
-    return bind_kernels(id, (pairs_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (acc_dtype,))
+        blocks, flat = (tile.outer, tile.cols // 2), tiles.view_as_one_axis(x, out)
+        return bind_pair(id, both, flat, 1, rows, tile, plan, pair, kinds, blocks=blocks, before_span=(rows.n,))
+    return bind_pair(id, (pairs_kernel, merge_kernel), views, 1, rows, tile, plan, pair, (acc_dtype,))

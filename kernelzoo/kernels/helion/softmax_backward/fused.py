@@ -24,4 +24,4 @@ def fused(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps several short rows, one row or a strip of columns on chip: both inputs are read once."""
     id, (rows, views) = "helion/softmax_backward/fused", tiles.rows_and_views(grad, out, y)
     tile = tiles.whole_row_tile(id, device_of(grad), rows, 2)
-    return bind_tiled(id, tile_kernel, views, tile, (tiles.acc_dtype(grad),), tile.blocks(0))
+    return bind_tiled(id, tile_kernel, views, tile, (tiles.acc_dtype(grad),), tile.block_sizes(0))

@@ -28,5 +28,5 @@ def online(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> Launch:
     rows, views = tiles.rows_and_views(grad, out, y)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2)
     return bind_tiled(
-        "helion/softmax_backward/online", online_kernel, views, tile, (tiles.acc_dtype(grad),), tile.blocks(2)
+        "helion/softmax_backward/online", online_kernel, views, tile, (tiles.acc_dtype(grad),), tile.block_sizes(2)
     )

@@ -4,7 +4,7 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
-from kernelzoo.kernels.helion.launch import bind_kernels
+from kernelzoo.kernels.helion.launch import bind_pair
 from kernelzoo.kernels.shared.jit import device_of
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -41,4 +41,4 @@ def split_two_launches(grad: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -
     rows, views = tiles.rows_and_views(grad, out, y)
     tile = tiles.loop_tile(rows, tiles.BLOCK_BYTES // 2)
     plan = tiles.plan_parts(rows, tile, device_of(grad))
-    return bind_kernels(id, (sums_kernel, write_kernel), views, 2, rows, tile, plan, (acc_dtype,), (acc_dtype,))
+    return bind_pair(id, (sums_kernel, write_kernel), views, 2, rows, tile, plan, (acc_dtype,), (acc_dtype,))

@@ -7,7 +7,7 @@ from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_
 from kernelzoo.kernels.helion.launch import bind_tiled
 from kernelzoo.kernels.helion.row_tiles import single_read_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import register
 
 
@@ -25,7 +25,7 @@ def sum_kernel(x, out, acc_dtype: torch.dtype):
 @register("helion", "sum", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each block is summed in a tree. The sums of blocks are added up with compensation for rounding."""
-    x = plain(x)
+    x = bool_as_uint8(x)
     rows, views = tiles.rows_and_views(x, out)
     tile, acc_dtype = single_read_tile(x, rows), tiles.acc_dtype(x, out)
-    return bind_tiled("helion/sum/rows", sum_kernel, views, tile, (acc_dtype,), tile.blocks())
+    return bind_tiled("helion/sum/rows", sum_kernel, views, tile, (acc_dtype,), tile.block_sizes())

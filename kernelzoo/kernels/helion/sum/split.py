@@ -4,10 +4,10 @@ import torch
 
 from kernelzoo.kernels.helion import tiles
 from kernelzoo.kernels.helion.device_functions import add_exactly, add_rounding_error
-from kernelzoo.kernels.helion.launch import bind_kernels
+from kernelzoo.kernels.helion.launch import bind_pair
 from kernelzoo.kernels.helion.row_tiles import tile_and_parts
 from kernelzoo.launch import Launch
-from kernelzoo.layout import plain
+from kernelzoo.layout import bool_as_uint8
 from kernelzoo.registry import register
 
 
@@ -34,8 +34,8 @@ def merge_kernel(x, sums, out, span, acc_dtype: torch.dtype):
 @register("helion", "sum", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row or a strip of columns, and store sums. A second launch adds them up in a tree."""
-    x = plain(x)
+    x = bool_as_uint8(x)
     rows, views = tiles.rows_and_views(x, out)
     (tile, plan), kinds = tile_and_parts(x, rows), (tiles.acc_dtype(x, out),)
     both = parts_kernel, merge_kernel
-    return bind_kernels("helion/sum/split", both, views, 1, rows, tile, plan, kinds, kinds, merge_blocks=(1, 1))
+    return bind_pair("helion/sum/split", both, views, 1, rows, tile, plan, kinds, kinds, merge_blocks=(1, 1))

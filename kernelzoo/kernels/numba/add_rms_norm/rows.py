@@ -3,20 +3,27 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, round_function, row_io, tile_adders, tile_loop
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import (
+    lane_access,
+    mean_functions,
+    register_tiling,
+    round_function,
+    tile_starts,
+    tile_sum_adders,
+)
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, (_, inverse_root) = WIDE[dtype], constant(dtype, 0), lane_means(dtype, tiling, eps)
-    (load, value, store), (load_weight, _, _) = row_io(dtype, tiling), row_io(dtype, tiling, shared=True)
-    (_, add_products), round_off = tile_adders(dtype, tiling, dtype), round_function(dtype)
-    find_row, tiles = row_finder(tiling), tile_loop(tiling)
-    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
-    HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
+    kind, ZERO, (_, inverse_root) = WIDE[dtype], constant(dtype, 0), mean_functions(dtype, tiling, eps)
+    (load, value, store), (load_weight, _, _) = lane_access(dtype, tiling), lane_access(dtype, tiling, common=True)
+    (_, add_products), round_off = tile_sum_adders(dtype, tiling, dtype), round_function(dtype)
+    find_row, tiles = row_finder(tiling), tile_starts(tiling)
+    WORD, WORDS, SIZE, SCRATCH = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size, tiling.scratch
+    HELD, EARLY = tiling.held, tiling.held and tiling.read_size <= 16
 
     @cuda.jit(device=True, inline="always")
     def add_inputs(x, source, x_step, residual, added, residual_step, lane, lanes, start, n, values):
@@ -57,7 +64,7 @@ def add_rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 
 
 @register("numba", "add_rms_norm", "rows")
-@planned()
-def rows(v: View, eps: float) -> BindView:
+@plan_once()
+def rows(v: RowView, eps: float) -> BindView:
     """One pass writes sums and adds up their squares. A row that doesn't fit in registers is read and added again."""
     return bind_over_rows("numba/add_rms_norm/rows", partial(add_rms_norm_kernel, eps=eps), register_tiling(v), v)

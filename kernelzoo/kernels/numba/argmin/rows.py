@@ -6,10 +6,10 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.lanes import row_indexer, row_io, vector_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import element_indexer, lane_access, vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.min.row_tiles import thread_min_function
-from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_functions
+from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_accessors
 from kernelzoo.registry import register
 
 
@@ -24,11 +24,11 @@ def row_argmin_function(dtype: str, tiling: Tiling) -> Any:
     """Return ``first_least(x, source, step, lane, lanes, start, n, values, places)``: the index of the least element of
     a row's [start, n). The row begins at ``source``. ``values`` and ``places``: shared memory for reductions."""
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
-    (_, value, _), (_, load_tile, _, _, _) = row_io(dtype, tiling), tile_functions(dtype, tiling, HIGHEST)
-    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
+    (_, value, _), (_, load_tile, _, _, _) = lane_access(dtype, tiling), tile_accessors(dtype, tiling, HIGHEST)
+    WORD, WORDS, SIZE = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     _, block_first, _ = block_reduce(tiling, NOWHERE)
-    thread_min, place_in = thread_min_function(dtype, tiling), row_indexer(tiling)
+    thread_min, place_in = thread_min_function(dtype, tiling), element_indexer(tiling)
 
     @cuda.jit(device=True, inline="always")
     def first_least(x, source, step, lane, lanes, start, n, values, places):
@@ -50,9 +50,9 @@ def row_argmin_function(dtype: str, tiling: Tiling) -> Any:
     return first_least
 
 
-@kernel
+@make_once
 def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, (_, store) = WIDE[dtype], machine.element_functions("int64")
+    kind, (_, store) = WIDE[dtype], machine.element_accessors("int64")
     first_least, find_row = row_argmin_function(dtype, tiling), row_finder(tiling)
     SCRATCH = tiling.scratch
 
@@ -69,7 +69,7 @@ def argmin_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "argmin", "rows")
-@planned()
-def rows(v: View) -> BindView:
+@plan_once()
+def rows(v: RowView) -> BindView:
     """Each lane records its least element and that element's tile. At the end, lanes search this tile for the index."""
     return bind_over_rows("numba/argmin/rows", argmin_kernel, vector_tiling(v), v)

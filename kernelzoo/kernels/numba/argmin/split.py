@@ -5,16 +5,16 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.argmin.rows import equal_or_both_nan, row_argmin_function
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, make_once, plan_once
 from kernelzoo.kernels.numba.parts import MERGE_TILING, bind_parts_and_merge, cut_rows, part_finder
 from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def parts_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, first_least, find_part = WIDE[dtype], row_argmin_function(dtype, tiling), part_finder(tiling)
-    (_, store), SCRATCH = machine.element_functions("int64"), tiling.scratch
+    (_, store), SCRATCH = machine.element_accessors("int64"), tiling.scratch
 
     def argmin_parts(x, places, out, rows, inner, n, x_at, out_at, phase, parts, span):
         least = cuda.shared.array(SCRATCH, kind)
@@ -28,10 +28,10 @@ def parts_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(argmin_parts, (dtype, "int64", "int64"), tiling.threads)
 
 
-@kernel
+@make_once
 def together_kernel(dtype: str) -> Source:
     HIGHEST, NOWHERE = highest(dtype), highest("int64")
-    (load, _), (load_place, store) = machine.element_functions(dtype), machine.element_functions("int64")
+    (load, _), (load_place, store) = machine.element_accessors(dtype), machine.element_accessors("int64")
     (_, warp_min, _), (_, warp_first, _) = block_reduce(MERGE_TILING, HIGHEST), block_reduce(MERGE_TILING, NOWHERE)
     find_row = row_finder(MERGE_TILING)
 
@@ -54,8 +54,8 @@ def together_kernel(dtype: str) -> Source:
 
 
 @register("numba", "argmin", "split")
-@planned()
-def split(v: View) -> BindView:
+@plan_once()
+def split(v: RowView) -> BindView:
     """Several blocks share a row, and store the index of each part's least element. A second launch compares them."""
     parts = cut_rows(v)
     first, second = parts_kernel(v.dtype, parts.tiling), together_kernel(v.dtype)

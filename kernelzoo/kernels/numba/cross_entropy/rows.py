@@ -8,7 +8,7 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
 from kernelzoo.kernels.numba.lanes import vector_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.logsumexp.state import row_state_function
 from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
@@ -18,7 +18,7 @@ from kernelzoo.registry import register
 def loss_function(dtype: str, ignore_index: int) -> Any:
     """Return ``compute_loss(x, source, step, labels, i, n, top, total)``: a row's loss, from its label and state."""
     ZERO, NAN, IGNORED = constant(dtype, 0), constant(dtype, np.nan), ignore_index
-    (load, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
+    (load, _), (load_label, _) = machine.element_accessors(dtype), machine.element_accessors("int64")
 
     @cuda.jit(device=True, inline="always")
     def compute_loss(x, source, step, labels, i, n, top, total):
@@ -31,11 +31,11 @@ def loss_function(dtype: str, ignore_index: int) -> Any:
     return compute_loss
 
 
-@kernel
+@make_once
 def cross_entropy_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
     kind, state, find_row = WIDE[dtype], row_state_function(dtype, tiling), row_finder(tiling)
     compute_loss, SCRATCH = loss_function(dtype, ignore_index), tiling.scratch
-    _, store = machine.element_functions(dtype)
+    _, store = machine.element_accessors(dtype)
 
     def cross_entropy(x, labels, loss, rows, inner, n, x_at, out_at, phase, labels_at):
         maxima = cuda.shared.array(SCRATCH, kind)
@@ -52,8 +52,8 @@ def cross_entropy_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Sourc
 
 
 @register("numba", "cross_entropy", "rows")
-@planned()
-def rows(v: View, ignore_index: int) -> BindView:
+@plan_once()
+def rows(v: RowView, ignore_index: int) -> BindView:
     """One pass keeps a running (max, sum) state in each lane. Then the logit of each row's label is read."""
     kernel = partial(cross_entropy_kernel, ignore_index=ignore_index)
     return bind_over_rows("numba/cross_entropy/rows", kernel, vector_tiling(v), v)

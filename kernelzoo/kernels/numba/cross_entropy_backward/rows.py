@@ -7,21 +7,21 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.lanes import row_indexer, row_io, vector_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import element_indexer, lane_access, vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.logsumexp.state import row_state_function
 from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
     kind, ZERO, ONE, NAN = WIDE[dtype], constant(dtype, 0), constant(dtype, 1), constant(dtype, np.nan)
     state, find_row = row_state_function(dtype, tiling), row_finder(tiling)
-    place_in, IGNORED = row_indexer(tiling), ignore_index
-    (load_slope, _), (load_label, _) = machine.element_functions(dtype), machine.element_functions("int64")
-    load, value, store = row_io(dtype, tiling)
-    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
+    place_in, IGNORED = element_indexer(tiling), ignore_index
+    (load_slope, _), (load_label, _) = machine.element_accessors(dtype), machine.element_accessors("int64")
+    load, value, store = lane_access(dtype, tiling)
+    WORD, WORDS, SIZE, SCRATCH = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size, tiling.scratch
 
     def backward(x, labels, grad, out, rows, inner, n, x_at, out_at, phase, labels_at, grad_at):
         maxima = cuda.shared.array(SCRATCH, kind)
@@ -51,8 +51,8 @@ def backward_kernel(dtype: str, tiling: Tiling, ignore_index: int) -> Source:
 
 
 @register("numba", "cross_entropy_backward", "rows")
-@planned()
-def rows(v: View, ignore_index: int) -> BindView:
+@plan_once()
+def rows(v: RowView, ignore_index: int) -> BindView:
     """One pass finds the (max, sum) states of rows. A second pass reads the rows again, from cache, and writes."""
     kernel = partial(backward_kernel, ignore_index=ignore_index)
     return bind_over_rows("numba/cross_entropy_backward/rows", kernel, vector_tiling(v), v)

@@ -4,8 +4,8 @@ from typing import Any
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.lanes import lane_scan_function, row_io, scan_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import lane_access, lane_scan_function, scan_tiling
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
@@ -13,10 +13,10 @@ from kernelzoo.registry import register
 @cache
 def row_cumsum_function(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """Return ``scan_row(x, out, source, target, x_step, out_step, lane, lanes, r, start, end, n, before, sums)``. It
-    writes the running sums of a row's elements [start, n), plus ``before``. All threads of a block must call it with
-    the same ``end``. ``sums`` is shared memory of twice ``tiling.scratch`` elements."""
-    kind, (load, value, _), (_, _, store) = WIDE[out_dtype], row_io(dtype, tiling), row_io(out_dtype, tiling)
-    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
+    writes the running sums of a row's elements [start, n), plus ``before``. ``end`` must be the same in all threads of
+    a block, at least as large as n. ``sums`` is shared memory of twice ``tiling.scratch`` elements."""
+    kind, (load, value, _), (_, _, store) = WIDE[out_dtype], lane_access(dtype, tiling), lane_access(out_dtype, tiling)
+    WORD, WORDS, SIZE = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size
     scan, SCRATCH = lane_scan_function(out_dtype, tiling), tiling.scratch
 
     @cuda.jit(device=True, inline="always")
@@ -41,7 +41,7 @@ def row_cumsum_function(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     return scan_row
 
 
-@kernel
+@make_once
 def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, ZERO, SCRATCH = WIDE[out_dtype], constant(out_dtype, 0), 2 * tiling.scratch
     scan_row, find_row = row_cumsum_function(dtype, tiling, out_dtype), row_finder(tiling)
@@ -56,8 +56,8 @@ def cumsum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 
 
 @register("numba", "cumsum", "rows")
-@planned()
-def rows(v: View) -> BindView:
+@plan_once()
+def rows(v: RowView) -> BindView:
     """The order of additions is fixed: a lane's elements in order, lanes in a tree, then warps and tiles in order."""
     kernel = partial(cumsum_kernel, out_dtype=v.out_dtype)
     return bind_over_rows("numba/cumsum/rows", kernel, scan_tiling(v), v)

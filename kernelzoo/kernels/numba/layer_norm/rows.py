@@ -3,20 +3,27 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, row_indexer, row_io, tile_adders, tile_loop
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import (
+    element_indexer,
+    lane_access,
+    mean_functions,
+    register_tiling,
+    tile_starts,
+    tile_sum_adders,
+)
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], constant(dtype, 0), lane_means(dtype, tiling, eps)
-    (load, value, store), (load_shared, _, _) = row_io(dtype, tiling), row_io(dtype, tiling, shared=True)
-    (add_tile, add_products), find_row = tile_adders(dtype, tiling, dtype), row_finder(tiling)
-    tiles, place = tile_loop(tiling), row_indexer(tiling)
-    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
-    HELD, EARLY, VEC = tiling.held, tiling.held and tiling.size <= 16, tiling.vec
+    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], constant(dtype, 0), mean_functions(dtype, tiling, eps)
+    (load, value, store), (load_shared, _, _) = lane_access(dtype, tiling), lane_access(dtype, tiling, common=True)
+    (add_tile, add_products), find_row = tile_sum_adders(dtype, tiling, dtype), row_finder(tiling)
+    tiles, place = tile_starts(tiling), element_indexer(tiling)
+    WORD, WORDS, SIZE, SCRATCH = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size, tiling.scratch
+    HELD, EARLY, VEC = tiling.held, tiling.held and tiling.read_size <= 16, tiling.vec
 
     def layer_norm(x, weight, bias, out, rows, inner, n, x_at, out_at, phase, weight_at, bias_at):
         words = cuda.local.array(WORDS, WORD)
@@ -55,7 +62,7 @@ def layer_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 
 
 @register("numba", "layer_norm", "rows")
-@planned()
-def rows(v: View, eps: float) -> BindView:
+@plan_once()
+def rows(v: RowView, eps: float) -> BindView:
     """The mean comes first, then squared distances from it. Rows that don't fit in registers are read three times."""
     return bind_over_rows("numba/layer_norm/rows", partial(layer_norm_kernel, eps=eps), register_tiling(v), v)

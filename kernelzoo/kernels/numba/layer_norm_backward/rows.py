@@ -3,21 +3,29 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.lanes import add_exactly, lane_means, row_indexer, row_io, tile_adders, tile_loop, tree_sum
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.partials import bind_with_partials, input_readers, partial_sum_functions, row_loop_finder
+from kernelzoo.kernels.numba.lanes import (
+    add_exactly,
+    element_indexer,
+    lane_access,
+    mean_functions,
+    tile_starts,
+    tile_sum_adders,
+    tree_sum,
+)
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, make_once, plan_once
+from kernelzoo.kernels.numba.partials import bind_with_partials, group_rows_finder, input_readers, partial_sum_functions
 from kernelzoo.kernels.numba.row import row_coords, row_start
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], constant(dtype, 0), lane_means(dtype, tiling, eps)
-    (_, value, store), (read, read_again) = row_io(dtype, tiling), input_readers(dtype, tiling)
-    (add_tile, add_products), add_up = tile_adders(dtype, tiling, dtype), tree_sum(tiling.size)
-    (zero_sums, add, store_sums), find_rows = partial_sum_functions(dtype, tiling, 2), row_loop_finder(tiling)
-    tiles, place_in, SCRATCH = tile_loop(tiling), row_indexer(tiling), tiling.scratch
-    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
+    kind, ZERO, (mean_of, inverse_root) = WIDE[dtype], constant(dtype, 0), mean_functions(dtype, tiling, eps)
+    (_, value, store), (read, read_again) = lane_access(dtype, tiling), input_readers(dtype, tiling)
+    (add_tile, add_products), add_up = tile_sum_adders(dtype, tiling, dtype), tree_sum(tiling.read_size)
+    (zero_sums, add, store_sums), find_rows = partial_sum_functions(dtype, tiling, 2), group_rows_finder(tiling)
+    tiles, place_in, SCRATCH = tile_starts(tiling), element_indexer(tiling), tiling.scratch
+    WORD, WORDS, SIZE = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size
 
     def backward(x, weight, grad, dx, partials, rows, inner, n, x_at, dw_at, phase, weight_at, grad_at, dx_at, db_at):
         words = cuda.local.array(WORDS, WORD)
@@ -60,7 +68,7 @@ def backward_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 
 
 @register("numba", "layer_norm_backward", "rows")
-@planned()
-def rows(v: View, eps: float) -> BindView:
+@plan_once()
+def rows(v: RowView, eps: float) -> BindView:
     """Blocks stride over rows, in registers if they fit, and keep partial sums. Two more launches add these up."""
     return bind_with_partials(partial(backward_kernel, eps=eps), v, sums=2)

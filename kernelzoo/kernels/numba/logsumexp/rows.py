@@ -6,16 +6,16 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
 from kernelzoo.kernels.numba.lanes import vector_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.logsumexp.state import row_state_function
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, state, find_row = WIDE[dtype], row_state_function(dtype, tiling), row_finder(tiling)
-    _, store = machine.element_functions(out_dtype)
+    _, store = machine.element_accessors(out_dtype)
     SCRATCH = tiling.scratch
 
     def logsumexp(x, out, rows, inner, n, x_at, out_at, phase):
@@ -31,8 +31,8 @@ def logsumexp_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 
 
 @register("numba", "logsumexp", "rows")
-@planned()
-def rows(v: View) -> BindView:
+@plan_once()
+def rows(v: RowView) -> BindView:
     """One pass keeps a running (max, sum) state in each lane. Lanes merge their states after the loop."""
     kernel = partial(logsumexp_kernel, out_dtype=v.out_dtype)
     return bind_over_rows("numba/logsumexp/rows", kernel, vector_tiling(v), v)

@@ -4,17 +4,17 @@ from numba import cuda
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, make_once, plan_once
 from kernelzoo.kernels.numba.logsumexp.state import merge_function, row_state_function
 from kernelzoo.kernels.numba.parts import MERGE_TILING, bind_parts_and_merge, cut_rows, part_finder
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     kind, state, find_part = WIDE[dtype], row_state_function(dtype, tiling), part_finder(tiling)
-    (_, store), SCRATCH = machine.element_functions(str(kind)), tiling.scratch
+    (_, store), SCRATCH = machine.element_accessors(str(kind)), tiling.scratch
 
     def logsumexp_parts(x, states, out, rows, inner, n, x_at, out_at, phase, parts, span):
         maxima = cuda.shared.array(SCRATCH, kind)
@@ -29,9 +29,9 @@ def parts_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
     return Source(logsumexp_parts, (dtype, str(kind), out_dtype), tiling.threads)
 
 
-@kernel
+@make_once
 def together_kernel(dtype: str, out_dtype: str) -> Source:
-    merge, find_row, (_, store) = merge_function(dtype), row_finder(MERGE_TILING), machine.element_functions(out_dtype)
+    merge, find_row, (_, store) = merge_function(dtype), row_finder(MERGE_TILING), machine.element_accessors(out_dtype)
 
     def logsumexp_together(x, states, out, rows, inner, n, x_at, out_at, phase, parts, span):
         lane, _, r, length = find_row(rows, parts)
@@ -44,9 +44,9 @@ def together_kernel(dtype: str, out_dtype: str) -> Source:
 
 
 @register("numba", "logsumexp", "split")
-@planned()
-def split(v: View) -> BindView:
+@plan_once()
+def split(v: RowView) -> BindView:
     """Several blocks share a row, and store the (max, sum) state of each part. A second launch merges these."""
     parts = cut_rows(v)
     first, second = parts_kernel(v.dtype, parts.tiling, v.out_dtype), together_kernel(v.dtype, v.out_dtype)
-    return bind_parts_and_merge("numba/logsumexp/split", parts, first, second, v, part_numbers=2)
+    return bind_parts_and_merge("numba/logsumexp/split", parts, first, second, v, values_per_part=2)

@@ -3,16 +3,16 @@ from numba import cuda
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import exponential
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.lanes import row_io, vector_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import lane_access, vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.row import row_coords, row_finder, row_start
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def backward_kernel(dtype: str, tiling: Tiling) -> Source:
-    (load_one, _), (load, value, store) = machine.element_functions(dtype), row_io(dtype, tiling)
-    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
+    (load_one, _), (load, value, store) = machine.element_accessors(dtype), lane_access(dtype, tiling)
+    WORD, WORDS, SIZE = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size
     kind, find_row = WIDE[dtype], row_finder(tiling)
 
     def backward(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
@@ -35,7 +35,7 @@ def backward_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "logsumexp_backward", "rows")
-@planned()
-def rows(v: View) -> BindView:
+@plan_once()
+def rows(v: RowView) -> BindView:
     """The result is exp(x - y) * grad, with y and grad of the element's row: one read and one write."""
     return bind_over_rows("numba/logsumexp_backward/rows", backward_kernel, vector_tiling(v), v)

@@ -3,8 +3,8 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.min.atomics import Knobs, bind_atomics, chunk_min_function
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, make_once, plan_once
+from kernelzoo.kernels.numba.min.atomics import Knobs, bind_atomic_min, chunk_min_function
 from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.registry import register
 
@@ -12,9 +12,9 @@ BATCH = 1024
 """Rows of a slab. Their minima take at most 8 kB of shared memory, of which an SM has 100 kB or more."""
 
 
-@kernel
+@make_once
 def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
-    """Do the same as atomic_eager, but collect the slab's minima in shared memory, and write them at the end."""
+    """Do as atomic_eager does, but write the minima of a block's ``slab`` rows at the end, from shared memory."""
     kind, atomic_min = WIDE[dtype], machine.atomic_min
     mapping, chunk_min, ROWS, SCRATCH = chunk_min_function(dtype, tiling)
 
@@ -45,7 +45,7 @@ def atomic_batched_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "min", "atomic_batched")
-@planned(Knobs)
-def atomic_batched(v: View, knobs: Knobs) -> BindView:
+@plan_once(Knobs)
+def atomic_batched(v: RowView, knobs: Knobs) -> BindView:
     """Several blocks share each row. At the end, each block writes the minima of all its rows by a batch of atomics."""
-    return bind_atomics("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, knobs)
+    return bind_atomic_min("numba/min/atomic_batched", atomic_batched_kernel, BATCH, v, knobs)

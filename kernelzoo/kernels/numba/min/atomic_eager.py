@@ -3,18 +3,17 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, kernel, planned
-from kernelzoo.kernels.numba.min.atomics import Knobs, bind_atomics, chunk_min_function
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, make_once, plan_once
+from kernelzoo.kernels.numba.min.atomics import Knobs, bind_atomic_min, chunk_min_function
 from kernelzoo.kernels.numba.row import row_offsets
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
     """Each block reduces ``span`` columns of ``slab`` rows. It writes each tile's minima by atomics immediately.
 
-    The triton kernel's BLOCK_M is ``tiling.rows``, and its BLOCK_N is ``span``. Its SUB_BLOCK_N is a tile of all lanes.
-    """
+    In Triton's atomic_eager, ``tiling.rows`` is BLOCK_M, ``span`` is BLOCK_N, and a tile's width is SUB_BLOCK_N."""
     kind, atomic_min = WIDE[dtype], machine.atomic_min
     mapping, chunk_min, ROWS, SCRATCH = chunk_min_function(dtype, tiling)
 
@@ -37,7 +36,7 @@ def atomic_eager_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "min", "atomic_eager")
-@planned(Knobs)
-def atomic_eager(v: View, knobs: Knobs) -> BindView:
+@plan_once(Knobs)
+def atomic_eager(v: RowView, knobs: Knobs) -> BindView:
     """Several blocks share each row. Each block writes the minima of a tile of rows by atomics immediately."""
-    return bind_atomics("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, knobs)
+    return bind_atomic_min("numba/min/atomic_eager", atomic_eager_kernel, 2**40, v, knobs)

@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.numba.launch import View, chooser_by_view, decide_once
+from kernelzoo.kernels.numba.launch import RowView, cached_decision, chooser_by_layout
 from kernelzoo.kernels.numba.min import atomics, columns, row_tiles, split_arrival
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
@@ -20,7 +20,7 @@ class Knobs(row_tiles.Knobs, split_arrival.Knobs, atomics.Knobs):
 @chooser("numba", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> str:
     """A block, or a part of one, reduces each row. Adjacent columns are read in vectors across them."""
-    return decide_once(choose_for_one_block, Knobs, x, out)
+    return cached_decision(choose_for_one_block, Knobs, x, out)
 
 
 @chooser("numba", "min", "split")
@@ -30,22 +30,22 @@ def split(x: torch.Tensor, out: torch.Tensor) -> str:
 
 
 @chooser("numba", "min", "auto")
-@chooser_by_view(Knobs)
-def auto(v: View, knobs: Knobs) -> str:
+@chooser_by_layout(Knobs)
+def auto(v: RowView, knobs: Knobs) -> str:
     """Several blocks share a row if rows are long and too few to fill the device. Otherwise a row has one block."""
     cut = columns.choose_strips(v, v.device.multiprocessors) if v.n >= knobs.columns_long else None
     if cut is not None and 100 * cut[0].outer * cut[1].across >= knobs.columns_percent * v.device.multiprocessors:
         return "columns"
     held = row_tiles.rows_tiling(v, knobs)
-    if v.across:
+    if v.is_strided:
         groups = cdiv(v.total, held.rows * held.stack)
-        few = groups < knobs.across_blocks * v.device.multiprocessors and v.n > 2 * held.lanes * held.size
+        few = groups < knobs.across_blocks * v.device.multiprocessors and v.n > 2 * held.lanes * held.read_size
     else:
-        few = v.total <= knobs.split_rows and v.n > 256 * held.size
+        few = v.total <= knobs.split_rows and v.n > 256 * held.read_size
     return "split_arrival" if few else choose_for_one_block(v, knobs)
 
 
-def choose_for_one_block(v: View, knobs: Knobs) -> str:
+def choose_for_one_block(v: RowView, knobs: Knobs) -> str:
     """Return the form for rows that one block, or a part of one, reduces."""
     across = v.n >= knobs.columns_long and columns.choose_strips(v, v.device.multiprocessors) is not None
     return "columns" if across else "rows_deferred_block"

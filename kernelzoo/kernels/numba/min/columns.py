@@ -6,11 +6,11 @@ from numba.cuda import types
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import machine
-from kernelzoo.kernels.numba.device_functions import WARP, minimum, quotient
-from kernelzoo.kernels.numba.dtypes import WIDE, highest, identity_word, is_packed, itemsize, word_type
-from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare_kernel
+from kernelzoo.kernels.numba.device_functions import WARP, divide_uint32, minimum
+from kernelzoo.kernels.numba.dtypes import WIDE, highest, identity_word, is_packed, itemsize, register_type
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, make_once, plan_once, prepare_kernel
 from kernelzoo.kernels.numba.min.row_tiles import vectors_in_flight
-from kernelzoo.kernels.numba.tiling import View, adjacent_columns, column_offsets
+from kernelzoo.kernels.numba.tiling import RowView, column_arguments, find_adjacent_columns
 from kernelzoo.layout import VECTOR_BYTES, Columns, Rows, cdiv
 from kernelzoo.registry import register
 
@@ -22,25 +22,24 @@ MOST_WIDE = 256
 """The most rows of a strip."""
 
 
-@kernel
+@make_once
 def columns_kernel(dtype: str, tiles: int) -> Source:
     """Each thread reads ``tiles`` aligned vectors at a time down the columns, whatever the rows' alignment.
 
     A block reduces one strip of ``wide`` neighbouring rows. A group of rows has ``across`` strips. ``lanes`` threads
-    read the vectors that cover one element of each row. A thread's next vectors are ``depths`` elements further down.
-    There the rows have the same alignment, so that each element of a thread's vectors always belongs to the same row.
-    """
+    read the vectors that cover element i of each row, for ``depths`` values of i at a time. A thread's next vectors
+    are ``depths`` elements further down. Alignment repeats there, so each of its elements stays in the same row."""
     kind, HIGHEST = WIDE[dtype], highest(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
     PACKED = is_packed(dtype, VEC)
     LOW_BITS, SHIFT, TILES = VEC - 1, VEC.bit_length() - 1, tiles
-    WORD, WORDS = word_type(dtype, VEC), VEC // 2 if PACKED else VEC
+    WORD, WORDS = register_type(dtype, VEC), VEC // 2 if PACKED else VEC
     HELD = WORDS * tiles
     PITCH = MOST_THREADS + WARP // VEC  # neighbouring threads read neighbouring elements from different banks
     PLACES = VEC * PITCH
     IDENTITY = identity_word(dtype, VEC, HIGHEST)
     load_vector, _ = machine.vector_functions(dtype, VEC)
-    load, store = machine.element_functions(dtype)
+    load, store = machine.element_accessors(dtype)
     low, high, _, _, packed_min = machine.packed_functions(dtype)
     combine = packed_min if PACKED else minimum
 
@@ -52,10 +51,10 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
         places = cuda.shared.array(PLACES, kind)
         minima = cuda.shared.array(MOST_THREADS, kind)
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
-        depth = quotient(t, lanes)
+        depth = divide_uint32(t, lanes)
         lane = t - depth * lanes
         block = types.int64(cuda.blockIdx.x)
-        group = quotient(block, across)
+        group = divide_uint32(block, across)
         column = (block - group * across) * wide
         live = min(wide, neighbours - column)
         source = group * x_group + column
@@ -90,7 +89,7 @@ def columns_kernel(dtype: str, tiles: int) -> Source:
         cuda.syncthreads()
 
         # All of a row's threads (sharers) reduce its elements in ``places``. Then one thread reduces their results.
-        sharers, sharer = quotient(threads, wide), quotient(t, wide)
+        sharers, sharer = divide_uint32(threads, wide), divide_uint32(t, wide)
         row = t - sharer * wide
         value = HIGHEST
         if row < live:
@@ -130,11 +129,11 @@ class Strips:
 
 
 def cut_strips(v: Rows, lanes: int, threads: int) -> tuple[Columns, Strips] | None:
-    """Return columns and strips of up to ``lanes`` vectors and ``threads`` threads; None if vectors don't fit."""
-    c, vec = adjacent_columns(v), v.whole_vector
+    """Cut columns into strips of up to ``lanes`` vectors, ``threads`` threads. None if they overlap or fill none."""
+    c, vec = find_adjacent_columns(v), v.vector_elements
     if c is None or not vec <= c.inner <= c.x_n or (c.outer > 1 and c.x_outer < c.inner):
         return None
-    extra = vec - 1 if c.vector == 1 else 0  # elements of other rows in a strip's first and last vectors
+    extra = vec - 1 if c.load_width == 1 else 0  # elements of other rows in a strip's first and last vectors
     period = vec // gcd(vec, c.x_n)
     most = min(lanes, MOST_WIDE // vec, threads // period) * vec - extra
     across = cdiv(c.inner, most)
@@ -162,13 +161,13 @@ def choose_strips(v: Rows, processors: int) -> tuple[Columns, Strips] | None:
 
 
 @register("numba", "min", "columns")
-@planned()
-def columns(v: View) -> BindView:
+@plan_once()
+def columns(v: RowView) -> BindView:
     """Each block reduces a strip of neighbouring columns, which it reads from top to bottom."""
     id, found = "numba/min/columns", choose_strips(v, v.device.multiprocessors)
     if found is None:
         raise UnsupportedProblemError(id, "these are no columns side by side that are as wide as a vector")
     c, s = found
-    kernel = prepare_kernel(columns_kernel(v.dtype, vectors_in_flight(v.dtype, v.whole_vector)), v.device)
-    arguments = (*column_offsets(c), v.x_phase, s.across, s.lanes, s.wide, s.depths)
-    return kernel.call(check_grid(id, c.outer * s.across), *arguments, threads=s.threads)
+    kernel = prepare_kernel(columns_kernel(v.dtype, vectors_in_flight(v.dtype, v.vector_elements)), v.device)
+    arguments = (*column_arguments(c), v.x_phase, s.across, s.lanes, s.wide, s.depths)
+    return kernel.bind(check_grid(id, c.outer * s.across), *arguments, threads=s.threads)

@@ -6,20 +6,20 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.min.row_tiles import Knobs, rows_tiling, thread_min_function
-from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_functions
+from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_accessors
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def rows_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST)
-    _, store = machine.element_functions(dtype)
+    bounds, load_tile, _, load_edge, _ = tile_accessors(dtype, tiling, HIGHEST)
+    _, store = machine.element_accessors(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min, find_row = thread_min_function(dtype, tiling), row_finder(tiling)
-    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
+    WORD, WORDS, SIZE, SCRATCH = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size, tiling.scratch
 
     def by_tiles(x, out, rows, inner, n, x_at, out_at, phase):
         tile = cuda.local.array(WORDS, WORD)
@@ -42,8 +42,8 @@ def rows_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "min", "rows")
-@planned(Knobs)
-def rows(v: View, knobs: Knobs) -> BindView:
+@plan_once(Knobs)
+def rows(v: RowView, knobs: Knobs) -> BindView:
     """A group of threads reduces each row. Each tile is reduced to a scalar before it is merged: the simple form."""
     tiling = replace(rows_tiling(v, knobs), stack=1)
     return bind_over_rows("numba/min/rows", rows_kernel, tiling, v)

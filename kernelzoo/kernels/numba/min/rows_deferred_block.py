@@ -4,20 +4,20 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum
 from kernelzoo.kernels.numba.dtypes import WIDE, highest
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.min.row_tiles import Knobs, rows_tiling, thread_min_function
-from kernelzoo.kernels.numba.row import block_reduce, row_offsets, thread_mapping, tile_functions
+from kernelzoo.kernels.numba.row import block_reduce, row_offsets, thread_mapping, tile_accessors
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, HIGHEST = WIDE[dtype], highest(dtype)
-    bounds, load_tile, _, load_edge, _ = tile_functions(dtype, tiling, HIGHEST, early=True)
-    _, store = machine.element_functions(dtype)
+    bounds, load_tile, _, load_edge, _ = tile_accessors(dtype, tiling, HIGHEST, branchless_edges=True)
+    _, store = machine.element_accessors(dtype)
     _, block_min, _ = block_reduce(tiling, HIGHEST)
     thread_min, mapping = thread_min_function(dtype, tiling), thread_mapping(tiling)
-    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
+    WORD, WORDS, SIZE = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size
     ROWS, SCRATCH = tiling.rows, tiling.scratch
     STACK, ONCE = tiling.stack, not (tiling.flexible or tiling.across)  # short rows are read at once
     HELD = WORDS * STACK
@@ -56,7 +56,7 @@ def rows_deferred_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "min", "rows_deferred_block")
-@planned(Knobs)
-def rows_deferred_block(v: View, knobs: Knobs) -> BindView:
+@plan_once(Knobs)
+def rows_deferred_block(v: RowView, knobs: Knobs) -> BindView:
     """A group of threads reduces each row. Each lane keeps a minimum. After the loop, lanes are reduced once."""
     return bind_over_rows("numba/min/rows_deferred_block", rows_deferred_kernel, rows_tiling(v, knobs), v)

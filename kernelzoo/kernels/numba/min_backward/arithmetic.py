@@ -16,7 +16,7 @@ from kernelzoo.kernels.numba.dtypes import WIDE, constant, is_packed
 
 
 @cache
-def share_function(dtype: str) -> Any:
+def gradient_split_function(dtype: str) -> Any:
     """Return ``split_gradient(slope, count)``: the gradients of a row's count minima, and of its other elements. The
     latter is 0, or NaN if the row's gradient ``slope`` is infinite or NaN, or if count is 0."""
     kind, ZERO, NAN = WIDE[dtype], constant(dtype, 0), constant(dtype, np.nan)

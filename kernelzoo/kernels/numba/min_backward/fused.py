@@ -5,23 +5,23 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
-from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, share_function
-from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_start, thread_mapping, tile_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, short_row_tiling, whole_row_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, make_once, plan_once
+from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, gradient_split_function
+from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_start, thread_mapping, tile_accessors
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, short_row_tiling, whole_row_tiling
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """Process rows as softmax's multi_row_tile does, but with up to a block per row."""
     kind, NAN = WIDE[dtype], constant(dtype, np.nan)
-    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, NAN, keep_in_l2=True)
-    load, _ = machine.element_functions(dtype)
+    WORD, WORDS = tiling.register_type(dtype), tiling.registers(dtype)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_accessors(dtype, tiling, NAN, keep_in_l2=True)
+    load, _ = machine.element_accessors(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
     count_matches, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
-    split_gradient, mapping = share_function(dtype), thread_mapping(tiling)
+    split_gradient, mapping = gradient_split_function(dtype), thread_mapping(tiling)
     ROWS, STACK, SCRATCH, HELD = tiling.rows, tiling.stack, tiling.scratch, WORDS * tiling.stack
 
     def fused(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
@@ -63,15 +63,15 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(fused, (dtype, dtype, dtype, dtype), tiling.threads, inputs=3)
 
 
-def fused_tiling(v: View) -> Tiling | None:
+def fused_tiling(v: RowView) -> Tiling | None:
     """Return a tiling of up to a warp per short row, and of a block per longer row. A thread has four vectors. It has
     eight if a row would otherwise need more than 512 threads, so that an SM runs two blocks."""
-    short = short_row_tiling(v) if v.across or v.n // v.vec <= 6 * WARP else None
+    short = short_row_tiling(v) if v.is_strided or v.n // v.vec <= 6 * WARP else None
     return short or whole_row_tiling(v, (512, 2), (512, 1), (1024, 2))
 
 
 @register("numba", "min_backward", "fused")
-@planned()
-def fused(v: View) -> BindView:
+@plan_once()
+def fused(v: RowView) -> BindView:
     """One block processes each row. A short row has a warp or less, and a thread processes several short rows."""
     return bind_over_rows("numba/min_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

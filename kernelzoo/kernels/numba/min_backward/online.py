@@ -4,22 +4,22 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import constant
-from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
-from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, share_function
-from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start, tile_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, make_once, plan_once
+from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, gradient_split_function
+from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start, tile_accessors
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, streaming_tiling
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
-    NAN, SIZE = constant(dtype, np.nan), tiling.size
-    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, NAN)
-    load, _ = machine.element_functions(dtype)
+    NAN, SIZE = constant(dtype, np.nan), tiling.read_size
+    WORD, WORDS = tiling.register_type(dtype), tiling.registers(dtype)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_accessors(dtype, tiling, NAN)
+    load, _ = machine.element_accessors(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
     count_matches, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
-    split_gradient, find_row, SCRATCH = share_function(dtype), row_finder(tiling), tiling.scratch
+    split_gradient, find_row, SCRATCH = gradient_split_function(dtype), row_finder(tiling), tiling.scratch
 
     def online(x, y, grad, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at):
         row = cuda.local.array(WORDS, WORD)
@@ -53,13 +53,13 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(online, (dtype, dtype, dtype, dtype), tiling.threads, inputs=3)
 
 
-def online_tiling(v: View) -> Tiling:
+def online_tiling(v: RowView) -> Tiling:
     """Return a tiling of four vectors per thread."""
     return streaming_tiling(v, 16 if v.itemsize <= 4 else 8, 4)
 
 
 @register("numba", "min_backward", "online")
-@planned()
-def online(v: View) -> BindView:
+@plan_once()
+def online(v: RowView) -> BindView:
     """One block processes a row of any length. One pass counts the row's minima, and a second pass writes."""
     return bind_over_rows("numba/min_backward/online", online_kernel, online_tiling(v), v)

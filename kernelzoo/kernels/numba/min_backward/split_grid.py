@@ -5,10 +5,10 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import constant
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare_kernel
-from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, share_function
-from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_start, tile_functions, wait_for_blocks, warp_sum
-from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, make_once, plan_once, prepare_kernel
+from kernelzoo.kernels.numba.min_backward.arithmetic import gradient_functions, gradient_split_function
+from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_start, tile_accessors, wait_for_blocks, warp_sum
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, one_row_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import register
 
@@ -18,18 +18,18 @@ LINE = 8
 """Vectors per cache line. The block's elements begin on a cache line if the row does."""
 
 
-@kernel
+@make_once
 def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """``chunks`` blocks share a row, with ``share_of_row`` elements each. They store their counts, and wait for each
     other at a counter that is never reset. Then each block adds up the same counts. A block keeps its first batch of
     elements in registers. It reads the others a second time, ideally from the L2 cache."""
-    NAN, SIZE, SCRATCH = constant(dtype, np.nan), tiling.size, tiling.scratch
-    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, NAN)
-    load, _ = machine.element_functions(dtype)
+    NAN, SIZE, SCRATCH = constant(dtype, np.nan), tiling.read_size, tiling.scratch
+    WORD, WORDS = tiling.register_type(dtype), tiling.registers(dtype)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_accessors(dtype, tiling, NAN)
+    load, _ = machine.element_accessors(dtype)
     _, _, block_sum = block_reduce(tiling, np.int64(0))
     count_matches, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
-    split_gradient = share_function(dtype)
+    split_gradient = gradient_split_function(dtype)
 
     def grid(
         x, y, grad, counts, counters, out, rows, inner, n, x_at, out_at, phase, y_at, grad_at, chunks, share_of_row
@@ -88,25 +88,25 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(grid, pointees, tiling.threads, inputs=3)
 
 
-def grid_shape(v: View, tiling: Tiling, processors: int) -> tuple[int, int]:
+def grid_shape(v: RowView, tiling: Tiling, processors: int) -> tuple[int, int]:
     """Return ``(chunks, share)``. If rows are few, all SMs share them. If not, groups of SMs loop over rows."""
-    chunks = processors // v.planned if v.planned <= processors else cdiv(v.vectors, THREADS * tiling.tiles)
-    chunks = max(1, min(chunks, processors, v.vectors // THREADS))
-    share = cdiv(cdiv(v.vectors, chunks), LINE) * LINE
-    return cdiv(v.vectors, share), share * v.vec
+    chunks = processors // v.planned if v.planned <= processors else cdiv(v.vectors_per_row, THREADS * tiling.tiles)
+    chunks = max(1, min(chunks, processors, v.vectors_per_row // THREADS))
+    share = cdiv(cdiv(v.vectors_per_row, chunks), LINE) * LINE
+    return cdiv(v.vectors_per_row, share), share * v.vec
 
 
 @register("numba", "min_backward", "split_grid")
-@planned()
-def split_grid(v: View) -> BindView:
+@plan_once()
+def split_grid(v: RowView) -> BindView:
     """The device's resident blocks share the current rows, and keep them on chip while they wait for each other."""
     # Vectors in registers, besides a batch of as many. Single elements are half as many: each has an address.
-    tiles = 4 if v.full_vectors else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
-    tiling = flexible_tiling(v, THREADS, tiles)
+    tiles = 4 if v.has_full_vectors else max(1, (16 if v.vec > 1 else 8) // v.vec // (2 if v.itemsize == 8 else 1))
+    tiling = one_row_tiling(v, THREADS, tiles)
     chunks, share = grid_shape(v, tiling, v.device.multiprocessors)
     groups = min(v.total, v.device.multiprocessors // chunks)
     return prepare_kernel(grid_kernel(v.dtype, tiling), v.device).bind_with_workspace(
-        *(v.total * chunks, v.total, groups * chunks, *v.offsets, chunks, share),
+        *(v.total * chunks, v.total, groups * chunks, *v.kernel_args, chunks, share),
         threads=tiling.count_lanes(min(v.n, share)),
         cooperative=True,
     )

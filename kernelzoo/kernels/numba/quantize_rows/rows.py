@@ -7,8 +7,8 @@ from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import minimum, opaque
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
 from kernelzoo.kernels.numba.float8 import float8_converter
-from kernelzoo.kernels.numba.lanes import register_tiling, row_io, tile_loop
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import lane_access, register_tiling, tile_starts
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start
 from kernelzoo.kernels.shared.float8 import LEAST, TOP
 from kernelzoo.registry import register
@@ -16,12 +16,12 @@ from kernelzoo.registry import register
 FLOAT, (ZERO, ONE, LARGEST, SMALLEST) = WIDE["float32"], (constant("float32", value) for value in (0, 1, TOP, LEAST))
 
 
-@kernel
+@make_once
 def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
-    (load, value, _), (_, _, store_bits) = row_io(dtype, tiling), row_io("uint8", tiling)
-    (_, store), convert = machine.element_functions("float32"), float8_converter(tiling.size, hardware)
-    (_, block_min, _), find_row, tiles = block_reduce(tiling, ZERO), row_finder(tiling), tile_loop(tiling)
-    WORD, WORDS, SIZE, HELD = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.held
+    (load, value, _), (_, _, store_bits) = lane_access(dtype, tiling), lane_access("uint8", tiling)
+    (_, store), convert = machine.element_accessors("float32"), float8_converter(tiling.read_size, hardware)
+    (_, block_min, _), find_row, tiles = block_reduce(tiling, ZERO), row_finder(tiling), tile_starts(tiling)
+    WORD, WORDS, SIZE, HELD = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size, tiling.held
     SCRATCH, pointees = tiling.scratch, (dtype, "uint8", "float32")
 
     def quantize(x, values, scale, rows, inner, n, x_at, scale_at, phase, values_at):
@@ -54,8 +54,8 @@ def quantize_kernel(dtype: str, tiling: Tiling, hardware: bool) -> Source:
 
 
 @register("numba", "quantize_rows", "rows")
-@planned()
-def rows(v: View) -> BindView:
+@plan_once()
+def rows(v: RowView) -> BindView:
     """Lanes find the row's largest magnitude, then convert. A row that doesn't fit in registers is read again."""
     kernel = partial(quantize_kernel, hardware=v.device.capability >= 89)
     return bind_over_rows("numba/quantize_rows/rows", kernel, register_tiling(v), v)

@@ -3,19 +3,19 @@ from functools import partial
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.lanes import lane_means, register_tiling, row_io, tile_adders, tile_loop
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import lane_access, mean_functions, register_tiling, tile_starts, tile_sum_adders
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
-    kind, ZERO, (_, inverse_root) = WIDE[dtype], constant(dtype, 0), lane_means(dtype, tiling, eps)
-    (load, value, store), (load_weight, _, _) = row_io(dtype, tiling), row_io(dtype, tiling, shared=True)
-    (_, add_products), find_row, tiles = tile_adders(dtype, tiling, dtype), row_finder(tiling), tile_loop(tiling)
-    WORD, WORDS, SIZE, SCRATCH = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.scratch
-    HELD, EARLY = tiling.held, tiling.held and tiling.size <= 16
+    kind, ZERO, (_, inverse_root) = WIDE[dtype], constant(dtype, 0), mean_functions(dtype, tiling, eps)
+    (load, value, store), (load_weight, _, _) = lane_access(dtype, tiling), lane_access(dtype, tiling, common=True)
+    (_, add_products), find_row, tiles = tile_sum_adders(dtype, tiling, dtype), row_finder(tiling), tile_starts(tiling)
+    WORD, WORDS, SIZE, SCRATCH = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size, tiling.scratch
+    HELD, EARLY = tiling.held, tiling.held and tiling.read_size <= 16
 
     def rms_norm(x, weight, out, rows, inner, n, x_at, out_at, phase, weight_at):
         words = cuda.local.array(WORDS, WORD)
@@ -45,7 +45,7 @@ def rms_norm_kernel(dtype: str, tiling: Tiling, eps: float) -> Source:
 
 
 @register("numba", "rms_norm", "rows")
-@planned()
-def rows(v: View, eps: float) -> BindView:
+@plan_once()
+def rows(v: RowView, eps: float) -> BindView:
     """Lanes add up squares, then the row is scaled and written. Rows that don't fit in registers are read again."""
     return bind_over_rows("numba/rms_norm/rows", partial(rms_norm_kernel, eps=eps), register_tiling(v), v)

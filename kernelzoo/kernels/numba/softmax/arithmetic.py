@@ -19,7 +19,7 @@ from kernelzoo.kernels.numba.softmax.exact import sum_functions
 
 
 @cache
-def number_constants(dtype: str) -> tuple[Any, Any, Any, Any]:
+def type_and_constants(dtype: str) -> tuple[Any, Any, Any, Any]:
     """Return ``kind, ZERO, ONE, LOWEST``: the accumulator type of a dtype, and 0, 1 and -inf in that type."""
     return WIDE[dtype], constant(dtype, 0), constant(dtype, 1), constant(dtype, -np.inf)
 
@@ -29,9 +29,8 @@ def state_functions(dtype: str) -> tuple[Any, Any, Any]:
     """Return ``finite``, ``rescale_sum`` and ``warp_merge`` of (max, sum) states.
 
     ``finite(m)`` is the number to subtract: m, or 0 if m is -inf. ``rescale_sum(m, s, more)`` rescales the sum s from
-    the maximum m to a larger maximum ``more``. ``warp_merge(m, s)`` merges a warp's states, alike in all lanes.
-    """
-    _, ZERO, _, LOWEST = number_constants(dtype)
+    the maximum m to a larger maximum ``more``. ``warp_merge(m, s)`` merges a warp's states, alike in all lanes."""
+    _, ZERO, _, LOWEST = type_and_constants(dtype)
 
     @cuda.jit(device=True, inline="always")
     def finite(m):
@@ -55,12 +54,11 @@ def softmax_functions(dtype: str, vec: int, words: int, exact: bool = False) -> 
     """Return ``finite``, ``thread_max``, ``thread_sum``, ``normalize`` and ``rescale`` for ``words`` registers.
 
     ``finite``: see ``state_functions``. ``thread_max(row, k)`` is the maximum of ``row[k : k + words]``. It ignores a
-    NaN unless ``exact``. ``thread_sum(row, k, shift)`` is the sum of exp(element - shift), as integers of exact.py if
+    NaN unless ``exact``. ``thread_sum(row, k, shift)`` is the sum of exp(element - shift), in multiples of 2^-42 if
     ``exact``. Unless halves are packed, it replaces elements by exponentials. Packed halves would round these.
     ``normalize(row, k, shift, scale)`` replaces exponentials by results. For packed halves it computes exponentials
-    again. ``rescale(own, shift, scale)`` is the scale for ``normalize`` if ``thread_sum`` subtracted ``finite(own)``,
-    and the row's maximum is ``shift``. For exponentials of a part of only -inf, it is 0.
-    """
+    again. ``rescale(own, shift, scale)`` is the scale for ``normalize`` if ``thread_sum`` subtracted ``finite(own)``
+    for its own maximum, and the row's is ``shift``. For exponentials of a part of only -inf, it is 0."""
     finite, _, _ = state_functions(dtype)
     kind, of_two, term, _ = sum_functions(dtype, exact)
     PACKED, ZERO = is_packed(dtype, vec), np.dtype(str(kind)).type(0)

@@ -1,11 +1,11 @@
 import torch
 
 from kernelzoo.kernels.numba.device_functions import WARP
-from kernelzoo.kernels.numba.launch import chooser_by_view, decide_once, has_clusters
+from kernelzoo.kernels.numba.launch import cached_decision, chooser_by_layout, has_clusters
 from kernelzoo.kernels.numba.softmax import columns, fused, online, split_cluster
-from kernelzoo.kernels.numba.softmax.exact import exact_view
+from kernelzoo.kernels.numba.softmax.exact import view_for_exact_sums
 from kernelzoo.kernels.numba.softmax.on_chip import HELD
-from kernelzoo.kernels.numba.tiling import View, short_row_tiling, vector_columns
+from kernelzoo.kernels.numba.tiling import RowView, find_vector_columns, short_row_tiling
 from kernelzoo.layout import cdiv
 from kernelzoo.registry import chooser
 from kernelzoo.tables import knob, launch_table
@@ -43,15 +43,15 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 @chooser("numba", "softmax", "split")
 def split(x: torch.Tensor, out: torch.Tensor) -> str:
     """Several blocks share a row and keep it on chip: a cluster, or the grid for longer rows or without clusters."""
-    return decide_once(choose_for_several_blocks, Knobs, x, out)
+    return cached_decision(choose_for_several_blocks, Knobs, x, out)
 
 
 @chooser("numba", "softmax", "auto")
-@chooser_by_view(Knobs)
-def auto(v: View, knobs: Knobs) -> str:
+@chooser_by_layout(Knobs)
+def auto(v: RowView, knobs: Knobs) -> str:
     """Return the fastest form for the row's length and the number of rows."""
-    v = exact_view(v)
-    if v.across:
+    v = view_for_exact_sums(v)
+    if v.is_strided:
         return choose_for_columns(v, knobs)
     # In float64, a block is faster than a warp if a lane would have more than four vectors.
     longest = min(4 * WARP, knobs.warp_vectors) if v.dtype == "float64" else knobs.warp_vectors
@@ -65,16 +65,16 @@ def auto(v: View, knobs: Knobs) -> str:
     second = v.itemsize == 4 and v.planned < 2 * v.device.multiprocessors
     if (v.itemsize == 2 or second) and not few and has_clusters(v.device):
         most = knobs.held_vectors
-    several = v.full_vectors or split_cluster.cluster_shape(v, knobs) is not None
+    several = v.has_full_vectors or split_cluster.cluster_shape(v, knobs) is not None
     if fused.fused_tiling(v, knobs) is not None and (v.n // v.vec <= most or not several):
         return "fused"
     return choose_for_several_blocks(v, knobs)
 
 
-def choose_for_several_blocks(v: View, knobs: Knobs) -> str:
+def choose_for_several_blocks(v: RowView, knobs: Knobs) -> str:
     """Return the form for rows that several blocks share. split_grid is for rows that fit in no cluster, and for long
     rows whose large blocks would leave SMs idle. Its exchange through memory costs too much for short rows."""
-    v = exact_view(v)
+    v = view_for_exact_sums(v)
     if columns_fit_cluster(v):
         return "columns"
     if split_cluster.cluster_shape(v, knobs) is None:
@@ -84,10 +84,10 @@ def choose_for_several_blocks(v: View, knobs: Knobs) -> str:
     return "split_grid" if idle else "split_cluster"
 
 
-def choose_for_columns(v: View, knobs: Knobs) -> str:
+def choose_for_columns(v: RowView, knobs: Knobs) -> str:
     """Return the form for strided rows."""
     many = v.itemsize > 2 or v.total >= FEW_ACROSS_ROWS * v.device.multiprocessors
-    most = FEW_ACROSS if v.neighbours >= WARP else 2 * FEW_ACROSS  # with so few neighbours a block's lanes idle
+    most = FEW_ACROSS if v.evenly_spaced_rows >= WARP else 2 * FEW_ACROSS  # with so few neighbours a block's lanes idle
     if many and v.n <= most and short_row_tiling(v) is not None:
         return "multi_row_tile"
     if v.n > SHORT_ACROSS and columns_fit_cluster(v):
@@ -99,7 +99,7 @@ def choose_for_columns(v: View, knobs: Knobs) -> str:
     return "split_grid" if idle else "online"
 
 
-def columns_fit_cluster(v: View) -> bool:
+def columns_fit_cluster(v: RowView) -> bool:
     """Whether rows are columns that fit in the registers of a cluster's blocks."""
-    c = vector_columns(v)
+    c = find_vector_columns(v)
     return c is not None and columns.block_shape(c, v.device) is not None

@@ -5,12 +5,12 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.cluster import cluster_arrive, cluster_wait, send, wait_for
-from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, add, exponential, maximum, opaque, quotient
-from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, word_type
-from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, kernel, planned, prepare_kernel
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, add, divide_uint32, exponential, maximum, opaque
+from kernelzoo.kernels.numba.dtypes import identity_word, is_packed, itemsize, register_type
+from kernelzoo.kernels.numba.launch import BindView, Source, check_grid, make_once, plan_once, prepare_kernel
 from kernelzoo.kernels.numba.row import warp_reduce_function
-from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, state_functions
-from kernelzoo.kernels.numba.tiling import View, column_offsets, vector_columns
+from kernelzoo.kernels.numba.softmax.arithmetic import state_functions, type_and_constants
+from kernelzoo.kernels.numba.tiling import RowView, column_arguments, find_vector_columns
 from kernelzoo.layout import VECTOR_BYTES, Columns, cdiv
 from kernelzoo.registry import register
 
@@ -21,18 +21,17 @@ TEAM = 8
 """The number of lanes that together merge the pairs of a row. It divides a warp."""
 
 
-@kernel
+@make_once
 def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Source:
     """Each of ``lanes`` threads reads a vector: one element of VEC adjacent rows. Other threads read further down.
 
     Each thread has ``tiles`` vectors, and a (max, sum) pair for each row in them. Pairs are merged over a warp, a block
-    and a cluster, in a fixed order. A cluster's blocks send pairs to ``pairs``, whose bytes ``barrier`` counts.
-    """
-    kind, ZERO, ONE, LOWEST = number_constants(dtype)
+    and a cluster, in a fixed order. A cluster's blocks send pairs to ``pairs``, whose bytes ``barrier`` counts."""
+    kind, ZERO, ONE, LOWEST = type_and_constants(dtype)
     VEC = VECTOR_BYTES // itemsize(dtype)
     PACKED = is_packed(dtype, VEC)
     LANES, TILES, WIDE_ROWS = lanes, tiles, lanes * VEC
-    WORD, WORDS = word_type(dtype, VEC), VEC // 2 if PACKED else VEC
+    WORD, WORDS = register_type(dtype, VEC), VEC // 2 if PACKED else VEC
     HELD, SLOTS, NUMBERS = WORDS * tiles, WIDE_ROWS * COLUMN_WARPS, 2 * WIDE_ROWS * COLUMN_WARPS
     BLOCK_BYTES = 2 * WIDE_ROWS * kind.bitwidth // 8  # of pairs, which each block of a cluster sends to each block
     IDENTITY = identity_word(dtype, VEC, LOWEST)
@@ -73,10 +72,10 @@ def columns_kernel(dtype: str, lanes: int, tiles: int, in_clusters: bool) -> Sou
         t, threads = types.int64(cuda.threadIdx.x), types.int64(cuda.blockDim.x)
         lane, depth, depths = t % LANES, t // LANES, threads // LANES
         block = types.int64(cuda.blockIdx.x)
-        place = quotient(block, blocks) if in_clusters else block
+        place = divide_uint32(block, blocks) if in_clusters else block
         rank = block - place * blocks
         across = (neighbours + WIDE_ROWS - 1) // WIDE_ROWS
-        group = quotient(place, across)
+        group = divide_uint32(place, across)
         column = (place - group * across) * WIDE_ROWS + lane * VEC
         first = rank * share + depth
         end = min(rank * share + share, n) if column < neighbours else types.int64(0)
@@ -168,20 +167,20 @@ def block_shape(c: Columns, device: Device) -> tuple[int, int, int, int] | None:
         blocks = cdiv(c.n, most_threads // lanes * tiles)
         if blocks <= device.cluster_blocks:
             share = cdiv(c.n, blocks)
-            threads = max(cdiv(share, tiles) * lanes, lanes * c.vector)
+            threads = max(cdiv(share, tiles) * lanes, lanes * c.load_width)
             return lanes, tiles, blocks, cdiv(threads, WARP) * WARP
     return None
 
 
 @register("numba", "softmax", "columns")
-@planned()
-def columns(v: View) -> BindView:
+@plan_once()
+def columns(v: RowView) -> BindView:
     """One block, or the blocks of a cluster, keep complete columns in registers."""
-    c = vector_columns(v)
+    c = find_vector_columns(v)
     found = None if c is None else block_shape(c, v.device)
     if c is None or found is None:
         raise UnsupportedProblemError(ID, "these are no columns of whole aligned vectors that registers hold")
     lanes, tiles, blocks, threads = found
-    grid, share = check_grid(ID, c.strips(lanes * c.vector) * blocks), cdiv(c.n, blocks)
+    grid, share = check_grid(ID, c.strip_count(lanes * c.load_width) * blocks), cdiv(c.n, blocks)
     kernel = prepare_kernel(columns_kernel(c.dtype, lanes, tiles, blocks > 1), v.device)
-    return kernel.call(grid, *column_offsets(c), blocks, share, threads=threads, cluster=blocks)
+    return kernel.bind(grid, *column_arguments(c), blocks, share, threads=threads, cluster=blocks)

@@ -16,7 +16,7 @@ from numba.cuda import types
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import maximum
 from kernelzoo.kernels.numba.dtypes import WIDE
-from kernelzoo.kernels.numba.tiling import View
+from kernelzoo.kernels.numba.tiling import RowView
 
 CLUSTER_HOLDS, BLOCK_HOLDS = 2**16, 2**14
 """The most elements of an unaligned row in the registers of the largest cluster, and of the largest block."""
@@ -30,19 +30,19 @@ units = machine.make_intrinsic(
 """A float32 number as an integer multiple of 2^-42. Up to 2^20 numbers of at most 1 add up exactly, in any order."""
 
 
-def exact_view(v: View) -> View:
-    """Return v as it is without batch invariance, for an exact sum. Return v if it needs or allows no such sum."""
+def view_for_exact_sums(v: RowView) -> RowView:
+    """Return v planned as if not batch-invariant, which exact sums allow. Return v unchanged if it can't have these."""
     if not v.single or v.dtype == "float64" or v.n > (CLUSTER_HOLDS if v.device.cluster_blocks >= 16 else BLOCK_HOLDS):
         return v
     x_phase, out_phase = v.phases
     v = replace(v, single=False, planned=v.total, x_phase=x_phase, out_phase=out_phase, exact=True)
-    vec = math.gcd(v.whole_vector, v.phase_difference) if v.n > 1 else 1
+    vec = math.gcd(v.vector_elements, v.alignment_difference) if v.n > 1 else 1
     return replace(v, vec=vec, edges=(x_phase | v.n | v.x_outer | v.x_inner) % vec != 0)
 
 
 @cache
 def sum_functions(dtype: str, exact: bool) -> tuple[Any, Any, Any, Any]:
-    """Return ``kind, larger, term, total``: a sum's type, the maximum of two elements, and an exponential as a term.
+    """Return ``kind, larger, term, total``: a sum's type, the maximum of two elements, and an exponential as a summand.
     ``total(s, top)`` is the sum as a float. If exact, it is NaN if the row's maximum ``top`` is not finite."""
 
     @cuda.jit(device=True, inline="always")

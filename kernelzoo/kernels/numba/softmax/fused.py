@@ -1,11 +1,11 @@
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import exponential
-from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access_functions, row_finder, row_offsets
-from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
-from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, column_tiling, flexible_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, make_once, plan_once
+from kernelzoo.kernels.numba.row import block_reduce, row_accessors, row_finder, row_offsets
+from kernelzoo.kernels.numba.softmax.arithmetic import softmax_functions, type_and_constants
+from kernelzoo.kernels.numba.softmax.exact import sum_functions, view_for_exact_sums
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, column_tiling, one_row_tiling
 from kernelzoo.registry import register
 from kernelzoo.tables import form_knobs, knob
 
@@ -25,11 +25,11 @@ class Knobs:
     )
 
 
-@kernel
+@make_once
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, _, ONE, LOWEST = number_constants(dtype)
-    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    load_row, store_row = row_access_functions(dtype, tiling, LOWEST)
+    kind, _, ONE, LOWEST = type_and_constants(dtype)
+    WORD, WORDS = tiling.register_type(dtype), tiling.registers(dtype)
+    load_row, store_row = row_accessors(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = softmax_functions(dtype, tiling.vec, WORDS, tiling.exact)
     sum_kind, larger, term, total = sum_functions(dtype, tiling.exact)
@@ -54,36 +54,36 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(fused, (dtype, dtype), tiling.threads)
 
 
-def vectors_per_thread(v: View, threads: int, knobs: Knobs) -> int | None:
+def vectors_per_thread(v: RowView, threads: int, knobs: Knobs) -> int | None:
     """Return how many vectors each of up to ``threads`` threads has, or None if the row is too long. Eight vectors pay
     off sooner for packed halves, for rows with edges and in float64. A thread may have 16 narrower vectors."""
-    if v.dtype == "float64" and v.vec > 1 and v.vectors <= threads * 8:
-        return 4 if v.vectors <= 256 else 8
-    if v.vectors <= 128:
-        return 1 if v.vectors <= 64 else 2
+    if v.dtype == "float64" and v.vec > 1 and v.vectors_per_row <= threads * 8:
+        return 4 if v.vectors_per_row <= 256 else 8
+    if v.vectors_per_row <= 128:
+        return 1 if v.vectors_per_row <= 64 else 2
     packed = knobs.edge_vectors if v.edges else knobs.packed_vectors
-    if v.vectors <= min(4 * threads, knobs.wide_vectors if v.itemsize > 2 else packed):
+    if v.vectors_per_row <= min(4 * threads, knobs.wide_vectors if v.itemsize > 2 else packed):
         return 4
-    most = 8 if v.full_vectors else 16
-    return most if v.vectors <= threads * most else None
+    most = 8 if v.has_full_vectors else 16
+    return most if v.vectors_per_row <= threads * most else None
 
 
-def block_tiling(v: View, threads: int, size: int, knobs: Knobs) -> Tiling | None:
+def block_tiling(v: RowView, threads: int, size: int, knobs: Knobs) -> Tiling | None:
     """Return a tiling that keeps a row in the registers of up to ``threads`` threads, or None if it is too long."""
-    if v.across:
+    if v.is_strided:
         return column_tiling(v, size)
     tiles = vectors_per_thread(v, threads, knobs)
-    return None if tiles is None else flexible_tiling(v, threads, tiles)
+    return None if tiles is None else one_row_tiling(v, threads, tiles)
 
 
-def fused_tiling(v: View, knobs: Knobs) -> Tiling | None:
+def fused_tiling(v: RowView, knobs: Knobs) -> Tiling | None:
     """Return a tiling of a block per row. A thread has four vectors, fewer if rows are short, eight if long."""
     return block_tiling(v, 1024, 16, knobs)
 
 
 @register("numba", "softmax", "fused")
-@planned(Knobs)
-def fused(v: View, knobs: Knobs) -> BindView:
+@plan_once(Knobs)
+def fused(v: RowView, knobs: Knobs) -> BindView:
     """One block keeps a row in registers: one read, one write."""
-    v = exact_view(v)
+    v = view_for_exact_sums(v)
     return bind_over_rows("numba/softmax/fused", fused_kernel, fused_tiling(v, knobs), v)

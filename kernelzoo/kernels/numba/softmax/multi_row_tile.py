@@ -2,21 +2,21 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import exponential
-from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access_functions, row_offsets, thread_mapping
-from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
-from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, short_row_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, make_once, plan_once
+from kernelzoo.kernels.numba.row import block_reduce, row_accessors, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.softmax.arithmetic import softmax_functions, type_and_constants
+from kernelzoo.kernels.numba.softmax.exact import sum_functions, view_for_exact_sums
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, short_row_tiling
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
     """A block processes ``rows * stack`` consecutive rows, in ``rows`` groups of lanes. Each group keeps ``stack`` rows
     in registers, and reads all of them before it reduces the first. Shared memory is not used."""
-    kind, _, ONE, LOWEST = number_constants(dtype)
-    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    load_row, store_row = row_access_functions(dtype, tiling, LOWEST)
+    kind, _, ONE, LOWEST = type_and_constants(dtype)
+    WORD, WORDS = tiling.register_type(dtype), tiling.registers(dtype)
+    load_row, store_row = row_accessors(dtype, tiling, LOWEST)
     row_max, _, row_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = softmax_functions(dtype, tiling.vec, WORDS, tiling.exact)
     _, larger, term, total = sum_functions(dtype, tiling.exact)
@@ -52,8 +52,8 @@ def multi_row_tile_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "softmax", "multi_row_tile")
-@planned()
-def multi_row_tile(v: View) -> BindView:
+@plan_once()
+def multi_row_tile(v: RowView) -> BindView:
     """A warp, or the part of one that the row fills, processes each short row. A thread processes several rows."""
-    v = exact_view(v)
+    v = view_for_exact_sums(v)
     return bind_over_rows("numba/softmax/multi_row_tile", multi_row_tile_kernel, short_row_tiling(v), v, spread=True)

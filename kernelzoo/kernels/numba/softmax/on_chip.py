@@ -8,9 +8,9 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.device_functions import WARP, exponential, maximum
-from kernelzoo.kernels.numba.dtypes import word_type
-from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions, state_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View
+from kernelzoo.kernels.numba.dtypes import register_type
+from kernelzoo.kernels.numba.softmax.arithmetic import softmax_functions, state_functions, type_and_constants
+from kernelzoo.kernels.numba.tiling import RowView, Tiling
 from kernelzoo.layout import cdiv
 
 HELD = 8
@@ -20,7 +20,7 @@ MOST_WARPS = 32
 
 
 @cache
-def on_chip_functions(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[Any, Any, Any, Any]:
+def on_chip_row_functions(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -> tuple[Any, Any, Any, Any]:
     """Return ``copy_share``, ``online_update``, ``merge_states`` and ``store_share`` for a block's part of a row.
 
     Each thread has ``tiling.tiles`` vectors in registers, and ``kept`` more in ``memory``, its part of shared memory.
@@ -28,15 +28,14 @@ def on_chip_functions(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -
     ``online_update(memory, t, threads, first, last, kept, m, s)`` adds them to the (max, sum) state. In float64, whose
     exponential is slow, it finds the maximum first, and stores exponentials. ``merge_states(maxima, sums, count)``
     merges states, alike in each warp. ``store_share(...)`` stores results of the vectors in ``memory``. Its argument
-    ``own`` is the maximum that ``online_update`` returned.
-    """
-    _, ZERO, _, LOWEST = number_constants(dtype)
+    ``own`` is the maximum that ``online_update`` returned."""
+    _, ZERO, _, LOWEST = type_and_constants(dtype)
     VEC, TILES, ONCE = tiling.vec, tiling.tiles, dtype == "float64"
-    WORD, WORDS = word_type(dtype, VEC), tiling.words(dtype) // TILES
+    WORD, WORDS = register_type(dtype, VEC), tiling.registers(dtype) // TILES
     finite, thread_max, thread_sum, normalize, rescale = softmax_functions(dtype, VEC, WORDS)
     _, rescale_sum, warp_merge = state_functions(dtype)
     _, store_vector = machine.vector_functions(dtype, VEC, keep_in_l2=keep_in_l2)
-    copy_vector, wait_copies, load_shared, store_shared = machine.shared_functions(dtype)
+    copy_vector, wait_copies, load_shared, store_shared = machine.shared_memory_functions(dtype)
 
     @cuda.jit(device=True, inline="always")
     def copy_share(x, source, t, threads, first, last, memory, kept):
@@ -116,8 +115,8 @@ def on_chip_functions(dtype: str, tiling: Tiling, *, keep_in_l2: bool = False) -
     return copy_share, update_once if ONCE else online_update, merge_states, store_share
 
 
-def share_per_block(v: View, blocks: int, threads: int, tiles: int) -> tuple[int, int]:
+def share_per_block(v: RowView, blocks: int, threads: int, tiles: int) -> tuple[int, int]:
     """Return ``(share, kept)``. Each block has ``share`` elements of a row, a multiple of 128 bytes. A thread keeps
     ``kept`` vectors in shared memory, in addition to ``tiles`` vectors in registers."""
-    vectors = cdiv(v.vectors, blocks * 8) * 8
+    vectors = cdiv(v.vectors_per_row, blocks * 8) * 8
     return vectors * v.vec, max(0, cdiv(vectors, threads) - tiles)

@@ -1,19 +1,19 @@
 from numba import cuda
 
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
-from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_functions
-from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
+from kernelzoo.kernels.numba.lanes import add_exactly, add_rounding_errors
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, make_once, plan_once
+from kernelzoo.kernels.numba.row import block_reduce, row_finder, row_offsets, tile_accessors
+from kernelzoo.kernels.numba.softmax.arithmetic import softmax_functions, type_and_constants
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, streaming_tiling
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
-    kind, ZERO, ONE, LOWEST = number_constants(dtype)
-    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
-    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, LOWEST)
+    kind, ZERO, ONE, LOWEST = type_and_constants(dtype)
+    WORD, WORDS, SIZE = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_accessors(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = softmax_functions(dtype, tiling.vec, WORDS)
     find_row, SCRATCH = row_finder(tiling), tiling.scratch
@@ -38,7 +38,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             first += lanes * SIZE
 
         shift = finite(block_max(m, maxima))
-        scale = ONE / block_sum(sum_with_errors(total) * exponential(m - shift), sums)
+        scale = ONE / block_sum(add_rounding_errors(total) * exponential(m - shift), sums)
 
         # Backwards: what was read last is the likeliest to be still in cache.
         while first > head:
@@ -52,13 +52,13 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(online, (dtype, dtype), tiling.threads)
 
 
-def online_tiling(v: View) -> Tiling:
+def online_tiling(v: RowView) -> Tiling:
     """Return a tiling of four vectors per thread, or 4 elements in float64, whose exponential needs registers."""
     return streaming_tiling(v, 4, 2) if v.itemsize > 4 else streaming_tiling(v, 16, 4)
 
 
 @register("numba", "softmax", "online")
-@planned()
-def online(v: View) -> BindView:
+@plan_once()
+def online(v: RowView) -> BindView:
     """One block processes a row of any length. One pass keeps a running (max, sum) state. A second pass writes."""
     return bind_over_rows("numba/softmax/online", online_kernel, online_tiling(v), v)

@@ -2,20 +2,20 @@ from numba import cuda
 from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import exponential, maximum
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access_functions, row_offsets, thread_mapping
-from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
+from kernelzoo.kernels.numba.row import block_reduce, row_accessors, row_offsets, thread_mapping
+from kernelzoo.kernels.numba.softmax.arithmetic import softmax_functions, type_and_constants
 from kernelzoo.kernels.numba.softmax.fused import Knobs, block_tiling
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
     """Block p processes rows p, p + programs, p + 2 programs, ... It reads the next row before it reduces the current
     one: a software pipeline of two stages, both in registers."""
-    kind, _, ONE, LOWEST = number_constants(dtype)
-    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    load_row, store_row = row_access_functions(dtype, tiling, LOWEST)
+    kind, _, ONE, LOWEST = type_and_constants(dtype)
+    WORD, WORDS = tiling.register_type(dtype), tiling.registers(dtype)
+    load_row, store_row = row_accessors(dtype, tiling, LOWEST)
     block_max, _, block_sum = block_reduce(tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, _ = softmax_functions(dtype, tiling.vec, WORDS)
     mapping, ROWS, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.scratch
@@ -54,8 +54,8 @@ def persistent_kernel(dtype: str, tiling: Tiling) -> Source:
 
 
 @register("numba", "softmax", "persistent")
-@planned(Knobs)
-def persistent(v: View, knobs: Knobs) -> BindView:
+@plan_once(Knobs)
+def persistent(v: RowView, knobs: Knobs) -> BindView:
     """A grid fills the device once, and each block strides over rows. The next row loads while one is computed."""
     # Two rows share 512 threads with up to 128 registers each. Each load of a strided row also needs an address.
     tiling = block_tiling(v, 512, 4, knobs)

@@ -4,15 +4,15 @@ from numba.cuda import types
 from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.numba.cluster import arm, cluster_arrive, cluster_wait, send, wait_for
-from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum, quotient
+from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, divide_uint32, exponential, maximum
 from kernelzoo.kernels.numba.dtypes import STORAGE
-from kernelzoo.kernels.numba.launch import BindView, check_grid, has_clusters, planned, prepare_kernel, shared_bytes
-from kernelzoo.kernels.numba.row import row_offsets, tile_functions, warp_reduce_function, warp_sum
-from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions, state_functions
-from kernelzoo.kernels.numba.softmax.exact import exact_view, sum_functions
-from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip_functions, share_per_block
-from kernelzoo.kernels.numba.source import Source, kernel
-from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
+from kernelzoo.kernels.numba.launch import BindView, check_grid, has_clusters, plan_once, prepare_kernel, shared_bytes
+from kernelzoo.kernels.numba.row import row_offsets, tile_accessors, warp_reduce_function, warp_sum
+from kernelzoo.kernels.numba.softmax.arithmetic import softmax_functions, state_functions, type_and_constants
+from kernelzoo.kernels.numba.softmax.exact import sum_functions, view_for_exact_sums
+from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip_row_functions, share_per_block
+from kernelzoo.kernels.numba.source import Source, make_once
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, one_row_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 from kernelzoo.tables import form_knobs, knob
@@ -39,16 +39,16 @@ class Knobs:
     )
 
 
-@kernel
+@make_once
 def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
     """A cluster of ``blocks`` blocks, with ``share`` elements each, keeps a row on chip. As in Quack's softmax
     (Dao-AILab/quack), each warp sends its (max, sum) state to every block. All blocks merge them in the same order."""
-    kind, _, ONE, LOWEST = number_constants(dtype)
-    WORD, WORDS, NUMBERS = tiling.word(dtype), tiling.words(dtype), 2 * MOST_BLOCKS * MOST_WARPS
+    kind, _, ONE, LOWEST = type_and_constants(dtype)
+    WORD, WORDS, NUMBERS = tiling.register_type(dtype), tiling.registers(dtype), 2 * MOST_BLOCKS * MOST_WARPS
     PAIR_BYTES, storage = 2 * kind.bitwidth // 8, STORAGE[dtype]
-    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, LOWEST, keep_in_l2=True)
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_accessors(dtype, tiling, LOWEST, keep_in_l2=True)
     finite, thread_max, thread_sum, normalize, rescale = softmax_functions(dtype, tiling.vec, WORDS, tiling.exact)
-    copy_share, online_update, merge_states, store_share = on_chip_functions(dtype, tiling, keep_in_l2=True)
+    copy_share, online_update, merge_states, store_share = on_chip_row_functions(dtype, tiling, keep_in_l2=True)
     _, _, warp_merge = state_functions(dtype)
     _, larger, term, total = sum_functions(dtype, tiling.exact)
     all_max, SLOTS = warp_reduce_function(larger), MOST_BLOCKS * MOST_WARPS
@@ -66,7 +66,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         arm(sums_barrier, count * 8)
         cluster_arrive(barrier, count * PAIR_BYTES // 2)
         block = types.int64(cuda.blockIdx.x)
-        r = quotient(block, blocks)
+        r = divide_uint32(block, blocks)
         rank = block - r * blocks
         source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, n)
@@ -115,7 +115,7 @@ def cluster_kernel(dtype: str, tiling: Tiling) -> Source:
         if blocks > 1:
             cluster_arrive(barrier, blocks * warps * PAIR_BYTES)
         block = types.int64(cuda.blockIdx.x)
-        r = quotient(block, blocks)
+        r = divide_uint32(block, blocks)
         rank = block - r * blocks
         source, target = row_offsets(r, inner, x_at, out_at)
         head, end = bounds(phase + source, n)
@@ -160,40 +160,40 @@ def shared_vectors_per_thread(device: Device) -> int:
     return (shared_bytes(device) - 2 * MOST_BLOCKS * MOST_WARPS * 8) // (LARGE * VECTOR_BYTES)
 
 
-def count_large_blocks(v: View, knobs: Knobs) -> int:
-    """Return how many large blocks keep a row in registers and shared memory."""
-    return cdiv(v.vectors, LARGE * (LARGE_TILES + min(shared_vectors_per_thread(v.device), knobs.kept)))
+def large_blocks_per_row(v: RowView, knobs: Knobs) -> int:
+    """Return how many blocks of 512 threads it takes to keep a row in registers and shared memory."""
+    return cdiv(v.vectors_per_row, LARGE * (LARGE_TILES + min(shared_vectors_per_thread(v.device), knobs.kept)))
 
 
-def small_cluster_shape(v: View, knobs: Knobs) -> tuple[int, int, int] | None:
+def small_cluster_shape(v: RowView, knobs: Knobs) -> tuple[int, int, int] | None:
     """Return ``(blocks, threads, tiles)`` of a small cluster that keeps a row only in registers, 8 vectors per thread.
-    Return None for longer rows, for float64, and for many float32 rows that two large blocks hold."""
+    Return None for longer rows, for float64, and for many float32 rows: these get two large blocks each if they fit."""
     many = not v.exact and v.planned >= knobs.kept_rows * v.device.multiprocessors
-    if v.itemsize > 4 or (v.itemsize == 4 and many and count_large_blocks(v, knobs) <= 2):
+    if v.itemsize > 4 or (v.itemsize == 4 and many and large_blocks_per_row(v, knobs) <= 2):
         return None
-    blocks = next((c for c in (2, 4, 8) if v.vectors <= c * knobs.cluster_threads * HELD), MOST_BLOCKS)
-    threads = cdiv(v.vectors, blocks * HELD * WARP) * WARP
+    blocks = next((c for c in (2, 4, 8) if v.vectors_per_row <= c * knobs.cluster_threads * HELD), MOST_BLOCKS)
+    threads = cdiv(v.vectors_per_row, blocks * HELD * WARP) * WARP
     return (blocks, threads, HELD) if threads <= 512 else None
 
 
-def wastes_sms(v: View, knobs: Knobs) -> bool:
-    """Whether there would be at most one large block per SM, or two in float64 if clusters have 16 blocks."""
-    large = count_large_blocks(v, knobs)
+def wastes_sms(v: RowView, knobs: Knobs) -> bool:
+    """Whether an SM would have at most one block of 512 threads, or two if float64 rows need clusters of 16 blocks."""
+    large = large_blocks_per_row(v, knobs)
     return large * v.planned <= (2 if v.itemsize == 8 and large >= MOST_BLOCKS else 1) * v.device.multiprocessors
 
 
-def cluster_shape(v: View, knobs: Knobs) -> tuple[int, int, int] | None:
+def cluster_shape(v: RowView, knobs: Knobs) -> tuple[int, int, int] | None:
     """Return ``(blocks, threads, tiles)`` of a cluster for a row. Return None if the device has no cluster that fits
     it, or if rows have no 16-byte vectors. Rows with exact sums are kept only in registers."""
-    if not has_clusters(v.device) or v.across or not (v.full_vectors or v.exact):
+    if not has_clusters(v.device) or v.is_strided or not (v.has_full_vectors or v.exact):
         return None
     found = small_cluster_shape(v, knobs)
     if found is None:
         least = 4 if wastes_sms(v, knobs) else 1
-        if v.vectors > 2048 and v.planned <= 2 * v.device.multiprocessors:
+        if v.vectors_per_row > 2048 and v.planned <= 2 * v.device.multiprocessors:
             least = max(2, least)
-        blocks = max(least, count_large_blocks(v, knobs))
-        held = cdiv(v.vectors, LARGE * MOST_BLOCKS) <= LARGE_TILES + shared_vectors_per_thread(v.device)
+        blocks = max(least, large_blocks_per_row(v, knobs))
+        held = cdiv(v.vectors_per_row, LARGE * MOST_BLOCKS) <= LARGE_TILES + shared_vectors_per_thread(v.device)
         if blocks > MOST_BLOCKS + held:
             return None
         found = min(blocks, MOST_BLOCKS), LARGE, LARGE_TILES
@@ -201,20 +201,20 @@ def cluster_shape(v: View, knobs: Knobs) -> tuple[int, int, int] | None:
 
 
 @register("numba", "softmax", "split_cluster")
-@planned(Knobs)
-def split_cluster(v: View, knobs: Knobs) -> BindView:
+@plan_once(Knobs)
+def split_cluster(v: RowView, knobs: Knobs) -> BindView:
     """A thread-block cluster keeps a row in registers and shared memory: one read, one write."""
-    id, v = "numba/softmax/split_cluster", exact_view(v)
+    id, v = "numba/softmax/split_cluster", view_for_exact_sums(v)
     shape = cluster_shape(v, knobs)
     if shape is None:
         raise UnsupportedProblemError(
             id, f"a row of {v.n} elements is no cluster's: too long, not in whole vectors, or a device without clusters"
         )
     blocks, threads, tiles = shape
-    tiling = flexible_tiling(v, MOST_WARPS * WARP, tiles)  # so each has 64 registers: an SM runs two blocks of 512
+    tiling = one_row_tiling(v, MOST_WARPS * WARP, tiles)  # so each has 64 registers: an SM runs two blocks of 512
     share, kept = share_per_block(v, blocks, threads, tiles)
-    return prepare_kernel(cluster_kernel(v.dtype, tiling), v.device).call(
-        *(check_grid(id, v.total * blocks), *v.offsets, blocks, share, kept),
+    return prepare_kernel(cluster_kernel(v.dtype, tiling), v.device).bind(
+        *(check_grid(id, v.total * blocks), *v.kernel_args, blocks, share, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,
         cluster=blocks,

@@ -3,27 +3,26 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import ALIGNED, WARP, exponential, maximum
 from kernelzoo.kernels.numba.dtypes import STORAGE, itemsize
-from kernelzoo.kernels.numba.launch import BindView, Source, kernel, planned, prepare_kernel, shared_bytes
-from kernelzoo.kernels.numba.row import row_offsets, tile_functions, wait_for_blocks
-from kernelzoo.kernels.numba.softmax.arithmetic import number_constants, softmax_functions, state_functions
-from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip_functions, share_per_block
-from kernelzoo.kernels.numba.tiling import Tiling, View, flexible_tiling
+from kernelzoo.kernels.numba.launch import BindView, Source, make_once, plan_once, prepare_kernel, shared_bytes
+from kernelzoo.kernels.numba.row import row_offsets, tile_accessors, wait_for_blocks
+from kernelzoo.kernels.numba.softmax.arithmetic import softmax_functions, state_functions, type_and_constants
+from kernelzoo.kernels.numba.softmax.on_chip import HELD, MOST_WARPS, on_chip_row_functions, share_per_block
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, one_row_tiling
 from kernelzoo.layout import VECTOR_BYTES, cdiv
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     """Do the same as split_cluster's kernel without a cluster. A cooperative launch makes all blocks resident.
 
     ``chunks`` blocks store (max, sum) pairs, and wait for each other at a counter that is never reset. Shared memory
-    keeps only 16-byte vectors. Elements that don't fit on chip are read a second time, ideally from the L2 cache.
-    """
-    kind, _, ONE, LOWEST = number_constants(dtype)
-    WORD, WORDS, SIZE, VEC = tiling.word(dtype), tiling.words(dtype), tiling.size, tiling.vec
-    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, LOWEST)
+    keeps only 16-byte vectors. Elements that don't fit on chip are read a second time, ideally from the L2 cache."""
+    kind, _, ONE, LOWEST = type_and_constants(dtype)
+    WORD, WORDS, SIZE, VEC = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size, tiling.vec
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_accessors(dtype, tiling, LOWEST)
     finite, thread_max, thread_sum, normalize, rescale = softmax_functions(dtype, tiling.vec, WORDS)
-    copy_share, online_update, merge_states, store_share = on_chip_functions(dtype, tiling)
+    copy_share, online_update, merge_states, store_share = on_chip_row_functions(dtype, tiling)
     _, rescale_sum, warp_merge = state_functions(dtype)
     KEEPS, storage = VECTOR_BYTES // itemsize(dtype) == VEC, STORAGE[dtype]
 
@@ -105,28 +104,28 @@ def grid_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(grid, (dtype, kind, types.int64, dtype), tiling.threads)
 
 
-def grid_shape(v: View) -> tuple[int, int]:
+def grid_shape(v: RowView) -> tuple[int, int]:
     """Return ``(chunks, threads)``. All SMs share few rows. Otherwise, groups of SMs that just fit a row loop over
     rows."""
-    vectors, threads, processors = v.vectors, 512, v.device.multiprocessors
-    capacity = threads * HELD + (shared_bytes(v.device) // VECTOR_BYTES if v.full_vectors else 0)
+    vectors, threads, processors = v.vectors_per_row, 512, v.device.multiprocessors
+    capacity = threads * HELD + (shared_bytes(v.device) // VECTOR_BYTES if v.has_full_vectors else 0)
     chunks = processors // v.planned if v.planned <= processors else min(processors, cdiv(vectors, capacity))
     return min(chunks, max(1, vectors // threads)), threads
 
 
 @register("numba", "softmax", "split_grid")
-@planned()
-def split_grid(v: View) -> BindView:
+@plan_once()
+def split_grid(v: RowView) -> BindView:
     """The device's resident blocks share the current rows, and keep them on chip while they wait for each other."""
     chunks, threads = grid_shape(v)
     # Threads have 128 registers: two batches of 8 vectors, or of 4 in float64, whose exponential needs registers.
-    tiling = flexible_tiling(v, threads, HELD if v.dtype != "float64" else 4)
+    tiling = one_row_tiling(v, threads, HELD if v.dtype != "float64" else 4)
     share, kept = share_per_block(v, chunks, threads, tiling.tiles)
-    kept = min(kept, shared_bytes(v.device) // (threads * VECTOR_BYTES)) if v.full_vectors else 0
+    kept = min(kept, shared_bytes(v.device) // (threads * VECTOR_BYTES)) if v.has_full_vectors else 0
     groups = min(v.total, v.device.multiprocessors // chunks)
     return prepare_kernel(grid_kernel(v.dtype, tiling), v.device).bind_with_workspace(
         *(v.total * chunks * 2, v.total),
-        *(groups * chunks, *v.offsets, chunks, share, kept),
+        *(groups * chunks, *v.kernel_args, chunks, share, kept),
         threads=threads,
         shared=kept * threads * VECTOR_BYTES,
         cooperative=True,

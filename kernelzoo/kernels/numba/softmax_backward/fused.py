@@ -3,19 +3,19 @@ from numba.cuda import types
 
 from kernelzoo.kernels.numba.device_functions import WARP
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_access_functions, row_coords, row_start, thread_mapping
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, make_once, plan_once
+from kernelzoo.kernels.numba.row import block_reduce, row_accessors, row_coords, row_start, thread_mapping
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import gradient_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, short_row_tiling, whole_row_tiling
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, short_row_tiling, whole_row_tiling
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     """Process rows as softmax's multi_row_tile does, but with up to a block per row."""
     kind, ZERO = WIDE[dtype], constant(dtype, 0)
-    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    load_row, store_row = row_access_functions(dtype, tiling, ZERO)
+    WORD, WORDS = tiling.register_type(dtype), tiling.registers(dtype)
+    load_row, store_row = row_accessors(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
     sum_products, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
     mapping, ROWS, STACK, SCRATCH = thread_mapping(tiling), tiling.rows, tiling.stack, tiling.scratch
@@ -54,15 +54,15 @@ def fused_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(fused, (dtype, dtype, dtype), tiling.threads, inputs=2)
 
 
-def fused_tiling(v: View) -> Tiling | None:
+def fused_tiling(v: RowView) -> Tiling | None:
     """Return a tiling of up to a warp per short row, and of a block per longer row. A thread has four vectors of each
     input. It has eight if a row would otherwise need more than 256 threads, so that an SM runs at least two blocks."""
-    short = short_row_tiling(v, 2) if v.across or v.n // v.vec <= 4 * WARP else None
+    short = short_row_tiling(v, 2) if v.is_strided or v.n // v.vec <= 4 * WARP else None
     return short or whole_row_tiling(v, (256, 2), (512, 1))
 
 
 @register("numba", "softmax_backward", "fused")
-@planned()
-def fused(v: View) -> BindView:
+@plan_once()
+def fused(v: RowView) -> BindView:
     """One block processes each row. A short row has a warp or less, and a thread processes several short rows."""
     return bind_over_rows("numba/softmax_backward/fused", fused_kernel, fused_tiling(v), v, spread=True)

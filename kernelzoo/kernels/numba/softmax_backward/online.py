@@ -1,19 +1,19 @@
 from numba import cuda
 
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.lanes import add_exactly, sum_with_errors
-from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, kernel, planned
-from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start, tile_functions
+from kernelzoo.kernels.numba.lanes import add_exactly, add_rounding_errors
+from kernelzoo.kernels.numba.launch import BindView, Source, bind_over_rows, make_once, plan_once
+from kernelzoo.kernels.numba.row import block_reduce, row_coords, row_finder, row_start, tile_accessors
 from kernelzoo.kernels.numba.softmax_backward.arithmetic import gradient_functions
-from kernelzoo.kernels.numba.tiling import Tiling, View, streaming_tiling
+from kernelzoo.kernels.numba.tiling import RowView, Tiling, streaming_tiling
 from kernelzoo.registry import register
 
 
-@kernel
+@make_once
 def online_kernel(dtype: str, tiling: Tiling) -> Source:
     kind, ZERO = WIDE[dtype], constant(dtype, 0)
-    WORD, WORDS, SIZE = tiling.word(dtype), tiling.words(dtype), tiling.size
-    bounds, load_tile, store_tile, load_edge, store_edge = tile_functions(dtype, tiling, ZERO)
+    WORD, WORDS, SIZE = tiling.register_type(dtype), tiling.registers(dtype), tiling.read_size
+    bounds, load_tile, store_tile, load_edge, store_edge = tile_accessors(dtype, tiling, ZERO)
     _, _, block_sum = block_reduce(tiling, ZERO)
     sum_products, compute_gradient = gradient_functions(dtype, tiling.vec, WORDS)
     find_row, SCRATCH = row_finder(tiling), tiling.scratch
@@ -36,7 +36,7 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
             total = add_exactly(total, sum_products(grads, weights, 0))
             first += lanes * SIZE
 
-        dot = block_sum(sum_with_errors(total), sums)
+        dot = block_sum(add_rounding_errors(total), sums)
 
         target = row_start(out_at, place)
         # Backwards: what was read last is the likeliest to be still in cache.
@@ -51,13 +51,13 @@ def online_kernel(dtype: str, tiling: Tiling) -> Source:
     return Source(online, (dtype, dtype, dtype), tiling.threads, inputs=2)
 
 
-def online_tiling(v: View) -> Tiling:
+def online_tiling(v: RowView) -> Tiling:
     """Return a tiling of two vectors of each input per thread."""
     return streaming_tiling(v, 8 if v.itemsize <= 4 else 4, 2)
 
 
 @register("numba", "softmax_backward", "online")
-@planned()
-def online(v: View) -> BindView:
+@plan_once()
+def online(v: RowView) -> BindView:
     """One block processes a row of any length. One pass adds up the row's products, and a second pass writes."""
     return bind_over_rows("numba/softmax_backward/online", online_kernel, online_tiling(v), v)

@@ -5,8 +5,8 @@ from numba import cuda
 
 from kernelzoo.kernels.numba import machine
 from kernelzoo.kernels.numba.dtypes import WIDE, constant
-from kernelzoo.kernels.numba.lanes import lane_adder, row_io, tile_adders, vector_tiling
-from kernelzoo.kernels.numba.launch import BindView, Source, Tiling, View, bind_over_rows, kernel, planned
+from kernelzoo.kernels.numba.lanes import lane_access, lane_adder, tile_sum_adders, vector_tiling
+from kernelzoo.kernels.numba.launch import BindView, RowView, Source, Tiling, bind_over_rows, make_once, plan_once
 from kernelzoo.kernels.numba.row import row_finder, row_offsets
 from kernelzoo.registry import register
 
@@ -14,9 +14,9 @@ from kernelzoo.registry import register
 @cache
 def row_sum_function(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     """Return ``add_row(x, source, step, lane, lanes, start, n, scratch)``: the sum of a row's elements [start, n)."""
-    ZERO, SIZE = constant(out_dtype, 0), tiling.size
-    WORD, WORDS = tiling.word(dtype), tiling.words(dtype)
-    (load, _, _), (add_tile, _) = row_io(dtype, tiling), tile_adders(dtype, tiling, out_dtype)
+    ZERO, SIZE = constant(out_dtype, 0), tiling.read_size
+    WORD, WORDS = tiling.register_type(dtype), tiling.registers(dtype)
+    (load, _, _), (add_tile, _) = lane_access(dtype, tiling), tile_sum_adders(dtype, tiling, out_dtype)
     sum_over_lanes = lane_adder(out_dtype, tiling)
 
     @cuda.jit(device=True, inline="always")
@@ -31,9 +31,9 @@ def row_sum_function(dtype: str, tiling: Tiling, out_dtype: str) -> Any:
     return add_row
 
 
-@kernel
+@make_once
 def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
-    kind, (_, store) = WIDE[out_dtype], machine.element_functions(out_dtype)
+    kind, (_, store) = WIDE[out_dtype], machine.element_accessors(out_dtype)
     add_row, find_row = row_sum_function(dtype, tiling, out_dtype), row_finder(tiling)
     SCRATCH = tiling.scratch
 
@@ -49,7 +49,7 @@ def sum_kernel(dtype: str, tiling: Tiling, out_dtype: str) -> Source:
 
 
 @register("numba", "sum", "rows")
-@planned()
-def rows(v: View) -> BindView:
+@plan_once()
+def rows(v: RowView) -> BindView:
     """Each lane adds a tile's elements in a tree, and compensates rounding between tiles. A tree adds the lanes."""
     return bind_over_rows("numba/sum/rows", partial(sum_kernel, out_dtype=v.out_dtype), vector_tiling(v), v)

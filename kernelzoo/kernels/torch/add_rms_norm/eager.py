@@ -1,7 +1,7 @@
 import torch
 from torch.nn.functional import rms_norm
 
-from kernelzoo.launch import Launch, ReturningLaunch
+from kernelzoo.launch import Launch, ResultCopyingLaunch
 from kernelzoo.registry import register
 
 
@@ -16,4 +16,4 @@ def eager(
         torch.add(x, residual, out=total)
         return rms_norm(rows, (n,), weight, eps)
 
-    return ReturningLaunch(launch, out.movedim(1, -1).copy_)
+    return ResultCopyingLaunch(launch, out.movedim(1, -1).copy_)

@@ -6,7 +6,7 @@ from kernelzoo.registry import register
 
 @register("torch", "cross_entropy", "eager")
 def eager(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
-    """A dozen eager operations. torch's own function ends the context at an invalid label, and adds in sequence."""
+    """A dozen eager operations. torch's own function makes CUDA unusable at an invalid label, and adds in sequence."""
     n, wide = x.size(1), torch.promote_types(x.dtype, torch.float32)
 
     def launch() -> None:

@@ -1,7 +1,7 @@
 import torch
 from torch.nn.functional import rms_norm
 
-from kernelzoo.launch import Launch, ReturningLaunch, void
+from kernelzoo.launch import Launch, ResultCopyingLaunch, void
 from kernelzoo.registry import register
 
 
@@ -13,4 +13,4 @@ def norm_into(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: flo
 def eager(x: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, eps: float) -> Launch:
     """torch.nn.functional.rms_norm. It has no ``out``, so its result is copied there, which is not timed."""
     rows, n = x.movedim(1, -1), x.size(1)
-    return ReturningLaunch(lambda: rms_norm(rows, (n,), weight, eps), out.movedim(1, -1).copy_)
+    return ResultCopyingLaunch(lambda: rms_norm(rows, (n,), weight, eps), out.movedim(1, -1).copy_)

@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.torch.natural import drop_unit_axis
-from kernelzoo.kernels.torch.softmax.limits import adds_too_much_in_order, overflows_index, rounds_intermediates
+from kernelzoo.kernels.torch.softmax.limits import is_inexact_on_ordinary_data, overflows_index, rounds_intermediates
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -18,7 +18,7 @@ def eager(x: torch.Tensor, out: torch.Tensor) -> Launch:
         raise UnsupportedProblemError(
             "torch/softmax/eager", f"torch's GPU kernel takes rows of up to {2**31 - 1} elements"
         )
-    if adds_too_much_in_order(x):
+    if is_inexact_on_ordinary_data(x):
         raise UnsupportedProblemError(
             "torch/softmax/eager",
             "torch's kernel adds up a column in one sum, and on the host a row in a few: past 1000 elements, and 2^16"

@@ -6,7 +6,7 @@ from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.kernels.triton.device_functions import accumulate, add_up, await_last_launch, row_start
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -50,7 +50,7 @@ def rows(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, out: torch.Tensor, total: torch.Tensor, eps: float
 ) -> Launch:
     """The sums x + residual are written. A row that fits stays in registers. A longer one is read again, from cache."""
-    rows, others = rows_with(x, out, residual, total)
+    rows, others = layouts_of(x, out, residual, total)
     tile = register_tile(x, rows, 2)
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (x, residual, weight, out, total, *row_arguments(rows, *others), weight.stride(0), *constants)

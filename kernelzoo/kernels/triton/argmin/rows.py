@@ -9,7 +9,7 @@ from kernelzoo.kernels.triton.device_functions import await_last_launch, row_sta
 from kernelzoo.kernels.triton.min.lowest import row_minima
 from kernelzoo.kernels.triton.packs import reshape_to_packs
 from kernelzoo.launch import Launch
-from kernelzoo.layout import identity, rows_of
+from kernelzoo.layout import min_identity, rows_of
 from kernelzoo.registry import register
 
 
@@ -67,5 +67,5 @@ def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each thread keeps its minimum and the number of its block. Then one block per row is searched for the index."""
     rows = rows_of(x, out)
     tile = pack_tile(x, rows)
-    args = (x, out, *row_arguments(rows), identity(x.dtype), wide_type(x.dtype), *tile.constants)
+    args = (x, out, *row_arguments(rows), min_identity(x.dtype), wide_type(x.dtype), *tile.constants)
     return bind_grid("triton/argmin/rows", argmin_kernel, tile.programs, args, tile.warps)

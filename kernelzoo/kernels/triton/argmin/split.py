@@ -6,10 +6,10 @@ from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, w
 from kernelzoo.kernels.shared.pack_tiles import plan_parts
 from kernelzoo.kernels.triton.argmin.rows import row_argmin
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import load_parts, program_part, row_to_merge
+from kernelzoo.kernels.triton.long_rows import load_parts, locate_rows_and_part, row_to_merge
 from kernelzoo.kernels.triton.min.lowest import row_minima
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import identity, rows_of
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import min_identity, rows_of
 from kernelzoo.registry import register
 
 
@@ -20,7 +20,7 @@ def parts_kernel(
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
-    row, begin, end, left = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    row, begin, end, left = locate_rows_and_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     minima, place = row_argmin(x, x_start, x_n, begin, end, row < rows, IDENTITY, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR)
     tl.store(least + left, minima, row < rows)
@@ -45,11 +45,11 @@ def first_kernel(
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces part of a row as ``rows`` does. A second launch takes the first part with the minimum."""
     rows = rows_of(x, out)
-    plan, id, none = plan_parts(x, rows), "triton/argmin/split", identity(x.dtype)
+    plan, id, none = plan_parts(x, rows), "triton/argmin/split", min_identity(x.dtype)
     least = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     left = (x, out, least, x.new_empty(least.shape, dtype=torch.int64))
     kinds = (plan.parts, plan.span, none, wide_type(x.dtype))
     args = (*left, *row_arguments(rows), *kinds, *plan.tile.constants)
     first = bind_grid(id, parts_kernel, plan.programs, args, plan.tile.warps)
-    args = (*left, plan.parts, rows.inner, rows.out_outer, rows.out_inner, none, plan.lanes)
-    return sequence(first, bind_grid(id, first_kernel, rows.total, args, 1))
+    args = (*left, plan.parts, rows.inner, rows.out_outer, rows.out_inner, none, plan.padded_parts)
+    return chain_launches(first, bind_grid(id, first_kernel, rows.total, args, 1))

@@ -5,9 +5,9 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.packs import row_state
+from kernelzoo.kernels.triton.packs import max_and_sum
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -29,7 +29,7 @@ def cross_entropy_kernel(
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    top, total = row_state(
+    top, total = max_and_sum(
         x, x_start, x_n, 0, n, row < rows, LOWEST, float("inf"), ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR
     )
     label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1), row < rows, other=0)
@@ -40,7 +40,7 @@ def cross_entropy_kernel(
 @register("triton", "cross_entropy", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, loss: torch.Tensor, ignore_index: int) -> Launch:
     """One pass keeps a running (max, sum) state in each thread. Then the element of each row's label is read."""
-    rows, (label,) = rows_with(x, loss, labels)
+    rows, (label,) = layouts_of(x, loss, labels)
     tile = pack_tile(x, rows)
     constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), *tile.constants)
     args = (x, labels, loss, *row_arguments(rows), label.outer, label.inner, ignore_index, *constants)

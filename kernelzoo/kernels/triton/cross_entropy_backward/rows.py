@@ -6,9 +6,9 @@ from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.packs import row_state
+from kernelzoo.kernels.triton.packs import max_and_sum
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -26,7 +26,7 @@ def backward_kernel(
     label = tl.load(labels + row_start(row, inner, labels_outer, labels_inner, 1), row < rows, other=0)
     factor = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), row < rows, other=0).to(ACC_DTYPE)
     factor = tl.where((label >= 0) & (label < n), factor, float("nan"))
-    top, total = row_state(
+    top, total = max_and_sum(
         x, x_start, x_n, 0, n, row < rows, LOWEST, float("inf"), ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR
     )
     inverse = 1 / total
@@ -42,7 +42,7 @@ def backward_kernel(
 @register("triton", "cross_entropy_backward", "rows")
 def rows(x: torch.Tensor, labels: torch.Tensor, grad: torch.Tensor, out: torch.Tensor, ignore_index: int) -> Launch:
     """One pass finds each row's (max, sum) state. A second pass reads the row again, from cache, and writes."""
-    rows, (label, factor) = rows_with(x, out, labels, grad)
+    rows, (label, factor) = layouts_of(x, out, labels, grad)
     tile = pack_tile(x, rows)
     strides = (label.outer, label.inner, factor.outer, factor.inner)
     constants = (torch.finfo(wide_dtype(x.dtype)).min, wide_type(x.dtype), *tile.constants)

@@ -6,9 +6,9 @@ from kernelzoo.kernels.shared.jit import bind_grid, device_of, row_arguments, wi
 from kernelzoo.kernels.shared.pack_tiles import SCANNED, plan_parts
 from kernelzoo.kernels.triton.cumsum.rows import row_cumsum
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import program_part
-from kernelzoo.kernels.triton.sum.split import leave_sums
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.kernels.triton.long_rows import locate_rows_and_part
+from kernelzoo.kernels.triton.sum.split import launch_sums
+from kernelzoo.launch import Launch, chain_launches
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
 
@@ -20,7 +20,7 @@ def cumsum_kernel(
     ROWS: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
-    row, begin, end, _ = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    row, begin, end, _ = locate_rows_and_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x += row_start(row, inner, x_outer, x_inner, MULTIPLE)
     out += row_start(row, inner, out_outer, out_inner, MULTIPLE)
     part = tl.arange(0, PARTS)[None, :]
@@ -35,9 +35,9 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     plan, id = plan_parts(x, rows), "triton/cumsum/split"
-    sums, first = leave_sums(id, x, out, rows, plan)
+    sums, first = launch_sums(id, x, out, rows, plan)
     block = min(plan.tile.block, SCANNED // plan.tile.rows)
-    constants = (wide_type(sums.dtype), plan.tile.rows, block, plan.lanes)
+    constants = (wide_type(sums.dtype), plan.tile.rows, block, plan.padded_parts)
     warps = device_of(x).warps(plan.tile.rows * block // 16)
     args = (x, out, sums, *row_arguments(rows), plan.parts, plan.span, *constants)
-    return sequence(first, bind_grid(id, cumsum_kernel, plan.programs, args, warps))
+    return chain_launches(first, bind_grid(id, cumsum_kernel, plan.programs, args, warps))

@@ -6,9 +6,9 @@ from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, w
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
 from kernelzoo.kernels.triton.device_functions import accumulate, add_up, await_last_launch, rounded_product, row_start
 from kernelzoo.kernels.triton.layer_norm.rows import row_mean
-from kernelzoo.kernels.triton.partials import add_sums, make_partials_launch, store_sums, zero_sums
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_with
+from kernelzoo.kernels.triton.partials import add_sums, launch_partials_sum, store_sums, zero_sums
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -18,7 +18,7 @@ def rows_kernel(
     MULTIPLE: tl.constexpr, grad_outer, grad_n, grad_inner, weight_n,
     EPS: tl.constexpr, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Write dx and the program's sums for dweight and dbias. If WHOLE, blocks cover rows: sums stay in registers."""
+    """Write dx and the program's sums for dweight and dbias. If WHOLE, a block is a row: sums stay in registers."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
@@ -67,10 +67,10 @@ def rows_kernel(
 def rows(x: Tensor, weight: Tensor, grad: Tensor, dx: Tensor, dweight: Tensor, dbias: Tensor, eps: float) -> Launch:
     """Programs stride over rows, three passes per row. Later launches add up the programs' sums for weight and bias."""
     id, tensors = "triton/layer_norm_backward/rows", (x, weight, grad, dx, dweight, dbias)
-    rows, (others,) = rows_with(x, dx, grad)
+    rows, (others,) = layouts_of(x, dx, grad)
     tile = persistent_tile(x, rows, 2)
     partials = x.new_empty((2, tile.programs, rows.n), dtype=wide_dtype(x.dtype))
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
     first = bind_grid(id, rows_kernel, tile.programs, args, tile.warps, tensors=6)
-    return sequence(first, *(make_partials_launch(id, partials[i], out) for i, out in enumerate((dweight, dbias))))
+    return chain_launches(first, *(launch_partials_sum(id, partials[i], out) for i, out in enumerate((dweight, dbias))))

@@ -5,7 +5,7 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import pack_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.packs import row_state
+from kernelzoo.kernels.triton.packs import max_and_sum
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -21,7 +21,7 @@ def logsumexp_kernel(
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    top, total = row_state(x, x_start, x_n, 0, n, row < rows, LOWEST, -LOWEST, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR)
+    top, total = max_and_sum(x, x_start, x_n, 0, n, row < rows, LOWEST, -LOWEST, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR)
     result = top + tl.log(total)
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result.to(out.dtype.element_ty), row < rows)
 

@@ -5,9 +5,9 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import PackPlan, plan_parts
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import load_parts, program_part, row_to_merge
-from kernelzoo.kernels.triton.packs import merge_states, row_state
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.kernels.triton.long_rows import load_parts, locate_rows_and_part, row_to_merge
+from kernelzoo.kernels.triton.packs import max_and_sum, merge_states
+from kernelzoo.launch import Launch, chain_launches
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import register
 
@@ -19,9 +19,9 @@ def states_kernel(
     ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
-    row, begin, end, place = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    row, begin, end, place = locate_rows_and_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
-    top, total = row_state(
+    top, total = max_and_sum(
         x, x_start, x_n, begin, end, row < rows, LOWEST, HIGHEST, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR
     )
     tl.store(states + place, top, row < rows)
@@ -46,10 +46,10 @@ def merge_kernel(
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), result)
 
 
-def leave_states(
+def launch_states(
     id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: PackPlan, highest: float
 ) -> tuple[torch.Tensor, Launch]:
-    """Return (a workspace for the states of parts, the launch that fills it). All maxima come before all sums."""
+    """Return (a workspace for the parts' states, the launch that fills it). In memory, all maxima precede all sums."""
     lowest = torch.finfo(wide_dtype(x.dtype)).min
     states = x.new_empty((2, rows.total, plan.parts), dtype=wide_dtype(x.dtype))
     kinds = (plan.parts, plan.span, lowest, highest, wide_type(x.dtype))
@@ -62,7 +62,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program reduces part of a row as ``rows`` does. A second launch merges the states, one program per row."""
     rows = rows_of(x, out)
     plan, lowest = plan_parts(x, rows), torch.finfo(wide_dtype(x.dtype)).min
-    states, first = leave_states("triton/logsumexp/split", x, out, rows, plan, -lowest)
+    states, first = launch_states("triton/logsumexp/split", x, out, rows, plan, -lowest)
     place = (rows.total, plan.parts, rows.inner, rows.out_outer, rows.out_inner)
-    args = (x, out, states, *place, lowest, plan.lanes)
-    return sequence(first, bind_grid("triton/logsumexp/split", merge_kernel, rows.total, args, 1))
+    args = (x, out, states, *place, lowest, plan.padded_parts)
+    return chain_launches(first, bind_grid("triton/logsumexp/split", merge_kernel, rows.total, args, 1))

@@ -7,7 +7,7 @@ from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_type
 from kernelzoo.kernels.shared.row_tiles import choose_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -34,7 +34,7 @@ def backward_kernel(
 @register("triton", "logsumexp_backward", "rows")
 def rows(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, out: torch.Tensor) -> Launch:
     """The gradient is exp(x - y) * grad, with y and grad of the element's row. It takes one read and one write."""
-    rows, (ys, grads) = rows_with(x, out, y, grad)
+    rows, (ys, grads) = layouts_of(x, out, y, grad)
     tile = choose_tile(x, rows)
     strides = (ys.outer, ys.inner, grads.outer, grads.inner)
     args = (x, y, grad, out, *row_arguments(rows), *strides, wide_type(x.dtype), tile.rows, tile.block)

@@ -7,11 +7,11 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import min_or_nan
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton.min import tiles
 from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
 from kernelzoo.launch import Launch, keeping_alive
-from kernelzoo.layout import cdiv, identity, plain, rows_of
+from kernelzoo.layout import bool_as_uint8, cdiv, min_identity, rows_of
 from kernelzoo.tables import form_knobs, knob, of
 
 
@@ -31,9 +31,9 @@ class Knobs(tiles.Knobs):
 def atomic_minimum(out, value, mask):
     """Set out to the minimum of out and value, by atomics in any order. out must start as the identity.
 
-    Bits of non-negative floats sort as signed integers, so a signed minimum updates them. Bits of negative floats sort
-    in reverse as unsigned integers, so an unsigned maximum updates them. A NaN is sent as all bits set. As a signed
-    integer it is below any non-negative float, as an unsigned one above all floats.
+    Floats are compared by their bits. Non-negative floats sort as signed integers, so out takes a signed minimum.
+    Negative floats sort in reverse as unsigned integers, so out takes an unsigned maximum. A NaN is sent as all bits
+    set. As a signed integer it is below any non-negative float, as an unsigned one above all floats.
     """
     if value.dtype.is_floating():
         SIGNED: tl.constexpr = tl.int64 if value.dtype == tl.float64 else tl.int32
@@ -61,8 +61,8 @@ def part_minima(
 
 
 def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> Launch:
-    """Return the launch of an atomic kernel. The output is filled with the identity, then lowered by the kernel."""
-    x, out = plain(x), plain(out)
+    """Return the launch of an atomic kernel. The output is filled with the identity before the kernel runs."""
+    x, out = bool_as_uint8(x), bool_as_uint8(out)
     # Atomics take 32 or 64 bits. Narrower minima are found in a workspace, which the launch converts at the end.
     target = out if out.dtype.itemsize >= 4 else x.new_empty(out.shape, dtype=wide_dtype(x.dtype))
     rows, device = rows_of(x, target), device_of(x)
@@ -73,10 +73,10 @@ def atomic_launch(id: str, kernel: Any, x: torch.Tensor, out: torch.Tensor) -> L
     blocks = min(cdiv(rows.n, piece), cdiv(knobs.crowd * device.multiprocessors, groups))
     pieces = cdiv(rows.n, piece * blocks)
     blocks = cdiv(rows.n, piece * pieces)
-    constants = (wide_type(x.dtype), identity(x.dtype), edges_of(rows), choose_fold(rows, x.dtype, piece))
+    constants = (wide_type(x.dtype), min_identity(x.dtype), edge_vector_size(rows), choose_fold(rows, x.dtype, piece))
     args = (x, target, *row_arguments(rows), blocks, pieces, *constants, knobs.atomic_tiles, side, piece)
     lower_all = bind_grid(id, kernel, groups * blocks, args, device.warps(tile.threads))
-    nothing = identity(target.dtype)
+    nothing = min_identity(target.dtype)
 
     def launch() -> None:
         target.fill_(nothing)

@@ -1,6 +1,6 @@
 import torch
 
-from kernelzoo.kernels.shared.jit import device_of, edges_of
+from kernelzoo.kernels.shared.jit import device_of, edge_vector_size
 from kernelzoo.kernels.triton.min import atomics, columns, split
 from kernelzoo.kernels.triton.min.rows import RowKnobs
 from kernelzoo.kernels.triton.min.rows_deferred import short_tile
@@ -30,12 +30,12 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     knobs = of(Knobs, device.index)
     if short_tile(layout, x.dtype, device) is not None:
         return "rows_deferred"
-    across = layout.columns
+    across = layout.as_columns
     if across is not None:
-        strips = across.strips(columns.column_tile(knobs, across).columns)
+        strips = across.strip_count(columns.choose_column_tile(knobs, across).columns)
         idle = strips < knobs.across_percent / 100 * device.multiprocessors
         return "split" if idle and layout.n > knobs.short_across else "columns"
-    bytes, edges = layout.n * layout.itemsize, edges_of(layout)
+    bytes, edges = layout.n * layout.itemsize, edge_vector_size(layout)
     if bytes > knobs.row_bytes and layout.total < knobs.crowd * device.multiprocessors:
         # Half as many rows as SMs fill the device if each row is read at once.
         once = 2 * layout.total >= device.multiprocessors and whole_row_tile(knobs, layout, x.dtype, device, edges)

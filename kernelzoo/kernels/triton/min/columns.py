@@ -11,7 +11,7 @@ from kernelzoo.kernels.shared.jit import bind_grid, column_arguments, device_of,
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns, cdiv, identity, plain, power_of_two, rows_of
+from kernelzoo.layout import Columns, bool_as_uint8, cdiv, min_identity, next_power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import form_knobs, knob, of
 
@@ -75,10 +75,10 @@ def columns_kernel(
 ):  # fmt: skip
     """Compute minima of ``span`` elements of up to LANES adjacent columns. PILE blocks of DEPTH lines load at once.
 
-    A line has one element of each column. If lines may start inside a vector, each is read from the vector that
-    contains its first element. Lines DEPTH apart start at the same offset in a vector, so a lane stays in one column.
-    At the end, minima are shifted to their columns. Elements past the first ``whole`` vectors are read one by one: the
-    memory's last vector may be incomplete.
+    A line has one element of each column. A line that starts inside a vector is read from that vector's begin on. Its
+    elements are then in later lanes. Lines DEPTH apart start at the same offset in a vector, so a lane stays in one
+    column. At the end, minima are shifted to their columns' lanes. Elements after the first ``whole`` vectors are read
+    one by one, since the memory's last vector may be incomplete.
     """
     await_last_launch()
     SHIFTED: tl.constexpr = MULTIPLE % VECTOR != 0
@@ -147,23 +147,23 @@ class ColumnTile(NamedTuple):
     threads: int
 
 
-def column_tile(
-    knobs: Knobs, columns: Columns, threads: int = 256, line: int = LINE_BYTES, pile: int = COLUMN_PILE
+def choose_column_tile(
+    knobs: Knobs, columns: Columns, threads: int = 256, line_bytes: int = LINE_BYTES, loads: int = COLUMN_PILE
 ) -> ColumnTile:
-    """Return a tile for so many threads, ``line`` bytes wide, with ``pile`` loads at once per thread."""
+    """Return a tile for so many threads. Its lines have ``line_bytes``. Each thread starts ``loads`` loads at once."""
     itemsize = columns.itemsize
     vector, bytes = 16 // itemsize, columns.outer * columns.n * columns.inner * itemsize
     # If lines are shorter than a vector, several of them may end in the memory's last, incomplete vector.
     if columns.x_inner != 1 or columns.x_phase or columns.x_n < vector:
         vector = 1
-    elif columns.multiple % vector and bytes <= knobs.element_bytes:
-        vector, pile = 1, pile * vector
-    shifted = columns.multiple % vector != 0
-    lanes = min(line // itemsize, power_of_two(columns.inner + (vector if shifted else 0)))
+    elif columns.stride_gcd % vector and bytes <= knobs.element_bytes:
+        vector, loads = 1, loads * vector
+    shifted = columns.stride_gcd % vector != 0
+    lanes = min(line_bytes // itemsize, next_power_of_two(columns.inner + (vector if shifted else 0)))
     lanes = max(lanes, 2 * vector)
     # One line per offset in a vector at which it may start. For wide lines of bytes, a thread then has several loads.
     depth = max(vector if shifted else 1, threads * vector // lanes)
-    pile = max(1, pile * threads * vector // (depth * lanes))
+    pile = max(1, loads * threads * vector // (depth * lanes))
     return ColumnTile(vector, pile, depth, lanes, lanes - vector if shifted else lanes, threads)
 
 
@@ -172,25 +172,25 @@ def choose_whole_column_tile(columns: Columns, device: Device) -> ColumnTile:
     knobs = of(Knobs, device.index)
     # The widest tile that gives every multiprocessor a program.
     for line in (4 * LINE_BYTES, 2 * LINE_BYTES, LINE_BYTES):
-        tile = column_tile(knobs, columns, line=line)
-        if columns.strips(tile.columns) >= device.multiprocessors:
+        tile = choose_column_tile(knobs, columns, line_bytes=line)
+        if columns.strip_count(tile.columns) >= device.multiprocessors:
             break
     shifted = tile.columns < tile.lanes
     if columns.n <= knobs.short_across:
         # Each shifted line wastes one vector, which is a smaller part of a wider line.
-        return column_tile(knobs, columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
+        return choose_column_tile(knobs, columns, 128, 2 * LINE_BYTES if shifted else LINE_BYTES)
     if columns.n < knobs.long_across or shifted:
         return tile
     # A thread loads half as much if two programs must share a multiprocessor's registers.
-    alone = columns.strips(tile.columns) <= device.multiprocessors
-    return column_tile(knobs, columns, 512, line, pile=COLUMN_PILE if alone else COLUMN_PILE // 2)
+    alone = columns.strip_count(tile.columns) <= device.multiprocessors
+    return choose_column_tile(knobs, columns, 512, line, loads=COLUMN_PILE if alone else COLUMN_PILE // 2)
 
 
 def make_column_launch(
     id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, tile: ColumnTile, parts: int
 ) -> Launch:
     """Return the launch over tiles of columns. If tiles have several parts, the last to finish merges the minima."""
-    strips = columns.strips(tile.columns)
+    strips = columns.strip_count(tile.columns)
     span = cdiv(cdiv(columns.n, tile.depth), parts) * tile.depth
     parts = cdiv(columns.n, span)
     partials: torch.Tensor | int = 0  # without workspaces, a launch can be moved to other tensors
@@ -200,10 +200,10 @@ def make_column_launch(
         arrivals = x.new_zeros(strips, dtype=torch.int32)
     reach = (columns.outer - 1) * columns.x_outer + (columns.n - 1) * columns.x_n + columns.inner
     place = (x, out, partials, arrivals, *column_arguments(columns), reach // tile.vector, parts, span)
-    kinds = (wide_type(x.dtype), identity(x.dtype), tile.vector)
-    pile = min(tile.pile, power_of_two(cdiv(span, tile.depth)))
+    kinds = (wide_type(x.dtype), min_identity(x.dtype), tile.vector)
+    pile = min(tile.pile, next_power_of_two(cdiv(span, tile.depth)))
     # The last program loads as many parts at once as a thread has registers for.
-    chunk = min(power_of_two(parts), COLUMN_PILE // 2 * tile.threads * 16 // (columns.itemsize * tile.lanes))
+    chunk = min(next_power_of_two(parts), COLUMN_PILE // 2 * tile.threads * 16 // (columns.itemsize * tile.lanes))
     args = (*place, *kinds, parts == 1, pile, tile.depth, tile.lanes, chunk)
     return bind_grid(id, columns_kernel, strips * parts, args, device_of(x).warps(tile.threads))
 
@@ -212,8 +212,8 @@ def make_column_launch(
 def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program takes a strip of neighbouring columns, and reads it from top to bottom."""
     id = "triton/min/columns"
-    x, out = plain(x), plain(out)
-    columns = rows_of(x, out).columns
+    x, out = bool_as_uint8(x), bool_as_uint8(out)
+    columns = rows_of(x, out).as_columns
     if columns is None:
         raise UnsupportedProblemError(id, "it takes columns, and the rows of this problem don't lie across memory")
     return make_column_launch(id, x, out, columns, choose_whole_column_tile(columns, device_of(x)), 1)

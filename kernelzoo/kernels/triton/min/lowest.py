@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import align, min_or_nan
-from kernelzoo.kernels.triton.device_functions import edge_columns, whole_vectors
+from kernelzoo.kernels.triton.device_functions import head_and_body, head_and_tail
 from kernelzoo.layout import Rows
 
 
@@ -45,7 +45,7 @@ def fold_columns(x, ROWS: tl.constexpr, COLS: tl.constexpr, FOLD: tl.constexpr):
 
 def choose_fold(rows: Rows, dtype: torch.dtype, block: int) -> int:
     """Return FOLD for ``fold_columns``: how many adjacent columns one thread loads and can reduce by itself."""
-    return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.across and dtype.is_floating_point else 1
+    return min(16 // dtype.itemsize, block) if rows.x_n == 1 and not rows.is_strided and dtype.is_floating_point else 1
 
 
 @triton.jit
@@ -54,8 +54,8 @@ def load_edges(
 ):
     """Return (start of each row's complete vectors, number of elements in these, values of the edge elements)."""
     if EDGES:
-        before, inside = whole_vectors(x_start, n, EDGES)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        before, inside = head_and_body(x_start, n, EDGES)
+        edge, known = head_and_tail(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
         edges = tl.load(x + (x_start + edge), in_rows & known, other=IDENTITY).to(ACC_DTYPE)
         start = align(x_start, EDGES)
     else:

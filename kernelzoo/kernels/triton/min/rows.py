@@ -3,12 +3,12 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, min_or_nan
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima
 from kernelzoo.kernels.triton.min.tiles import TILE_ELEMENTS, Knobs, Tile, block_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
+from kernelzoo.layout import Rows, bool_as_uint8, cdiv, min_identity, next_power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import form_knobs, knob, of
 
@@ -52,25 +52,25 @@ def rows_kernel(
 
 def row_tile(knobs: RowKnobs, rows: Rows, dtype: torch.dtype, edges: int) -> Tile:
     """Return the tile of ``rows``: several short rows, one row that is read at once, or a block of a long row."""
-    columns = power_of_two(rows.n // edges * edges if edges else rows.n)
-    if rows.across or columns * dtype.itemsize > knobs.row_bytes:
+    columns = next_power_of_two(rows.n // edges * edges if edges else rows.n)
+    if rows.is_strided or columns * dtype.itemsize > knobs.row_bytes:
         return block_tile(knobs, rows, dtype)
     # 64 bytes per thread, or more if the tile has a single warp.
     block = min(columns, TILE_ELEMENTS)
     most = knobs.warp_bytes // dtype.itemsize if dtype.itemsize > 1 else TILE_ELEMENTS // 4
     # A thread for every 64 bytes of the row. Half precision counts the padded tile, for at most 32 elements per thread.
     threads = max(32, (block if dtype.itemsize == 2 else min(rows.n, block)) * dtype.itemsize // 64)
-    return Tile(max(1, most // block), block, power_of_two(threads + 1) // 2)
+    return Tile(max(1, most // block), block, next_power_of_two(threads + 1) // 2)
 
 
 @register("triton", "min", "rows")
 def rows(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program takes complete rows. Every block of a row is reduced to one number before blocks are combined."""
-    x, out = plain(x), plain(out)
+    x, out = bool_as_uint8(x), bool_as_uint8(out)
     rows, device = rows_of(x, out), device_of(x)
-    edges = edges_of(rows)
+    edges = edge_vector_size(rows)
     tile = row_tile(of(RowKnobs, device.index), rows, x.dtype, edges)
-    constants = (wide_type(x.dtype), identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))
+    constants = (wide_type(x.dtype), min_identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)
     return bind_grid("triton/min/rows", rows_kernel, programs, args, device.warps(tile.threads))

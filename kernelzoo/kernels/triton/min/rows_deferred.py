@@ -8,13 +8,13 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, min_or_nan
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, overread_rows, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_start, whole_vectors
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, num_overreads, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, head_and_body, row_start
 from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
 from kernelzoo.kernels.triton.min.tiles import Knobs, block_tile, whole_row_tile
 from kernelzoo.kernels.triton.softmax.multi_row_lanes import WARPS, count_row_lanes
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, identity, plain, power_of_two, rows_of
+from kernelzoo.layout import Rows, bool_as_uint8, cdiv, min_identity, next_power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import of
 
@@ -62,7 +62,7 @@ def rows_ragged_kernel(
     at_row = row[:, None, None]
     in_rows = at_row < rows
     x_start = row_start(at_row, inner, x_outer, x_inner, MULTIPLE)
-    before, inside = whole_vectors(x_start, n, EDGES)
+    before, inside = head_and_body(x_start, n, EDGES)
     before, inside = before.to(tl.int32), inside.to(tl.int32)
     body = align(x_start, EDGES)
     after = n - before - inside
@@ -111,7 +111,7 @@ def rows_lanes_kernel(
 
 
 class ShortTile(NamedTuple):
-    """A tile of short rows. threads: per row. columns: padded elements per row, or 0 if read one by one."""
+    """A tile of short rows. threads: threads per row. columns: a row's padded length, or 0 to read single elements."""
 
     rows: int
     threads: int
@@ -122,13 +122,13 @@ def short_tile(rows: Rows, dtype: torch.dtype, device: Device) -> ShortTile | No
     """Return the tile for short columns or short unaligned rows, or None for other rows."""
     if not dtype.is_floating_point:
         return None
-    across, single = rows.columns, WARPS * device.warp_size
+    across, single = rows.as_columns, WARPS * device.warp_size
     if across is not None:
         return ShortTile(single, 1, 0) if rows.n <= SHORT_ACROSS and across.x_inner == 1 else None
-    if rows.itemsize > 4 or rows.n % rows.whole_vector == 0:
+    if rows.itemsize > 4 or rows.n % rows.vector_elements == 0:
         return None
-    edges = edges_of(rows)
-    columns = power_of_two(rows.n // edges * edges) if edges else 0
+    edges = edge_vector_size(rows)
+    columns = next_power_of_two(rows.n // edges * edges) if edges else 0
     if VECTORS[0] <= columns <= VECTORS[1]:  # they fit in one warp
         if rows.itemsize == 4:
             return ShortTile(1024 // columns, 8, columns)
@@ -139,32 +139,32 @@ def short_tile(rows: Rows, dtype: torch.dtype, device: Device) -> ShortTile | No
 
 def make_short_row_launch(x: torch.Tensor, out: torch.Tensor, rows: Rows, tile: ShortTile) -> Launch:
     id, programs, place = "triton/min/rows_deferred", cdiv(rows.total, tile.rows), row_arguments(rows)
-    kinds = (wide_type(x.dtype), identity(x.dtype))
+    kinds = (wide_type(x.dtype), min_identity(x.dtype))
     if not tile.columns:
         args = (x, out, *place, *kinds, rows.n, tile.rows, tile.threads)
         return bind_grid(id, rows_lanes_kernel, programs, args, WARPS)
-    vector = rows.whole_vector
+    vector = rows.vector_elements
     sizes = (tile.rows, tile.columns // (tile.threads * vector), tile.threads)
-    return bind_grid(id, rows_ragged_kernel, programs, (x, out, *place, overread_rows(rows), *kinds, vector, *sizes), 1)
+    return bind_grid(id, rows_ragged_kernel, programs, (x, out, *place, num_overreads(rows), *kinds, vector, *sizes), 1)
 
 
 @register("triton", "min", "rows_deferred")
 def rows_deferred(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program takes complete rows. It keeps a tile of running minima, and reduces it after the loop."""
-    x, out = plain(x), plain(out)
+    x, out = bool_as_uint8(x), bool_as_uint8(out)
     rows, device = rows_of(x, out), device_of(x)
     short = short_tile(rows, x.dtype, device)
     if short is not None:
         return make_short_row_launch(x, out, rows, short)
     knobs = of(Knobs, device.index)
-    edges = edges_of(rows)
+    edges = edge_vector_size(rows)
     tile = whole_row_tile(knobs, rows, x.dtype, device, edges)
     if tile is None:
         tile = block_tile(knobs, rows, x.dtype)
         if tile.block * x.element_size() == knobs.tile_bytes:
             # More programs fit on an SM. In half precision, a thread still has a vector of each block.
             tile = tile._replace(block=tile.block // (4 if x.element_size() == 2 else 2))
-    constants = (wide_type(x.dtype), identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))
+    constants = (wide_type(x.dtype), min_identity(x.dtype), edges, choose_fold(rows, x.dtype, tile.block))
     args = (x, out, *row_arguments(rows), *constants, tile.rows, tile.block)
     programs = cdiv(rows.total, tile.rows)
     return bind_grid("triton/min/rows_deferred", rows_deferred_kernel, programs, args, device.warps(tile.threads))

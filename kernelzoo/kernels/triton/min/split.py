@@ -4,14 +4,14 @@ import triton.language as tl
 
 from kernelzoo.device import MIB, Device
 from kernelzoo.kernels.shared.device_functions import end_of_vectors, min_or_nan
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.min import columns, tiles
 from kernelzoo.kernels.triton.min.lowest import choose_fold, fold_columns, load_edges, row_minima, running_minima
 from kernelzoo.kernels.triton.min.tiles import MANY_PARTS, block_tile
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns, cdiv, identity, plain, rows_of
+from kernelzoo.layout import Columns, bool_as_uint8, cdiv, min_identity, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import form_knobs, knob, of
 
@@ -74,12 +74,12 @@ def split_kernel(
         tl.store(arrivals + tile, 0)  # for the next launch
 
 
-def split_columns(knobs: Knobs, device: Device, x: torch.Tensor, out: torch.Tensor, across: Columns) -> Launch:
+def launch_columns(knobs: Knobs, device: Device, x: torch.Tensor, out: torch.Tensor, across: Columns) -> Launch:
     """Return the launch of ``split`` over strips of columns."""
-    tile = columns.column_tile(knobs, across)
+    tile = columns.choose_column_tile(knobs, across)
     if across.outer * across.n * across.inner * across.itemsize >= WIDE_TILE_BYTES:
-        tile = columns.column_tile(knobs, across, line=2 * LINE_BYTES)
-    wanted = knobs.across_crowd * device.multiprocessors // across.strips(tile.columns)
+        tile = columns.choose_column_tile(knobs, across, line_bytes=2 * LINE_BYTES)
+    wanted = knobs.across_crowd * device.multiprocessors // across.strip_count(tile.columns)
     parts = max(1, min(wanted, MANY_PARTS, cdiv(across.n, tile.depth)))
     return columns.make_column_launch("triton/min/split", x, out, across, tile, parts)
 
@@ -90,18 +90,18 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
 
     The launch resets its counts of finished programs to zero, so that it can be repeated.
     """
-    x, out = plain(x), plain(out)
+    x, out = bool_as_uint8(x), bool_as_uint8(out)
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
-    if rows.columns is not None:
-        return split_columns(knobs, device, x, out, rows.columns)
+    if rows.as_columns is not None:
+        return launch_columns(knobs, device, x, out, rows.as_columns)
     tile = block_tile(knobs, rows, x.dtype, 1)
-    vector = rows.whole_vector
+    vector = rows.vector_elements
     groups = cdiv(rows.total, tile.rows)
     # Enough programs to fill the device, and enough columns for each.
     wanted = knobs.crowd * device.multiprocessors // groups
     most = min(MANY_PARTS, cdiv(rows.n, knobs.span_elements))
-    edges = edges_of(rows)
+    edges = edge_vector_size(rows)
     inside = rows.n // edges * edges if edges else rows.n
     span = cdiv(inside, max(1, min(wanted, most)) * vector) * vector
     parts = cdiv(inside, span)
@@ -112,7 +112,7 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     arrivals = x.new_zeros(groups, dtype=torch.int32)
     args = (x, out, partials, arrivals, *row_arguments(rows), parts, span // vector)
     fold = choose_fold(rows, x.dtype, tile.block)
-    constants = (wide_type(x.dtype), identity(x.dtype), edges, fold, vector, span <= tile.block)
+    constants = (wide_type(x.dtype), min_identity(x.dtype), edges, fold, vector, span <= tile.block)
     sizes = (tile.rows, tile.block, merge)
     warps = device.warps(tile.threads)
     return bind_grid("triton/min/split", split_kernel, groups * parts, args + constants + sizes, warps)

@@ -6,8 +6,8 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
-from kernelzoo.kernels.triton.softmax.tiles import tile_columns
-from kernelzoo.layout import Rows, power_of_two
+from kernelzoo.kernels.triton.softmax.tiles import padded_length
+from kernelzoo.layout import Rows, next_power_of_two
 from kernelzoo.tables import form_knobs, knob
 
 TILE_ELEMENTS = 8192
@@ -47,9 +47,9 @@ class Tile(NamedTuple):
 
 def whole_row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, device: Device, edges: int) -> Tile | None:
     """Return a tile of one complete row, or None if rows are many, short or too long."""
-    if rows.x_n != 1 or rows.across or not dtype.is_floating_point:
+    if rows.x_n != 1 or rows.is_strided or not dtype.is_floating_point:
         return None
-    columns = tile_columns(rows.n, edges)
+    columns = padded_length(rows.n, edges)
     bytes = columns * dtype.itemsize
     # All programs run at once: 32 registers per thread in float32 without edges, else up to 64. ``block_tile`` already
     # reads up to half a tile at once.
@@ -59,14 +59,14 @@ def whole_row_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, device: Device,
 
 
 def block_tile(knobs: Knobs, rows: Rows, dtype: torch.dtype, most_rows: int = TILE_ELEMENTS) -> Tile:
-    """Return a tile for kernels that loop over blocks: of rows, or of one memory line of columns."""
-    if rows.across:
+    """Return a tile for kernels that loop over blocks: of some rows, or of the columns that fill one memory line."""
+    if rows.is_strided:
         side = LINE_BYTES // dtype.itemsize
         # Elements that are read one by one need registers for an address each.
         vectors = dtype.itemsize > 1 and rows.x_n * dtype.itemsize % 16 == 0
         elements = min(ACROSS_BYTES // dtype.itemsize, (4 if vectors else 2) * TILE_ELEMENTS)
-        block = min(elements // side, power_of_two(rows.n))
+        block = min(elements // side, next_power_of_two(rows.n))
         return Tile(side, block, min(512, max(128, side * block // 16)))
     elements = min(knobs.tile_bytes // dtype.itemsize, TILE_ELEMENTS)
-    block = min(elements, power_of_two(rows.n))
+    block = min(elements, next_power_of_two(rows.n))
     return Tile(min(elements // block, most_rows), block, 128 if dtype.itemsize == 1 else 256)

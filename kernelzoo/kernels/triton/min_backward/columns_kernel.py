@@ -25,7 +25,7 @@ def columns_kernel(
 ):  # fmt: skip
     """Compute the gradient of ``span`` elements of each column of a strip. If HOLDS, they stay in registers.
 
-    PARTS is 1 for complete columns. Otherwise it is the number of parts whose counts a program reads at once.
+    PARTS is 1 for complete columns. Otherwise a program adds up the counts of a strip's parts, PARTS counts at a time.
     """
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
@@ -39,7 +39,7 @@ def columns_kernel(
     depth = tl.arange(0, ELEMENTS)[:, None]
     begin = part.to(tl.int64) * span
     length = tl.minimum(n - begin, span)
-    mine = exchange.pick_word_set(arrivals, PHASE)
+    mine = exchange.alternate_word_set(arrivals, PHASE)
     for i in range((program // parts).to(tl.int64), tiles, groups):
         tile = tl.cast(i, tl.int64)
         # Always 0, but the compiler can't know. It would otherwise keep values that all tiles share in registers.

@@ -4,13 +4,13 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.device_functions import split_gradient
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, head_and_body, head_and_tail, row_start
 from kernelzoo.kernels.triton.gradients import fused_launch
 from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import READ
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, power_of_two
+from kernelzoo.layout import Rows, next_power_of_two
 from kernelzoo.registry import register
 from kernelzoo.tables import of
 
@@ -25,7 +25,7 @@ def fused_kernel(
     y_outer, y_inner, grad_outer, grad_inner,
     ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of ROWS rows. COLS: a power of two that covers a row without edges."""
+    """Compute the gradient of ROWS rows. COLS: a power of two, not below a row's length without its unaligned ends."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n *= MULTIPLE
@@ -43,11 +43,11 @@ def fused_kernel(
     least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(ACC_DTYPE)
     slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(ACC_DTYPE)
     if EDGES:
-        before, inside = whole_vectors(x_start, n, EDGES)
+        before, inside = head_and_body(x_start, n, EDGES)
         before, inside = before.to(tl.int32), inside.to(tl.int32)
         mask = in_rows & (cols < inside)
         lane = tl.arange(0, 2 * EDGES)
-        edge, known = edge_columns(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
+        edge, known = head_and_tail(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
         known = known & in_rows
         edges_equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(ACC_DTYPE) == least
         here = align(x_start, EDGES) + cols
@@ -72,7 +72,7 @@ def choose_warps(device: Device, rows: Rows, edges: int) -> int:
     if rows.planned > FEW_ROWS_PER_SM * device.multiprocessors:
         return warps
     threads = min(device.threads * device.multiprocessors // max(1, rows.planned), rows.n // 8)
-    return max(warps, device.warps(power_of_two(threads + 1) // 2))
+    return max(warps, device.warps(next_power_of_two(threads + 1) // 2))
 
 
 @register("triton", "min_backward", "fused")

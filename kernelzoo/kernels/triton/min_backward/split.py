@@ -12,7 +12,7 @@ from kernelzoo.kernels.triton import shares
 from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_start
 from kernelzoo.kernels.triton.gradients import split_launch
 from kernelzoo.kernels.triton.min_backward.columns_kernel import columns_kernel
-from kernelzoo.kernels.triton.shares import load_share
+from kernelzoo.kernels.triton.shares import load_packs
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -25,12 +25,12 @@ def count_equal(
     share, least, DTYPE: tl.constexpr, ACC_DTYPE: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return each thread's number of elements equal to ``least``. To save registers, two 16-byte packs of words are
-    unpacked at a time, or one in float16."""
+    """Return each thread's number of elements equal to ``least``. A word packs two elements. To save registers, two
+    16-byte packs of words are unpacked at a time, or one in float16."""
     if share.dtype != tl.int32:
         result = tl.sum(tl.sum((share.to(ACC_DTYPE) == least).to(tl.int32), 2), 1)
     elif (1 if tl.float16 == DTYPE else 2) < PACKS:
-        one, two = shares.halve_packs(share, THREADS, PACKS, VECTOR // 2)
+        one, two = shares.split_packs_in_two(share, THREADS, PACKS, VECTOR // 2)
         result = count_equal(one, least, DTYPE, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
         result += count_equal(two, least, DTYPE, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
@@ -46,11 +46,11 @@ def store_gradient(
 ):  # fmt: skip
     """Store the gradient of ``length`` elements, a few 16-byte packs at a time. FIRST: the first pack's number."""
     if share.dtype != tl.int32:
-        shares.store_numbers(
+        shares.store_packs(
             out, out_n, length, tl.where(share.to(ACC_DTYPE) == least, each, rest), THREADS, PACKS, VECTOR
         )
     elif (1 if out.dtype.element_ty == tl.float16 else 2) < PACKS:
-        one, two = shares.halve_packs(share, THREADS, PACKS, VECTOR // 2)
+        one, two = shares.split_packs_in_two(share, THREADS, PACKS, VECTOR // 2)
         store_gradient(out, out_n, length, one, least, each, rest, FIRST, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
         first: tl.constexpr = FIRST + PACKS // 2
         store_gradient(out, out_n, length, two, least, each, rest, first, ACC_DTYPE, THREADS, PACKS // 2, VECTOR)
@@ -67,20 +67,20 @@ def split_kernel(
     ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr,
     THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Compute a part of each row. A thread holds HELD 16-byte packs of it. Blocks of BLOCK packs are read twice."""
+    """Compute one part of each row's gradient. A thread holds HELD 16-byte packs of it, and reads all others twice."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n = tl.cast(n, tl.int64) * MULTIPLE
-    part, groups, begin, end, kept = shares.program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
+    part, groups, begin, end, kept = shares.locate_part_and_held_columns(parts, span, blocks, THREADS, BLOCK, VECTOR)
     lanes = tl.arange(0, PARTS)  # one per thread, so that no thread waits for another's word
     there = lanes < parts
-    mine = exchange.pick_word_set(arrivals, PHASE)
+    mine = exchange.alternate_word_set(arrivals, PHASE)
     for i in range(tl.program_id(0) // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
         least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1)).to(ACC_DTYPE)
-        inside, edge, known = shares.part_edges(x_body, n, part, EDGES, THREADS)
+        inside, edge, known = shares.locate_part_body_and_edges(x_body, n, part, EDGES, THREADS)
         edges = tl.load(x + x_body + edge, known, other=float("nan")) if EDGES else edge
         out_edges = out + out_body + edge
         x_body = align(x_body, EDGES)
@@ -94,10 +94,10 @@ def split_kernel(
                 start = begin + tl.cast(k, tl.int64) * (BLOCK * THREADS * VECTOR)
                 left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
                 at = x_body + start * x_n
-                block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
+                block = load_packs(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
                 thread_counts += count_equal(block, least, DTYPE, ACC_DTYPE, THREADS, BLOCK, VECTOR)
         at = x_body + kept * x_n
-        held = load_share(x, at, x_n, length, float("nan"), NOTHING_TWICE, THREADS, HELD, VECTOR, PACKED)
+        held = load_packs(x, at, x_n, length, float("nan"), NOTHING_TWICE, THREADS, HELD, VECTOR, PACKED)
         if PHASE != WRITE:
             thread_counts += count_equal(held, least, DTYPE, ACC_DTYPE, THREADS, HELD, VECTOR)
             if EDGES:
@@ -109,7 +109,7 @@ def split_kernel(
             count = tl.sum(exchange.wait_for_word(words + lanes, there, PHASE), 0)
             each, rest = split_gradient(slope, count, DTYPE)
             if PACKED:
-                held = halves.delay_until(held, count, parts < 0)
+                held = halves.delay_unpacking(held, count, parts < 0)
             here = out + out_body + kept * out_n
             store_gradient(here, out_n, length, held, least, each, rest, 0, ACC_DTYPE, THREADS, HELD, VECTOR)
             if EDGES:
@@ -120,7 +120,7 @@ def split_kernel(
                     start = begin + tl.cast(blocks - 1 - k, tl.int64) * (BLOCK * THREADS * VECTOR)
                     left = shares.count_columns_left(inside, start, BLOCK * THREADS * VECTOR)
                     at = x_body + start * x_n
-                    block = load_share(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
+                    block = load_packs(x, at, x_n, left, float("nan"), NOTHING_TWICE, THREADS, BLOCK, VECTOR, PACKED)
                     here = out + out_body + start * out_n
                     store_gradient(here, out_n, left, block, least, each, rest, 0, ACC_DTYPE, THREADS, BLOCK, VECTOR)
     if PHASE == EXCHANGE:

@@ -2,8 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
-from kernelzoo.kernels.triton.passes import blocks_launch
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_body_and_edges, row_start
+from kernelzoo.kernels.triton.passes import launch_blocks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -21,7 +21,7 @@ def count_kernel(
     in_rows = row < rows
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     least = tl.load(y + row_start(row, inner, y_outer, y_inner, 1), in_rows, other=0).to(ACC_DTYPE)
-    inside, longest, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
+    inside, longest, edge, known = locate_body_and_edges(x_start, n, in_rows, EDGES)
     if EDGES:
         edges = tl.load(x + (x_start + edge), known, other=float("nan")).to(ACC_DTYPE) == least
     x_start = align(x_start, EDGES)
@@ -39,4 +39,4 @@ def count_kernel(
 @register("triton", "min_backward_counts", "online")
 def online(x: torch.Tensor, y: torch.Tensor, count: torch.Tensor) -> Launch:
     """One pass over column blocks counts a row's elements equal to y, per lane: one read."""
-    return blocks_launch("triton/min_backward_counts/online", count_kernel, (x, y, count))
+    return launch_blocks("triton/min_backward_counts/online", count_kernel, (x, y, count))

@@ -3,8 +3,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import quotient
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
-from kernelzoo.kernels.triton.passes import blocks_launch
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_body_and_edges, row_start
+from kernelzoo.kernels.triton.passes import launch_blocks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -30,7 +30,7 @@ def finish_kernel(
     slope = tl.load(grad + row_start(row, inner, grad_outer, grad_inner, 1), in_rows, other=0).to(ACC_DTYPE)
     number = tl.load(count + row_start(row, inner, count_outer, count_inner, 1), in_rows, other=1)
     each, rest = quotient(slope, number).to(DTYPE), quotient(slope * 0.0, number).to(DTYPE)
-    inside, _, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
+    inside, _, edge, known = locate_body_and_edges(x_start, n, in_rows, EDGES)
     if EDGES:
         known = known & (first == 0)
         equal = tl.load(x + (x_start + edge), known, other=float("nan")).to(ACC_DTYPE) == least
@@ -45,4 +45,4 @@ def finish_kernel(
 @register("triton", "min_backward_finish", "blocks")
 def blocks(x: torch.Tensor, y: torch.Tensor, grad: torch.Tensor, count: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program takes one block of a row: one read, one write."""
-    return blocks_launch("triton/min_backward_finish/blocks", finish_kernel, (x, y, grad, count, out), one_block=True)
+    return launch_blocks("triton/min_backward_finish/blocks", finish_kernel, (x, y, grad, count, out), one_block=True)

@@ -7,7 +7,7 @@ from kernelzoo.kernels.shared.jit import bind_grid, row_arguments
 from kernelzoo.kernels.shared.row_tiles import register_tile
 from kernelzoo.kernels.triton.device_functions import await_last_launch, float8_bits, row_start
 from kernelzoo.launch import Launch
-from kernelzoo.layout import rows_with
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -46,7 +46,7 @@ def quantize_kernel(
 def rows(x: torch.Tensor, values: torch.Tensor, scale: torch.Tensor) -> Launch:
     """A row that fits in registers is read once. A longer row is read again, from cache, to be scaled."""
     values = values.view(torch.uint8)
-    rows, (scales,) = rows_with(x, values, scale)
+    rows, (scales,) = layouts_of(x, values, scale)
     tile = register_tile(x, rows)
     constants = (TOP, LEAST, tile.rows, tile.block, tile.block >= rows.n)
     args = (x, values, scale, *row_arguments(rows), scales.outer, scales.inner, *constants)

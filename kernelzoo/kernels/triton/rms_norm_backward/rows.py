@@ -5,9 +5,9 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.row_tiles import persistent_tile
 from kernelzoo.kernels.triton.device_functions import accumulate, add_up, await_last_launch, rounded_product, row_start
-from kernelzoo.kernels.triton.partials import add_sums, make_partials_launch, store_sums, zero_sums
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import rows_with
+from kernelzoo.kernels.triton.partials import add_sums, launch_partials_sum, store_sums, zero_sums
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import layouts_of
 from kernelzoo.registry import register
 
 
@@ -59,10 +59,10 @@ def rows(
 ) -> Launch:
     """Programs stride over rows, two passes per row. A second launch adds up the programs' sums for the weight."""
     id, tensors = "triton/rms_norm_backward/rows", (x, weight, grad, dx, dweight)
-    rows, (others,) = rows_with(x, dx, grad)
+    rows, (others,) = layouts_of(x, dx, grad)
     tile = persistent_tile(x, rows, 2)
     partials = x.new_empty((tile.programs, rows.n), dtype=wide_dtype(x.dtype))
     constants = (eps, wide_type(x.dtype), tile.rows, tile.block, tile.block >= rows.n)
     args = (*tensors, partials, *row_arguments(rows, others), weight.stride(0), *constants)
     first = bind_grid(id, rows_kernel, tile.programs, args, tile.warps, tensors=5)
-    return sequence(first, make_partials_launch(id, partials, dweight))
+    return chain_launches(first, launch_partials_sum(id, partials, dweight))

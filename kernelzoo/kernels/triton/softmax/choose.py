@@ -2,7 +2,7 @@ import torch
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
-from kernelzoo.kernels.shared.jit import device_of, edges_of
+from kernelzoo.kernels.shared.jit import device_of, edge_vector_size
 from kernelzoo.kernels.triton.softmax import multi_row_lanes, multi_row_loop, online, parts, persistent, tiles
 from kernelzoo.kernels.triton.softmax.strips import Strips, plan_strips
 from kernelzoo.layout import Columns, Rows, rows_of
@@ -34,15 +34,15 @@ def auto(x: torch.Tensor, out: torch.Tensor) -> str:
     """A program takes a tile of short rows, or a row that fits on chip. Several programs share a longer row.
 
     Many longer float64 rows go to online, because their exponentials are slower than memory. Columns that fit on chip
-    are taken in tiles or strips. Longer ones go to split, or to online if there are many and strips don't fit.
+    are taken in tiles or strips. Longer columns go to split. If they are many and fit no strips, they go to online.
     """
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
-    if tiles.row_tile(knobs, device, rows, edges_of(rows)) is not None:
+    if tiles.row_tile(knobs, device, rows, edge_vector_size(rows)) is not None:
         return _choose_multi_row(knobs, device, rows)
-    if rows.columns is not None:
-        return _choose_for_columns(knobs, device, rows, rows.columns)
-    if rows.n > ON_CHIP_BYTES // rows.wide_bytes:
+    if rows.as_columns is not None:
+        return _choose_for_columns(knobs, device, rows, rows.as_columns)
+    if rows.n > ON_CHIP_BYTES // rows.accumulator_bytes:
         many = rows.itemsize == 8 and rows.planned >= ONLINE_ROWS * device.multiprocessors
         return "online" if many else "split"
     if rows.itemsize == 2 and rows.n > knobs.packed_limit and rows.planned >= knobs.ahead_rows * device.multiprocessors:
@@ -63,21 +63,21 @@ def multi_row(x: torch.Tensor, out: torch.Tensor) -> str:
 
 
 def _choose_multi_row(knobs: Knobs, device: Device, rows: Rows) -> str:
-    if (strips := _choose_faster_strips(rows.columns, device)) and strips.elements >= rows.n:
+    if (strips := _plan_strips_unless_tiles_faster(rows.as_columns, device)) and strips.elements >= rows.n:
         return "columns"
-    if multi_row_lanes.suits_lanes(rows):
+    if multi_row_lanes.is_short_and_ragged(rows):
         return "multi_row_lanes"
-    return "multi_row_loop" if tiles.row_tile(knobs, device, rows, edges_of(rows)) is None else "multi_row_tile"
+    return "multi_row_loop" if tiles.row_tile(knobs, device, rows, edge_vector_size(rows)) is None else "multi_row_tile"
 
 
 def _choose_for_columns(knobs: Knobs, device: Device, rows: Rows, columns: Columns) -> str:
-    if strips := _choose_faster_strips(columns, device):
+    if strips := _plan_strips_unless_tiles_faster(columns, device):
         return "columns" if strips.elements >= rows.n else "split"
     side, *_ = online.column_tile(device, rows)
     many = rows.total >= knobs.online_percent / 100 * device.multiprocessors * side
     return "online" if many else "split"
 
 
-def _choose_faster_strips(columns: Columns | None, device: Device) -> Strips | None:
+def _plan_strips_unless_tiles_faster(columns: Columns | None, device: Device) -> Strips | None:
     """Return strips of the columns, or None if there are no columns or tiles are faster."""
     return plan_strips(columns, device) if columns is not None and columns.n > tiles.FEW_ROWS else None

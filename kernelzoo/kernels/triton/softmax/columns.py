@@ -12,7 +12,7 @@ from kernelzoo.kernels.shared.jit import bind_grid, column_arguments, device_of,
 from kernelzoo.kernels.triton.device_functions import await_last_launch
 from kernelzoo.kernels.triton.softmax.strips import Strips, count_strip_parts, plan_strips
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Columns, cdiv, power_of_two, rows_of
+from kernelzoo.layout import Columns, cdiv, next_power_of_two, rows_of
 from kernelzoo.registry import register
 
 
@@ -52,7 +52,7 @@ def columns_kernel(
     begin = part.to(tl.int64) * span
     length = tl.maximum(tl.minimum(n - begin, span), 0).to(tl.int32)
     peer = tl.arange(0, PARTS)[:, None]
-    mine = exchange.pick_word_set(arrivals, PHASE)
+    mine = exchange.alternate_word_set(arrivals, PHASE)
     for i in range((program // parts).to(tl.int64), tiles, groups):
         tile = tl.cast(i, tl.int64)
         # Always 0, but the compiler can't know. It would otherwise keep values that all tiles share in registers.
@@ -123,7 +123,7 @@ def columns_kernel(
             if PACKED:
                 low_top, high_top = deinterleave(all_top, COLUMNS)
                 low_inverse, high_inverse = deinterleave(inverse, COLUMNS)
-                low, high = halves.unpack_halves(halves.delay_until(held, low_inverse, parts < 0), DTYPE)
+                low, high = halves.unpack_halves(halves.delay_unpacking(held, low_inverse, parts < 0), DTYPE)
                 low = (exponential(low - low_top) * low_inverse).to(DTYPE)
                 result = interleave(low, (exponential(high - high_top) * high_inverse).to(DTYPE), COLUMNS)
             else:
@@ -141,15 +141,16 @@ def columns_kernel(
         tl.atomic_add(arrivals, 1, sem="relaxed")
 
 
-def make_strip_launch(
-    id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips, phase: object, *shared: torch.Tensor
-) -> Launch:
-    """Return the launch over strips. shared: (pairs, arrivals) if several programs share each strip."""
+def launch_strips(
+    id: str, x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips, phase: object,
+    *shared: torch.Tensor,
+) -> Launch:  # fmt: skip
+    """Return the launch over strips. shared: ((max, sum) pairs, arrivals) if several programs share a strip."""
     device = device_of(x)
-    parts, groups = count_strip_parts(columns, strips, device), columns.strips(strips.columns)
+    parts, groups = count_strip_parts(columns, strips, device), columns.strip_count(strips.columns)
     if parts > 1:
         groups = min(groups, strips.programs * device.multiprocessors // parts)
-    lanes = power_of_two(parts)
+    lanes = next_power_of_two(parts)
     far = strips.elements * max(columns.x_n, columns.out_n) >= 2**31
     even = columns.n == strips.elements * parts and columns.inner % strips.columns == 0
     pairwise = strips.packed and device.capability >= 80
@@ -167,7 +168,7 @@ def make_strip_launch(
 @register("triton", "softmax", "columns")
 def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program keeps a strip of whole columns in registers: one read, one write."""
-    columns = rows_of(x, out).columns
+    columns = rows_of(x, out).as_columns
     strips = plan_strips(columns, device_of(x)) if columns is not None else None
     if columns is None or strips is None or strips.elements < columns.n:
         words = (
@@ -175,4 +176,4 @@ def columns(x: torch.Tensor, out: torch.Tensor) -> Launch:
             f"device; got {rows_of(x, out).n} elements to each of {rows_of(x, out).total}"
         )
         raise UnsupportedProblemError("triton/softmax/columns", words)
-    return make_strip_launch("triton/softmax/columns", x, out, columns, strips, WRITE)
+    return launch_strips("triton/softmax/columns", x, out, columns, strips, WRITE)

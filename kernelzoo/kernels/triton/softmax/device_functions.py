@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import TOGETHER, align, exponential, zero_if_empty
-from kernelzoo.kernels.triton.device_functions import edge_columns, rounded_product, whole_vectors
+from kernelzoo.kernels.triton.device_functions import head_and_body, head_and_tail, rounded_product
 
 READ: tl.constexpr = tl.constexpr("evict_last")
 """The L2 policy for rows that a program keeps on chip: inputs stay in L2 longer than results. Results are then written
@@ -38,10 +38,10 @@ def online_state(
     x, x_start, x_n, cols, in_rows, inside, longest, edges,
     LOWEST: tl.constexpr, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return (maximum, sum, exponentials of the edges) of each row, in one pass over blocks.
+    """Return each row's maximum, sum and exponentials of elements outside complete vectors (edges), in one pass.
 
-    Every lane keeps its own state. Lanes merge after every TOGETHER blocks. A lane's maximum starts at the lowest
-    finite number, so that no difference is -inf - -inf.
+    Every lane keeps its own state. Lanes merge after every 256 blocks. A lane's maximum starts at the lowest finite
+    number, so that no difference is -inf - -inf.
     """
     row_top = tl.full([ROWS, 1], LOWEST, ACC_DTYPE)
     if EDGES:
@@ -72,7 +72,7 @@ def online_state(
 def softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr):
     """Write softmax of one row, which stays on chip and may have edges."""
     if EDGES:
-        ragged_row(x, x_start, out, out_start, n, cols, ACC_DTYPE, EDGES)
+        write_unaligned_row(x, x_start, out, out_start, n, cols, ACC_DTYPE, EDGES)
     else:
         mask = cols < n
         here = cols.to(tl.int64)
@@ -81,14 +81,14 @@ def softmax_row(x, x_start, x_n, out, out_start, out_n, n, cols, ACC_DTYPE: tl.c
 
 
 @triton.jit
-def ragged_row(x, x_start, out, out_start, n, cols, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr):
-    """Write softmax of one row with edges. cols: the columns of its complete vectors."""
-    before, inside = whole_vectors(x_start, n, EDGES)
+def write_unaligned_row(x, x_start, out, out_start, n, cols, ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr):
+    """Write softmax of one row that starts or ends inside a vector. cols: the columns of its complete vectors."""
+    before, inside = head_and_body(x_start, n, EDGES)
     before, inside = before.to(tl.int32), inside.to(tl.int32)
     x_body = x + align(x_start, EDGES) + cols
     out_body = out + align(out_start, EDGES) + cols
     mask = cols < inside
-    edge, known = edge_columns(tl.arange(0, 2 * EDGES), before, inside, n, EDGES)
+    edge, known = head_and_tail(tl.arange(0, 2 * EDGES), before, inside, n, EDGES)
     edges = tl.load(x + x_start + edge, known, other=float("-inf"))
     tile = tl.load(x_body, mask, other=float("-inf"), eviction_policy=READ)
     result, edges = softmax_with_edges(tile.to(ACC_DTYPE), edges.to(ACC_DTYPE), 0)

@@ -5,10 +5,10 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential, zero_if_empty
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.softmax.device_functions import READ, ragged_row
-from kernelzoo.kernels.triton.softmax.tiles import Knobs, row_columns, row_options
+from kernelzoo.kernels.triton.softmax.device_functions import READ, write_unaligned_row
+from kernelzoo.kernels.triton.softmax.tiles import Knobs, row_warps_and_register_limit, single_row_tile_length
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -28,7 +28,7 @@ def fused_kernel(
     out_start = row_start(number, inner, out_outer, out_inner, MULTIPLE)
     cols = tl.arange(0, COLS)
     if EDGES:  # the row starts or ends inside a 16-byte vector
-        ragged_row(x, x_start, out, out_start, n, cols, ACC_DTYPE, EDGES)
+        write_unaligned_row(x, x_start, out, out_start, n, cols, ACC_DTYPE, EDGES)
     else:
         mask = cols < n
         here = cols.to(tl.int64)
@@ -45,8 +45,8 @@ def fused_kernel(
 def fused(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """One program per row keeps the row on chip: one read, one write."""
     id, rows, device = "triton/softmax/fused", rows_of(x, out), device_of(x)
-    edges = edges_of(rows)
-    columns = row_columns(rows, edges, id)
-    warps, options = row_options(of(Knobs, device.index), device, rows, edges)
+    edges = edge_vector_size(rows)
+    columns = single_row_tile_length(rows, edges, id)
+    warps, options = row_warps_and_register_limit(of(Knobs, device.index), device, rows, edges)
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns)
     return bind_grid(id, fused_kernel, rows.total, args, warps, **options)

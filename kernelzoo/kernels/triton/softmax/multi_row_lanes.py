@@ -1,7 +1,7 @@
 """Softmax of short unaligned rows. A few lanes of a warp take each row, and read adjacent elements.
 
-If half-precision rows are contiguous, lanes read words of two numbers. A *unit* is one row of even length, or two rows
-of odd length. In each *round*, the lanes of a unit read adjacent words. If a unit has two rows, the word in which the
+If half-precision rows are contiguous, lanes read words of two numbers. A *group* is one row of even length, or two rows
+of odd length. In each *round*, the lanes of a group read adjacent words. If a group has two rows, the word in which the
 first row ends is known at compile time. For other rows, lanes read single elements.
 """
 
@@ -18,7 +18,7 @@ from kernelzoo.kernels.shared.jit import bind_grid, device_of, row_arguments, wi
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax.device_functions import READ, compute_softmax
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
+from kernelzoo.layout import Rows, cdiv, next_power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import form_knobs, knob, of
 
@@ -43,8 +43,8 @@ class Knobs:
 
 
 @triton.jit
-def load_words(x, start, lane, WORDS: tl.constexpr, LANES: tl.constexpr):
-    """Load the words of each unit of rows, LANES at a time, as a list. Words past a unit's end are -inf."""
+def load_number_pairs(x, start, lane, WORDS: tl.constexpr, LANES: tl.constexpr):
+    """Load each row group's words of two numbers, LANES words at a time, as a list. Numbers past its end are -inf."""
     place = x.to(tl.pointer_type(tl.int32), bitcast=True) + (start + lane)
     empty = padding_word(x.dtype.element_ty)
     words = []
@@ -57,16 +57,16 @@ def load_words(x, start, lane, WORDS: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
-def store_words(out, start, lane, mask, words, WORDS: tl.constexpr, LANES: tl.constexpr):
-    """Store the words of each unit of rows, in the order of ``load_words``."""
+def store_number_pairs(out, start, lane, mask, words, WORDS: tl.constexpr, LANES: tl.constexpr):
+    """Store each row group's words of two numbers, in the order of ``load_number_pairs``."""
     place = out.to(tl.pointer_type(tl.int32), bitcast=True) + (start + lane)
     for first in tl.static_range(0, WORDS, LANES):
         tl.store(place + first, words[first // LANES], mask & (lane < WORDS - first))
 
 
 @triton.jit
-def select_row(first_row, second_row, lane, FIRST: tl.constexpr, LANES: tl.constexpr, LAST: tl.constexpr):
-    """Return ``first_row`` for a unit's words up to LAST, else ``second_row``. FIRST: the word of lane 0."""
+def select_by_row(first_row, second_row, lane, FIRST: tl.constexpr, LANES: tl.constexpr, LAST: tl.constexpr):
+    """Return ``first_row`` for a row group's words up to number LAST, then ``second_row``. Lane 0 has word FIRST."""
     if FIRST + LANES - 1 <= LAST:
         result = first_row
     elif FIRST > LAST:
@@ -114,55 +114,55 @@ def lanes_kernel(
 def words_kernel(
     x, out, rows,
     N: tl.constexpr, EACH: tl.constexpr, WORDS: tl.constexpr, MIDDLE: tl.constexpr,
-    UNITS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
+    GROUPS: tl.constexpr, LANES: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Compute softmax of units: EACH rows of N numbers, in WORDS words. If EACH is 2, the rows share word MIDDLE."""
+    """Compute softmax of groups: EACH rows of N numbers in WORDS pairs. The first row ends in pair MIDDLE."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
-    units = rows // EACH
-    unit = tl.program_id(0).to(tl.int64) * UNITS + tl.arange(0, UNITS)
+    groups = rows // EACH
+    group = tl.program_id(0).to(tl.int64) * GROUPS + tl.arange(0, GROUPS)
     lane = tl.arange(0, LANES)[None, :]
-    # Units past the end repeat the last one.
-    words = load_words(x, tl.minimum(unit, units - 1)[:, None] * WORDS, lane, WORDS, LANES)
-    top = tl.full([UNITS, LANES], float("-inf"), tl.float32)
+    # Groups past the end repeat the last one.
+    words = load_number_pairs(x, tl.minimum(group, groups - 1)[:, None] * WORDS, lane, WORDS, LANES)
+    top = tl.full([GROUPS, LANES], float("-inf"), tl.float32)
     second_top = top
     lows, highs = [], []
     for first in tl.static_range(0, WORDS, LANES):
         low, high = unpack_halves(words[first // LANES], DTYPE)
         if first <= MIDDLE:
-            here = select_row(low, float("-inf"), lane, first, LANES, MIDDLE)
-            top = tl.maximum(top, tl.maximum(here, select_row(high, float("-inf"), lane, first, LANES, MIDDLE - 1)))
+            here = select_by_row(low, float("-inf"), lane, first, LANES, MIDDLE)
+            top = tl.maximum(top, tl.maximum(here, select_by_row(high, float("-inf"), lane, first, LANES, MIDDLE - 1)))
         if first + LANES > MIDDLE:
-            here = select_row(float("-inf"), low, lane, first, LANES, MIDDLE)
-            here = tl.maximum(here, select_row(float("-inf"), high, lane, first, LANES, MIDDLE - 1))
+            here = select_by_row(float("-inf"), low, lane, first, LANES, MIDDLE)
+            here = tl.maximum(here, select_by_row(float("-inf"), high, lane, first, LANES, MIDDLE - 1))
             second_top = tl.maximum(second_top, here)
         lows += [low]
         highs += [high]
     top = zero_if_empty(tl.max(top, 1, keep_dims=True))
     second_top = zero_if_empty(tl.max(second_top, 1, keep_dims=True))
-    total = tl.zeros([UNITS, LANES], tl.float32)
+    total = tl.zeros([GROUPS, LANES], tl.float32)
     second_total = total
     low_weights, high_weights = [], []
     for first in tl.static_range(0, WORDS, LANES):
-        low = exponential(lows[first // LANES] - select_row(top, second_top, lane, first, LANES, MIDDLE))
-        high = exponential(highs[first // LANES] - select_row(top, second_top, lane, first, LANES, MIDDLE - 1))
+        low = exponential(lows[first // LANES] - select_by_row(top, second_top, lane, first, LANES, MIDDLE))
+        high = exponential(highs[first // LANES] - select_by_row(top, second_top, lane, first, LANES, MIDDLE - 1))
         if first <= MIDDLE:
-            total += select_row(low, 0.0, lane, first, LANES, MIDDLE) + select_row(
+            total += select_by_row(low, 0.0, lane, first, LANES, MIDDLE) + select_by_row(
                 high, 0.0, lane, first, LANES, MIDDLE - 1
             )
         if first + LANES > MIDDLE:
-            here = select_row(0.0, low, lane, first, LANES, MIDDLE)
-            second_total += here + select_row(0.0, high, lane, first, LANES, MIDDLE - 1)
+            here = select_by_row(0.0, low, lane, first, LANES, MIDDLE)
+            second_total += here + select_by_row(0.0, high, lane, first, LANES, MIDDLE - 1)
         low_weights += [low]
         high_weights += [high]
     inverse = 1.0 / tl.sum(total, 1, keep_dims=True)
     second_inverse = 1.0 / tl.sum(second_total, 1, keep_dims=True)
     results = []
     for first in tl.static_range(0, WORDS, LANES):
-        low = low_weights[first // LANES] * select_row(inverse, second_inverse, lane, first, LANES, MIDDLE)
-        high = high_weights[first // LANES] * select_row(inverse, second_inverse, lane, first, LANES, MIDDLE - 1)
+        low = low_weights[first // LANES] * select_by_row(inverse, second_inverse, lane, first, LANES, MIDDLE)
+        high = high_weights[first // LANES] * select_by_row(inverse, second_inverse, lane, first, LANES, MIDDLE - 1)
         results += [pack_halves(low, high, DTYPE)]
-    store_words(out, unit[:, None] * WORDS, lane, (unit < units)[:, None], results, WORDS, LANES)
+    store_number_pairs(out, group[:, None] * WORDS, lane, (group < groups)[:, None], results, WORDS, LANES)
     if rows % EACH > 0 and tl.program_id(0) == tl.num_programs(0) - 1:
         cols = tl.arange(0, COLS)
         place = tl.cast(rows - 1, tl.int64) * N + cols
@@ -170,50 +170,50 @@ def words_kernel(
         tl.store(out + place, compute_softmax(last, 0).to(DTYPE), cols < N)
 
 
-class RowUnits(NamedTuple):
-    """Units of short rows. rows, words and lanes: those of one unit. middle: the last word with a number of the unit's
-    first row. side: units per program. many: the number of units."""
+class RowGroups(NamedTuple):
+    """Groups of one row, or of two rows of odd length. rows, words and lanes: of one group. middle: the last word with
+    a number of the group's first row. per_program and total: numbers of groups."""
 
     rows: int
     words: int
     middle: int
     lanes: int
-    side: int
-    many: int
+    per_program: int
+    total: int
 
 
 def count_row_lanes(n: int, least: int) -> int:
-    """Return the number of lanes per row: the largest power of two up to ceil(n / least)."""
-    return max(1, power_of_two(cdiv(n, least) + 1) // 2)
+    """Return a power of two of lanes per row, at most ceil(n / least). least: how many elements a lane should have."""
+    return max(1, next_power_of_two(cdiv(n, least) + 1) // 2)
 
 
-def plan_row_units(rows: Rows, knobs: Knobs, warp_size: int) -> RowUnits | None:
-    """Return units of rows, or None if rows aren't half precision in one contiguous, 16-byte-aligned piece."""
+def plan_row_groups(rows: Rows, knobs: Knobs, warp_size: int) -> RowGroups | None:
+    """Return groups of rows, or None if rows aren't half precision in one contiguous, 16-byte-aligned piece."""
     each = 1 + rows.n % 2
-    if rows.dtype not in ("float16", "bfloat16") or not (rows.one_piece and rows.aligned) or rows.total < each:
+    if rows.dtype not in ("float16", "bfloat16") or not (rows.is_gapless and rows.aligned) or rows.total < each:
         return None
     words = rows.n * each // 2
     lanes = count_row_lanes(words, knobs.lane_words)
     lanes = min(warp_size, 2 * lanes if each == 1 and cdiv(words, lanes) > knobs.lane_most else lanes)
     middle = rows.n // 2 if each == 2 else cdiv(words, lanes) * lanes
-    return RowUnits(each, words, middle, lanes, WARPS * warp_size // lanes, rows.total // each)
+    return RowGroups(each, words, middle, lanes, WARPS * warp_size // lanes, rows.total // each)
 
 
-def suits_lanes(rows: Rows) -> bool:
+def is_short_and_ragged(rows: Rows) -> bool:
     """Whether rows are short, and their length isn't a multiple of a vector."""
-    return not rows.across and rows.itemsize <= 4 and rows.n % rows.whole_vector > 0 and rows.n <= MOST
+    return not rows.is_strided and rows.itemsize <= 4 and rows.n % rows.vector_elements > 0 and rows.n <= MOST
 
 
 @register("triton", "softmax", "multi_row_lanes")
 def multi_row_lanes(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A few lanes of a warp take each short row, or two. They read adjacent elements, and reduce by shuffles."""
     id, rows, device = "triton/softmax/multi_row_lanes", rows_of(x, out), device_of(x)
-    if rows.across or rows.n > MOST:
+    if rows.is_strided or rows.n > MOST:
         raise UnsupportedProblemError(id, f"it takes rows of up to {MOST} elements along memory; got {rows.n}")
-    units = plan_row_units(rows, of(Knobs, device.index), device.warp_size)
-    if units:
-        sizes = (rows.n, units.rows, units.words, units.middle, units.side, units.lanes, power_of_two(rows.n))
-        return bind_grid(id, words_kernel, cdiv(units.many, units.side), (x, out, rows.total, *sizes), WARPS)
+    plan = plan_row_groups(rows, of(Knobs, device.index), device.warp_size)
+    if plan:
+        sizes = (rows.n, plan.rows, plan.words, plan.middle, plan.per_program, plan.lanes, next_power_of_two(rows.n))
+        return bind_grid(id, words_kernel, cdiv(plan.total, plan.per_program), (x, out, rows.total, *sizes), WARPS)
     lanes = min(device.warp_size, count_row_lanes(rows.n, LEAST))
     side = WARPS * device.warp_size // lanes
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), rows.n, side, lanes)

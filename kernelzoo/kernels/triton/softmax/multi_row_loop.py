@@ -2,11 +2,11 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import softmax_row
-from kernelzoo.kernels.triton.softmax.tiles import row_columns, row_warps
+from kernelzoo.kernels.triton.softmax.tiles import row_warps, single_row_tile_length
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.registry import register
@@ -42,9 +42,9 @@ def row_loop_kernel(
 def multi_row_loop(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """A program takes several consecutive rows, one after the other, and keeps each on chip."""
     rows, device = rows_of(x, out), device_of(x)
-    edges = edges_of(rows)
+    edges = edge_vector_size(rows)
     side = of(Knobs, device.index).rows_per_program
-    columns = row_columns(rows, edges, "triton/softmax/multi_row_loop")
+    columns = single_row_tile_length(rows, edges, "triton/softmax/multi_row_loop")
     warps = row_warps(of(tiles.Knobs, device.index), device, rows, edges)
     args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, columns, side)
     return bind_grid("triton/softmax/multi_row_loop", row_loop_kernel, cdiv(rows.total, side), args, warps)

@@ -3,10 +3,10 @@ import triton
 import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, row_arguments, wide_type
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, head_and_body, head_and_tail, row_start
 from kernelzoo.kernels.triton.softmax.device_functions import READ, compute_softmax, softmax_with_edges
-from kernelzoo.kernels.triton.softmax.tiles import Knobs, reads_single_elements, row_tile, tile_warps
+from kernelzoo.kernels.triton.softmax.tiles import Knobs, has_one_column_per_thread, row_tile, tile_warps
 from kernelzoo.launch import Launch
 from kernelzoo.layout import cdiv, rows_of
 from kernelzoo.registry import register
@@ -30,10 +30,10 @@ def row_tile_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
     if EDGES:
-        before, inside = whole_vectors(x_start, n, EDGES)
+        before, inside = head_and_body(x_start, n, EDGES)
         before, inside = before.to(tl.int32), inside.to(tl.int32)
         mask = in_rows & (cols < inside)
-        edge, known = edge_columns(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
+        edge, known = head_and_tail(tl.arange(0, 2 * EDGES)[None, :], before, inside, n, EDGES)
         known = known & in_rows
         edges = tl.load(x + (x_start + edge), known, other=float("-inf"))
         here = align(x_start, EDGES) + cols
@@ -57,12 +57,12 @@ def multi_row_tile(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """
     rows, device = rows_of(x, out), device_of(x)
     knobs = of(Knobs, device.index)
-    edges = edges_of(rows)
+    edges = edge_vector_size(rows)
     tile = row_tile(knobs, device, rows, edges)
     if tile is None:
         words = f"no tile holds several rows of {rows.n} elements"
         raise UnsupportedProblemError("triton/softmax/multi_row_tile", words)
     side, columns = tile
-    warps = tile_warps(knobs, device, rows, side * columns) if rows.across else 1
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, side, columns, reads_single_elements(rows))
+    warps = tile_warps(knobs, device, rows, side * columns) if rows.is_strided else 1
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), edges, side, columns, has_one_column_per_thread(rows))
     return bind_grid("triton/softmax/multi_row_tile", row_tile_kernel, cdiv(rows.total, side), args, warps)

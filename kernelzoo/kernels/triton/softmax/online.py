@@ -4,13 +4,13 @@ import triton.language as tl
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_body_and_edges, row_start
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import online_state
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, cdiv, power_of_two, rows_of
+from kernelzoo.layout import Rows, cdiv, next_power_of_two, rows_of
 from kernelzoo.registry import register
 from kernelzoo.tables import form_knobs, knob, of
 
@@ -34,7 +34,7 @@ def online_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)[:, None]
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)[:, None]
     in_rows = (row < rows)[:, None]
-    inside, longest, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
+    inside, longest, edge, known = locate_body_and_edges(x_start, n, in_rows, EDGES)
     edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(ACC_DTYPE) if EDGES else x_start
     x_body = align(x_start, EDGES)
     out_body = align(out_start, EDGES)
@@ -58,9 +58,9 @@ def column_tile(device: Device, rows: Rows, least: int = 0) -> tuple[int, int, i
 
     least: the fewest elements per tile. To reach it, a tile can have up to 16 short rows.
     """
-    elements = of(Knobs, device.index).online_bytes // rows.wide_bytes
-    side = LINE_BYTES // rows.itemsize if rows.across else 1
-    block = elements // side if rows.across else min(elements, power_of_two(rows.n))
+    elements = of(Knobs, device.index).online_bytes // rows.accumulator_bytes
+    side = LINE_BYTES // rows.itemsize if rows.is_strided else 1
+    block = elements // side if rows.is_strided else min(elements, next_power_of_two(rows.n))
     side = max(side, min(16, least // block))
     return side, block, tiles.tile_warps(of(tiles.Knobs, device.index), device, rows, side * block)
 
@@ -74,7 +74,7 @@ def online(x: torch.Tensor, out: torch.Tensor) -> Launch:
     rows = rows_of(x, out)
     side, block, warps = column_tile(device_of(x), rows)
     lowest = torch.finfo(wide_dtype(x.dtype)).min
-    args = (x, out, *row_arguments(rows), wide_type(x.dtype), lowest, edges_of(rows), side, block)
-    if rows.itemsize == 8 and not rows.across:
+    args = (x, out, *row_arguments(rows), wide_type(x.dtype), lowest, edge_vector_size(rows), side, block)
+    if rows.itemsize == 8 and not rows.is_strided:
         warps *= 2  # exponentials of float64 are slow, so more threads are faster
     return bind_grid("triton/softmax/online", online_kernel, cdiv(rows.total, side), args, warps)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import torch
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.shared.exchange import EXCHANGE, launch_phases
+from kernelzoo.kernels.shared.exchange import EXCHANGE, phase_per_launch
 from kernelzoo.kernels.shared.jit import bind_grid, device_of
 from kernelzoo.kernels.shared.split import split
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch, chain_launches
 from kernelzoo.layout import Rows, cdiv
 from kernelzoo.tables import form_knobs, knob, of
 
@@ -73,8 +73,8 @@ def choose_parts_by_time(
 
     Programs take rows in rounds. A round costs the time to move its bytes. Speed is full if at most a fifth of the
     programs are idle. If a share doesn't fit in registers, part of it is read twice, after a short delay. A round also
-    costs time for its end, and for programs that wait, unless other rows hide it. More warps per program are slightly
-    slower. tensors_moved: the number of tensors as large as the rows, each moved once.
+    costs a fixed time, and a row's programs wait for each other. Other rows in progress hide this wait. More warps per
+    program are slightly slower. tensors_moved: the number of tensors as large as the rows, each moved once.
 
     Of equally good choices, the first is returned. Choices that can't be best are skipped, since there are hundreds.
     """
@@ -121,9 +121,9 @@ def choose_parts_by_time(
     return best
 
 
-class RowPlan(NamedTuple):
-    """How programs share rows. programs: of the launch. registers: the limit per thread. parts: programs per row.
-    place: the kernel's parts, span and blocks. sizes: its VECTOR, THREADS, HELD, BLOCK and PARTS."""
+class PartPlan(NamedTuple):
+    """How programs share rows. programs: of the whole launch. registers: the limit per thread. parts: programs per row.
+    place: the kernel's arguments parts, span, blocks. sizes: its VECTOR, THREADS, HELD, BLOCK and PARTS."""
 
     programs: int
     warps: int
@@ -133,11 +133,11 @@ class RowPlan(NamedTuple):
     sizes: tuple[int, int, int, int, int]
 
 
-def plan_rows(rows: Rows, edges: int, words: bool, device: Device, inputs: int = 1, gradient: bool = False) -> RowPlan:
-    """Return how programs share the rows of so many inputs. words: whether registers have words of two halves."""
-    vector = rows.whole_vector
+def cut_rows(rows: Rows, edges: int, packed: bool, device: Device, inputs: int = 1, gradient: bool = False) -> PartPlan:
+    """Return how programs share rows of ``inputs`` tensors. packed: whether registers have words of two halves."""
+    vector = rows.vector_elements
     inside = rows.n // edges * edges if edges else rows.n
-    tilings = split_tilings(rows, words, device)
+    tilings = split_tilings(rows, packed, device)
     if inputs > 1:  # half as much of each input, in as many registers as softmax's one input
         tilings = tuple(t._replace(held=t.held // 2, block=min(2, t.block // 2)) for t in tilings)
     problem = rows.planned, inside, rows.itemsize, tilings, device.multiprocessors
@@ -150,11 +150,11 @@ def plan_rows(rows: Rows, edges: int, words: bool, device: Device, inputs: int =
     blocks = cdiv(max(0, plan.span - held), tiling.block * tiling.threads * vector)
     sizes = (vector, tiling.threads, tiling.held, tiling.block if blocks else 0, tiling.threads)
     place = (plan.parts, plan.span // vector, blocks)
-    return RowPlan(plan.blocks, device.warps(tiling.threads), tiling.registers, plan.parts, place, sizes)
+    return PartPlan(plan.blocks, device.warps(tiling.threads), tiling.registers, plan.parts, place, sizes)
 
 
 def launch_in_parts(
-    id: str, x: torch.Tensor, kernel: Any, plan: RowPlan, args: tuple[Any, ...], tensors: int = 2
+    id: str, x: torch.Tensor, kernel: Any, plan: PartPlan, args: tuple[Any, ...], tensors: int = 2
 ) -> Launch:
     """Return the one or two launches of a kernel whose programs share each row. args: arguments before PHASE."""
 
@@ -164,4 +164,4 @@ def launch_in_parts(
             waits = {"maxnreg": plan.registers, "launch_cooperative_grid": True}
         return bind_grid(id, kernel, plan.programs, (*args, phase, *plan.sizes), plan.warps, tensors=tensors, **waits)
 
-    return sequence(*(part(phase) for phase in launch_phases(device_of(x))))
+    return chain_launches(*(part(phase) for phase in phase_per_launch(device_of(x))))

@@ -2,11 +2,11 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.shared.jit import bind_grid, device_of, edges_of, row_arguments, wide_type
+from kernelzoo.kernels.shared.jit import bind_grid, device_of, edge_vector_size, row_arguments, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
 from kernelzoo.kernels.triton.softmax import tiles
 from kernelzoo.kernels.triton.softmax.device_functions import softmax_row
-from kernelzoo.kernels.triton.softmax.tiles import row_columns
+from kernelzoo.kernels.triton.softmax.tiles import single_row_tile_length
 from kernelzoo.launch import Launch
 from kernelzoo.layout import rows_of
 from kernelzoo.registry import register
@@ -48,8 +48,8 @@ def persistent(x: torch.Tensor, out: torch.Tensor) -> Launch:
     After Triton's tutorial python/tutorials/02-fused-softmax.py in its last version.
     """
     rows, device = rows_of(x, out), device_of(x)
-    edges = edges_of(rows)
-    columns = row_columns(rows, edges, "triton/softmax/persistent")
+    edges = edge_vector_size(rows)
+    columns = single_row_tile_length(rows, edges, "triton/softmax/persistent")
     warps = tiles.tile_warps(of(tiles.Knobs, device.index), device, rows, columns)
     # One row is in registers, the prefetched ones are in shared memory. So long rows have fewer stages.
     stages = of(Knobs, device.index).stages or (4 if device.shared_per_block > 200 * 1024 else 2)

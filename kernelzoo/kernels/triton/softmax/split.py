@@ -10,13 +10,13 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared import exchange, halves
-from kernelzoo.kernels.shared.device_functions import exponential, split_exactly
+from kernelzoo.kernels.shared.device_functions import exponential, split_coarse_fine
 from kernelzoo.kernels.shared.exchange import EXCHANGE, LEAVE, WRITE
-from kernelzoo.kernels.shared.jit import can_pack, device_of, edges_of, row_arguments, wide_dtype, wide_type
+from kernelzoo.kernels.shared.jit import can_pack, device_of, edge_vector_size, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.triton import shares
 from kernelzoo.kernels.triton.device_functions import align, await_last_launch, row_start
-from kernelzoo.kernels.triton.softmax.parts import Knobs, RowPlan, launch_in_parts, plan_rows
-from kernelzoo.kernels.triton.softmax.split_columns import split_columns
+from kernelzoo.kernels.triton.softmax.parts import Knobs, PartPlan, cut_rows, launch_in_parts
+from kernelzoo.kernels.triton.softmax.split_columns import launch_columns
 from kernelzoo.launch import Launch
 from kernelzoo.layout import MANY, Rows, rows_of
 from kernelzoo.registry import register
@@ -27,9 +27,9 @@ from kernelzoo.tables import of
 def load_logits(
     x, start, x_n, length, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr, PACKED: tl.constexpr
 ):
-    """Load a share by ``load_share``, padded with -inf."""
+    """Load a share by ``load_packs``, padded with -inf."""
     empty = halves.padding_word(x.dtype.element_ty)
-    return shares.load_share(x, start, x_n, length, float("-inf"), empty, THREADS, PACKS, VECTOR, PACKED)
+    return shares.load_packs(x, start, x_n, length, float("-inf"), empty, THREADS, PACKS, VECTOR, PACKED)
 
 
 @triton.jit
@@ -39,15 +39,15 @@ def sum_word_exponentials(
 ):  # fmt: skip
     """Return each thread's sum of exp(x - top). To save registers, two 16-byte packs are unpacked at a time."""
     if PACKS > 2:
-        one, two = shares.halve_packs(words, THREADS, PACKS, VECTOR)
+        one, two = shares.split_packs_in_two(words, THREADS, PACKS, VECTOR)
         result = sum_word_exponentials(one, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
         result += sum_word_exponentials(two, top, DTYPE, EXACT, THREADS, PACKS // 2, VECTOR)
     else:
         low, high = halves.unpack_halves(words, DTYPE)
         below = top[:, None, None]
         if EXACT:
-            low, fine_low = split_exactly(exponential(low - below))
-            high, fine_high = split_exactly(exponential(high - below))
+            low, fine_low = split_coarse_fine(exponential(low - below))
+            high, fine_high = split_coarse_fine(exponential(high - below))
             result = tl.sum(tl.sum(low + high, 2), 1).to(tl.float64)
             result += tl.sum(tl.sum(fine_low + fine_high, 2), 1).to(tl.float64)
         else:
@@ -56,15 +56,15 @@ def sum_word_exponentials(
 
 
 @triton.jit
-def store_words(
+def store_number_pairs(
     out, length, words, top, inverse, FIRST: tl.constexpr,
     DTYPE: tl.constexpr, THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     """Store exp(x - top) * inverse, from 16-byte pack FIRST on. Two packs of words are unpacked at a time."""
     if PACKS > 2:
-        one, two = shares.halve_packs(words, THREADS, PACKS, VECTOR // 2)
-        store_words(out, length, one, top, inverse, FIRST, DTYPE, THREADS, PACKS // 2, VECTOR)
-        store_words(out, length, two, top, inverse, FIRST + PACKS // 2, DTYPE, THREADS, PACKS // 2, VECTOR)
+        one, two = shares.split_packs_in_two(words, THREADS, PACKS, VECTOR // 2)
+        store_number_pairs(out, length, one, top, inverse, FIRST, DTYPE, THREADS, PACKS // 2, VECTOR)
+        store_number_pairs(out, length, two, top, inverse, FIRST + PACKS // 2, DTYPE, THREADS, PACKS // 2, VECTOR)
     else:
         low, high = halves.unpack_halves(words, DTYPE)
         low = (exponential(low - top) * inverse).to(DTYPE)
@@ -79,20 +79,17 @@ def store_share(
 ):  # fmt: skip
     """Store exp(x - top) * inverse for a share: words of two half-precision numbers, or plain numbers."""
     if share.dtype == tl.int32:
-        store_words(out, length // 8 * 8, share, top, inverse, 0, DTYPE, THREADS, PACKS, VECTOR)
+        store_number_pairs(out, length // 8 * 8, share, top, inverse, 0, DTYPE, THREADS, PACKS, VECTOR)
     else:
-        shares.store_numbers(
-            out, out_n, length, exponential(share.to(ACC_DTYPE) - top) * inverse, THREADS, PACKS, VECTOR
-        )
+        shares.store_packs(out, out_n, length, exponential(share.to(ACC_DTYPE) - top) * inverse, THREADS, PACKS, VECTOR)
 
 
 @triton.jit
-def reduce_word_maxima(top, share, never, DTYPE: tl.constexpr, PAIRS: tl.constexpr):
-    """Return (each thread's maximum of top and its words, the words).
-
-    PAIRS: the device has an instruction for the maxima of both halves of two words.
-    """
-    if PAIRS:
+def update_thread_maxima(top, share, never, DTYPE: tl.constexpr, PAIR_MAXIMA: tl.constexpr):
+    """Return (each thread's maximum of ``top`` and the share's numbers, the share). Words pack two numbers.
+    PAIR_MAXIMA: the device can take the maxima of both halves of two words at once. never: false, unknown to the
+    compiler."""
+    if PAIR_MAXIMA:
         if tl.bfloat16 == DTYPE:
             largest = tl.reduce(tl.reduce(share, 2, halves.larger_bfloat16), 1, halves.larger_bfloat16)
         else:
@@ -102,7 +99,7 @@ def reduce_word_maxima(top, share, never, DTYPE: tl.constexpr, PAIRS: tl.constex
     else:
         low, high = halves.unpack_halves(share, DTYPE)
         new = tl.maximum(top, tl.max(tl.max(tl.maximum(low, high), 2), 1))
-        share = halves.delay_until(share, new[:, None, None], never)
+        share = halves.delay_unpacking(share, new[:, None, None], never)
     return new, share
 
 
@@ -111,10 +108,10 @@ def online_update(
     top, total, share, never, DTYPE: tl.constexpr, ACC_DTYPE: tl.constexpr, PAIRS: tl.constexpr,
     THREADS: tl.constexpr, PACKS: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
-    """Return each thread's maximum and sum after one more share, and the share to keep in registers. Words are kept
-    unchanged, numbers as exp(x - the thread's maximum)."""
+    """Return each thread's maximum and sum after one more share, and the share to keep in registers. Words of two
+    packed numbers are kept unchanged, single numbers as exp(x - the thread's maximum)."""
     if share.dtype == tl.int32:
-        new, share = reduce_word_maxima(top, share, never, DTYPE, PAIRS)
+        new, share = update_thread_maxima(top, share, never, DTYPE, PAIRS)
         terms = sum_word_exponentials(share, new, DTYPE, False, THREADS, PACKS, VECTOR // 2)
     else:
         share = share.to(ACC_DTYPE)
@@ -125,16 +122,14 @@ def online_update(
 
 
 @triton.jit
-def part_state(
+def part_max_and_sum(
     x, x_body, x_n, inside, begin, kept, blocks, edges, never,
     ACC_DTYPE: tl.constexpr, LOWEST: tl.constexpr, EDGES: tl.constexpr, PACKED: tl.constexpr, PAIRS: tl.constexpr,
     EXACT: tl.constexpr, VECTOR: tl.constexpr, THREADS: tl.constexpr, HELD: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Return (each thread's maximum, the share in registers, maximum and sum of the program's part of a row).
-
-    EXACT: the part's maximum is found first. Then exp(x - max) is added up without rounding, so that the bits of the
-    sum don't depend on alignment.
-    """
+    """Return (each thread's maximum, the share in registers, the part's maximum, its sum) for one part of a row. EXACT:
+    the part's maximum is found first. Then exp(x - max) is split into terms that add up without rounding. So the bits
+    of the sum don't depend on alignment."""
     DTYPE: tl.constexpr = x.dtype.element_ty
     top = tl.full([THREADS], LOWEST, ACC_DTYPE)  # finite: see online_state
     total = tl.zeros_like(top)
@@ -147,9 +142,9 @@ def part_state(
     length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
     held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
     if EXACT:
-        top, held = reduce_word_maxima(tl.maximum(edges.to(ACC_DTYPE), top), held, never, DTYPE, PAIRS)
+        top, held = update_thread_maxima(tl.maximum(edges.to(ACC_DTYPE), top), held, never, DTYPE, PAIRS)
         part_top = tl.max(top, 0)
-        coarse, fine = split_exactly(exponential(edges.to(ACC_DTYPE) - part_top))
+        coarse, fine = split_coarse_fine(exponential(edges.to(ACC_DTYPE) - part_top))
         terms = sum_word_exponentials(held, part_top + tl.zeros_like(top), DTYPE, True, THREADS, HELD, VECTOR // 2)
         part_total = tl.sum(terms + coarse.to(tl.float64) + fine.to(tl.float64), 0).to(ACC_DTYPE)
     else:
@@ -175,10 +170,10 @@ def write_part(
     length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
     if EXPONENTIALS:
         factor = exponential(top - row_top) * inverse
-        shares.store_numbers(here, out_n, length, held * factor[:, None, None], THREADS, HELD, VECTOR)
+        shares.store_packs(here, out_n, length, held * factor[:, None, None], THREADS, HELD, VECTOR)
     else:
         if PACKED:
-            held = halves.delay_until(held, inverse, never)
+            held = halves.delay_unpacking(held, inverse, never)
         store_share(here, out_n, length, held, row_top, inverse, DTYPE, ACC_DTYPE, THREADS, HELD, VECTOR)
     if BLOCK:
         for k in range(blocks):
@@ -197,27 +192,27 @@ def split_kernel(
     PAIRS: tl.constexpr, EXACT: tl.constexpr, PHASE: tl.constexpr, VECTOR: tl.constexpr, THREADS: tl.constexpr,
     HELD: tl.constexpr, BLOCK: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Compute a part of each row. A thread holds HELD 16-byte packs of it. Blocks of BLOCK packs are read twice.
+    """Compute softmax of one part of each row. A thread holds HELD 16-byte packs of it, and reads all others twice.
 
-    EXACT: parts begin at the same columns of every row, have their own edges, and fit in registers. PHASE: see
-    ``shared.exchange``.
+    EXACT: parts begin at the same columns of every row, have unaligned ends of their own, and fit in registers. PHASE:
+    see ``shared.exchange``.
     """
     await_last_launch()
     WORDS: tl.constexpr = 2 if tl.float64 == ACC_DTYPE else 1  # of 64 bits per pair
     n = tl.cast(n, tl.int64) * MULTIPLE
     never = parts < 0
-    part, groups, begin, end, kept = shares.program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
+    part, groups, begin, end, kept = shares.locate_part_and_held_columns(parts, span, blocks, THREADS, BLOCK, VECTOR)
     cut = begin if EXACT else 0
     kept -= cut
     lanes = tl.arange(0, PARTS)  # one per thread, so that no thread waits for another's word
     there = lanes < parts
-    mine = exchange.pick_word_set(arrivals, PHASE)
+    mine = exchange.alternate_word_set(arrivals, PHASE)
     for i in range(tl.program_id(0) // parts, rows, groups):
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE) + cut
         out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE) + cut
         own = tl.minimum(n, end) - cut if EXACT else n
-        inside, edge, known = shares.part_edges(x_body, own, 0 if EXACT else part, EDGES, THREADS)
+        inside, edge, known = shares.locate_part_body_and_edges(x_body, own, 0 if EXACT else part, EDGES, THREADS)
         edges = tl.load(x + x_body + edge, known, other=float("-inf")) if EDGES else edge
         out_edges = out + out_body + edge
         x_body = align(x_body, EDGES)
@@ -230,7 +225,7 @@ def split_kernel(
             length = shares.count_columns_left(inside, kept, HELD * THREADS * VECTOR)
             held = load_logits(x, x_body + kept * x_n, x_n, length, THREADS, HELD, VECTOR, PACKED)
         else:
-            top, held, part_top, part_total = part_state(
+            top, held, part_top, part_total = part_max_and_sum(
                 x, x_body, x_n, inside, begin, kept, blocks, edges, never,
                 ACC_DTYPE, LOWEST, EDGES, PACKED, PAIRS, EXACT, VECTOR, THREADS, HELD, BLOCK,
             )  # fmt: skip
@@ -264,20 +259,20 @@ def split_kernel(
 
 def split_plan(
     x: torch.Tensor, out: torch.Tensor, rows: Rows, implementation: str, exact: bool = False
-) -> tuple[RowPlan, tuple[Any, ...]]:
+) -> tuple[PartPlan, tuple[Any, ...]]:
     """Return (the plan by which programs share rows, the kernel's arguments before EXACT).
 
     Raises UnsupportedProblemError for columns, because the elements of a pack must be adjacent in memory.
     """
     device = device_of(x)
-    if rows.across:
+    if rows.is_strided:
         raise UnsupportedProblemError(implementation, "neighbours of a row must be nearest in memory, not its next row")
-    edges, wide = edges_of(rows), wide_dtype(x.dtype)
+    edges, wide = edge_vector_size(rows), wide_dtype(x.dtype)
     inside = rows.n // edges * edges if edges else rows.n
     # If there are few halves, they are kept as numbers, so that exponentials are computed once.
     most = of(Knobs, device.index).wide_elements * device.multiprocessors
     words = exact or (can_pack(rows) and rows.planned * inside > most)
-    plan = plan_rows(rows, 0 if exact else edges, words, device)
+    plan = cut_rows(rows, 0 if exact else edges, words, device)
     pairs = x.new_full((2, rows.total, wide.itemsize // 4, plan.parts), -1, dtype=torch.int64)
     arrivals = x.new_zeros(1, dtype=torch.int64)
     kinds = (wide_type(x.dtype), torch.finfo(wide).min, edges, words, words and device.capability >= 80)
@@ -288,10 +283,10 @@ def split_plan(
 def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     """Several programs share a row, and keep it on chip while they exchange (max, sum) states: one launch."""
     id, rows = "triton/softmax/split", rows_of(x, out)
-    if rows.columns is not None:
-        return split_columns(x, out, rows.columns)
-    exact = rows.single and can_pack(rows.by_vectors)
-    plan, args = split_plan(x, out, replace(rows.by_vectors, planned=MANY) if exact else rows, id, exact)
+    if rows.as_columns is not None:
+        return launch_columns(x, out, rows.as_columns)
+    exact = rows.single and can_pack(rows.with_vector_loads)
+    plan, args = split_plan(x, out, replace(rows.with_vector_loads, planned=MANY) if exact else rows, id, exact)
     if exact and plan.place[2]:  # it has blocks, but EXACT needs all data in registers
         exact = False
         plan, args = split_plan(x, out, rows, id)

@@ -5,15 +5,15 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.exchange import LEAVE, WRITE, launch_phases
+from kernelzoo.kernels.shared.exchange import LEAVE, WRITE, phase_per_launch
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES
 from kernelzoo.kernels.shared.split import split
 from kernelzoo.kernels.triton.device_functions import add_exactly, add_up, await_last_launch, rounded_product, row_start
-from kernelzoo.kernels.triton.softmax.columns import make_strip_launch
+from kernelzoo.kernels.triton.softmax.columns import launch_strips
 from kernelzoo.kernels.triton.softmax.strips import Strips, count_strip_parts, plan_strips
-from kernelzoo.launch import Launch, sequence
-from kernelzoo.layout import Columns, Rows, cdiv, power_of_two, rows_of
+from kernelzoo.launch import Launch, chain_launches
+from kernelzoo.layout import Columns, Rows, cdiv, next_power_of_two, rows_of
 
 ID = "triton/softmax/split"
 
@@ -28,7 +28,7 @@ def split_across_kernel(
     MULTIPLE: tl.constexpr, parts, span, blocks, ACC_DTYPE: tl.constexpr, LOWEST: tl.constexpr, PHASE: tl.constexpr,
     VECTOR: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """Compute softmax of columns, ROWS per tile. If PHASE is LEAVE, store pairs, else merge the pairs and write."""
+    """Compute softmax of columns. Phase LEAVE stores parts' (max, sum) pairs. The next phase merges them and writes."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     program = tl.program_id(0)
@@ -73,7 +73,7 @@ def split_across_kernel(
                 tl.store(out + (out_start + here * out_n), result, mask)
 
 
-def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launch:
+def launch_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launch:
     """Return the launch, or two: over strips if their parts fit in registers, else over tiles."""
     strips = plan_strips(columns, device_of(x))
     if strips is not None and strips.elements < columns.n:
@@ -84,25 +84,25 @@ def split_columns(x: torch.Tensor, out: torch.Tensor, columns: Columns) -> Launc
 def launch_shared_strips(x: torch.Tensor, out: torch.Tensor, columns: Columns, strips: Strips) -> Launch:
     """Return the launch, or two, over strips that several programs share and keep in registers."""
     device = device_of(x)
-    place = (2, columns.strips(strips.columns), count_strip_parts(columns, strips, device), strips.columns)
+    place = (2, columns.strip_count(strips.columns), count_strip_parts(columns, strips, device), strips.columns)
     shared = x.new_full(place, -1, dtype=torch.int64), x.new_zeros(1, dtype=torch.int64)
-    return sequence(*(make_strip_launch(ID, x, out, columns, strips, p, *shared) for p in launch_phases(device)))
+    return chain_launches(*(launch_strips(ID, x, out, columns, strips, p, *shared) for p in phase_per_launch(device)))
 
 
 def launch_shared_tiles(x: torch.Tensor, out: torch.Tensor, rows: Rows) -> Launch:
     """Return the two launches over tiles that programs share, with as many programs as can be resident at once."""
     device, wide, side = device_of(x), wide_dtype(x.dtype), LINE_BYTES // rows.itemsize
-    tiles, columns = cdiv(rows.total, side), TILE_BYTES // wide.itemsize // side
+    tiles, block = cdiv(rows.total, side), TILE_BYTES // wide.itemsize // side
     resident = PROGRAMS * device.multiprocessors
     most = max(1, min(resident // tiles, MANY_PARTS, cdiv(rows.n, LEAST_PART)))
-    plan = split(tiles, rows.n, most, rows.whole_vector, resident)
+    plan = split(tiles, rows.n, most, rows.vector_elements, resident)
     pairs = x.new_empty((rows.total, 2, plan.parts), dtype=wide)
-    place = (x, out, pairs, *row_arguments(rows), plan.parts, plan.span // rows.whole_vector, cdiv(plan.span, columns))
+    place = (x, out, pairs, *row_arguments(rows), plan.parts, plan.span // rows.vector_elements, cdiv(plan.span, block))
     kinds = (wide_type(x.dtype), torch.finfo(wide).min)
-    sizes = (rows.whole_vector, side, columns, power_of_two(plan.parts))
+    sizes = (rows.vector_elements, side, block, next_power_of_two(plan.parts))
 
     def part(phase: object) -> Launch:
         args = (*place, *kinds, phase, *sizes)
         return bind_grid(ID, split_across_kernel, plan.blocks, args, device.warps(THREADS))
 
-    return sequence(part(LEAVE), part(WRITE))
+    return chain_launches(part(LEAVE), part(WRITE))

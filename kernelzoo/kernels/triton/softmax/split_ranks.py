@@ -13,21 +13,28 @@ import triton.language as tl
 
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.device_functions import exponential
-from kernelzoo.kernels.shared.exchange import EXCHANGE, await_words, pack_pair, pick_word_set, publish_word, unpack_pair
+from kernelzoo.kernels.shared.exchange import (
+    EXCHANGE,
+    alternate_word_set,
+    await_words,
+    pack_pair,
+    publish_word,
+    unpack_pair,
+)
 from kernelzoo.kernels.shared.jit import bind_grid, device_of
 from kernelzoo.kernels.triton.device_functions import INTERPRETED, align, await_last_launch, row_start
-from kernelzoo.kernels.triton.shares import part_edges, program_part
-from kernelzoo.kernels.triton.softmax.split import part_state, split_plan, write_part
+from kernelzoo.kernels.triton.shares import locate_part_and_held_columns, locate_part_body_and_edges
+from kernelzoo.kernels.triton.softmax.split import part_max_and_sum, split_plan, write_part
 from kernelzoo.launch import Launch
-from kernelzoo.layout import power_of_two, rows_of
+from kernelzoo.layout import next_power_of_two, rows_of
 
 ID = "triton/softmax/split_ranks"
 
 
 @triton.jit
 def await_rank_words(words, mask, limit):
-    """Wait for 64-bit words that other devices write, and return them. A word has been written once any of its
-    bits is 0. After ``limit`` nanoseconds it is returned as it is. Where ``mask`` is false, the result is 0."""
+    """Wait for 64-bit words that other devices write, and return them. Until a word is written, all its bits are 1.
+    After ``limit`` nanoseconds it is returned as it is. Where ``mask`` is false, the result is 0."""
     return tl.inline_asm_elementwise(
         """
         {
@@ -73,17 +80,17 @@ def ranks_kernel(
 ):  # fmt: skip
     """Compute softmax of a shard's rows. Programs exchange states with each other and with other ranks. words: (2,
     rows, RANKS) in this rank's memory. peers: the addresses of all ranks' words. epoch: how many launches used the
-    words. failed and late: set if a rank took longer than ``limit``. The device reads failed, the host reads late."""
+    words. failed (for the device) and late (for the host): set if a rank took longer than ``limit``."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     never = parts < 0
-    part, groups, begin, end, kept = program_part(parts, span, blocks, THREADS, BLOCK, VECTOR)
+    part, groups, begin, end, kept = locate_part_and_held_columns(parts, span, blocks, THREADS, BLOCK, VECTOR)
     first = tl.program_id(0) // parts
     lanes = tl.arange(0, PARTS)
     there = lanes < parts
     rank_lanes = tl.arange(0, LANES)
     in_ranks = rank_lanes < RANKS
-    mine = pick_word_set(arrivals, EXCHANGE)
+    mine = alternate_word_set(arrivals, EXCHANGE)
     now = tl.load(epoch) % 2  # launches alternate between two sets of words
     theirs = tl.load(peers + rank_lanes, in_ranks, other=0).to(tl.pointer_type(tl.int64))
     if part == 0:
@@ -97,13 +104,13 @@ def ranks_kernel(
         row = tl.cast(i, tl.int64)
         x_body = row_start(row, inner, x_outer, x_inner, MULTIPLE)
         out_body = row_start(row, inner, out_outer, out_inner, MULTIPLE)
-        inside, edge, known = part_edges(x_body, n, part, EDGES, THREADS)
+        inside, edge, known = locate_part_body_and_edges(x_body, n, part, EDGES, THREADS)
         edges = tl.load(x + x_body + edge, known, other=float("-inf")) if EDGES else edge
         out_edges = out + out_body + edge
         x_body = align(x_body, EDGES)
         out_body = align(out_body, EDGES)
         inside = tl.minimum(inside, end)
-        top, held, part_top, part_total = part_state(
+        top, held, part_top, part_total = part_max_and_sum(
             x, x_body, x_n, inside, begin, kept, blocks, edges, never,
             ACC_DTYPE, LOWEST, EDGES, PACKED, PAIRS, False, VECTOR, THREADS, HELD, BLOCK,
         )  # fmt: skip
@@ -150,11 +157,11 @@ def split_ranks(
     ranks: int,
     limit: int,
 ) -> Launch:
-    """Return the launch over a shard, in canonical form.
+    """Return the launch over a shard. x and out have axes outer, n and inner.
 
     words: (2, rows, ranks) int64, all bits set before the first launch. peers: the addresses of all ranks' words.
     state: two int64, initially 0: how many launches used the words, and whether one failed. late: an int64 that the
-    host can read. limit: nanoseconds.
+    host reads, set if a rank took too long. limit: the longest wait, in nanoseconds.
 
     Raises UnsupportedProblemError if the GPU isn't from NVIDIA, or if elements have more than 32 bits.
     """
@@ -162,5 +169,5 @@ def split_ranks(
         raise UnsupportedProblemError(ID, "it takes up to 32 bits an element, on NVIDIA's devices")
     plan, args = split_plan(x, out, rows_of(x, out), ID)
     options = {"maxnreg": plan.registers, "launch_cooperative_grid": True}
-    between = (words, peers, state[:1], state[1:], late, limit, rank, ranks, power_of_two(ranks))
+    between = (words, peers, state[:1], state[1:], late, limit, rank, ranks, next_power_of_two(ranks))
     return bind_grid(ID, ranks_kernel, plan.programs, (*args, *between, *plan.sizes), plan.warps, **options)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from kernelzoo.device import Device
 from kernelzoo.kernels.shared.long_rows import SECTOR_BYTES
-from kernelzoo.layout import Columns, cdiv, power_of_two
+from kernelzoo.layout import Columns, cdiv, next_power_of_two
 
 MANY_STRIP_PARTS = 64
 """The number of programs per strip above which strips are narrower: each program awaits pairs from all others. If a
@@ -24,17 +24,17 @@ class Strips(NamedTuple):
 
 
 def plan_strips(columns: Columns, device: Device) -> Strips | None:
-    """Return strips that fit in registers: complete columns if elements >= n, else parts of columns. Return None if
-    columns are too long, if they are too few, or if no measurement shows that strips are faster.
+    """Return strips that fit in registers: complete columns if strips have n elements, else parts of columns. Return
+    None if columns are too long or too few, or if strips were not measured to be faster.
 
     A width of 128 bytes is best, with two programs of 256 threads per SM. Unaligned rows need twice the width.
     """
     n, itemsize = columns.n, columns.itemsize
     if device.vendor == "hip" or itemsize == 8:
         return None
-    vectors = columns.multiple * itemsize == 16
+    vectors = columns.stride_gcd * itemsize == 16
     packed = itemsize == 2 and vectors and columns.x_inner == 1 and columns.x_phase == 0
-    whole = power_of_two(n)
+    whole = next_power_of_two(n)
     packed = packed and (whole <= 1024 or device.arch not in ("sm_100", "sm_103"))  # where it spills a few registers
     each = 2 if packed else 1
     if not vectors and 128 < n <= 1024:  # whole columns in so few registers would spill
@@ -74,6 +74,6 @@ def count_strip_parts(columns: Columns, strips: Strips, device: Device) -> int:
     least = cdiv(columns.n, strips.elements)
     if least == 1:
         return 1
-    room = strips.programs * device.multiprocessors // columns.strips(strips.columns)
+    room = strips.programs * device.multiprocessors // columns.strip_count(strips.columns)
     most = max(least, min(room, MANY_STRIP_PARTS, cdiv(columns.n, 64)))
     return cdiv(columns.n, cdiv(columns.n, most))

@@ -4,7 +4,7 @@ from kernelzoo.device import Device
 from kernelzoo.errors import UnsupportedProblemError
 from kernelzoo.kernels.shared.held_rows import ON_CHIP_BYTES
 from kernelzoo.kernels.shared.long_rows import LINE_BYTES, SECTOR_BYTES
-from kernelzoo.layout import Rows, cdiv, power_of_two
+from kernelzoo.layout import Rows, cdiv, next_power_of_two
 from kernelzoo.tables import form_knobs, knob
 
 FEW_ROWS = 64
@@ -54,17 +54,17 @@ class Knobs:
     )
 
 
-def tile_columns(n: int, edges: int) -> int:
+def padded_length(n: int, edges: int) -> int:
     """Return a power of two that covers a row's complete vectors, or the row if it has no edges."""
-    return power_of_two(n // edges * edges if edges else n)
+    return next_power_of_two(n // edges * edges if edges else n)
 
 
-def row_columns(rows: Rows, edges: int, id: str) -> int:
-    """Return the number of columns of a tile of one row without edges. Raises UnsupportedProblemError if none fits."""
-    capacity = ON_CHIP_BYTES // rows.wide_bytes
+def single_row_tile_length(rows: Rows, edges: int, id: str) -> int:
+    """Return ``padded_length`` for a tile of one row. Raises UnsupportedProblemError if a row doesn't fit."""
+    capacity = ON_CHIP_BYTES // rows.accumulator_bytes
     if rows.n > capacity:
         raise UnsupportedProblemError(id, f"a row must fit on chip, {capacity} of {rows.dtype}; got {rows.n}")
-    return tile_columns(rows.n, edges)
+    return padded_length(rows.n, edges)
 
 
 def row_warps(knobs: Knobs, device: Device, rows: Rows, edges: int) -> int:
@@ -73,15 +73,15 @@ def row_warps(knobs: Knobs, device: Device, rows: Rows, edges: int) -> int:
     if rows.itemsize == 2 and n <= knobs.packed_limit:
         threads = max(32, min(256, n // knobs.half_elements))
     elif rows.itemsize == 8:  # rounded up: the exponentials' registers are spread over threads, too
-        threads = max(32, min(1024, power_of_two(cdiv(n, knobs.double_elements))))
+        threads = max(32, min(1024, next_power_of_two(cdiv(n, knobs.double_elements))))
     else:
         threads = 1024 if n >= knobs.full_row and not edges else max(32, n // knobs.row_elements)
-    return device.warps(power_of_two(threads + 1) // 2)
+    return device.warps(next_power_of_two(threads + 1) // 2)
 
 
-def row_options(knobs: Knobs, device: Device, rows: Rows, edges: int) -> tuple[int, dict[str, int]]:
+def row_warps_and_register_limit(knobs: Knobs, device: Device, rows: Rows, edges: int) -> tuple[int, dict[str, int]]:
     """Return the number of warps for one row, and the compiler's register limit."""
-    if rows.dtype == "float64" and edges and tile_columns(rows.n, edges) == 8192 and device.arch in ("sm_80", "sm_90"):
+    if rows.dtype == "float64" and edges and padded_length(rows.n, edges) == 8192 and device.arch in ("sm_80", "sm_90"):
         # With edges, such a row would take 44 registers of 1024 threads, one program per multiprocessor. With 512
         # threads there are two, and no register is spilled.
         return device.warps(512), {"maxnreg": 64}
@@ -90,16 +90,16 @@ def row_options(knobs: Knobs, device: Device, rows: Rows, edges: int) -> tuple[i
 
 def tile_warps(knobs: Knobs, device: Device, rows: Rows, elements: int) -> int:
     """Return the number of warps for a tile of so many elements."""
-    return device.warps(elements * rows.wide_bytes // knobs.thread_bytes)
+    return device.warps(elements * rows.accumulator_bytes // knobs.thread_bytes)
 
 
 def row_tile(knobs: Knobs, device: Device, rows: Rows, edges: int) -> tuple[int, int] | None:
     """Return (ROWS, COLS) of a tile of complete rows, or None if no tile has room for several rows."""
-    columns = tile_columns(rows.n, edges)
-    element_bytes = rows.wide_bytes
-    if not rows.across:
+    columns = padded_length(rows.n, edges)
+    element_bytes = rows.accumulator_bytes
+    if not rows.is_strided:
         elements = knobs.warp_elements // max(1, rows.itemsize // 2)  # wider elements take more registers of the warp
-        even = power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
+        even = next_power_of_two(1 + rows.planned // (knobs.tiles_per_sm * device.multiprocessors))
         if 2 * columns > elements:
             return None
         if edges and rows.itemsize == 2 and columns == 64:
@@ -109,11 +109,11 @@ def row_tile(knobs: Knobs, device: Device, rows: Rows, edges: int) -> tuple[int,
     # sector. A quarter, since each element of such a tile may need two more registers for an address.
     side = max(LINE_BYTES // rows.itemsize, knobs.tile_bytes // element_bytes // columns)
     side = min(side, ON_CHIP_BYTES // 4 // element_bytes // columns)
-    even = power_of_two(1 + rows.total // (2 * device.multiprocessors))
+    even = next_power_of_two(1 + rows.total // (2 * device.multiprocessors))
     side = min(side, max(LINE_BYTES // rows.itemsize, even))
     return (side, columns) if side >= SECTOR_BYTES // rows.itemsize else None
 
 
-def reads_single_elements(rows: Rows) -> bool:
+def has_one_column_per_thread(rows: Rows) -> bool:
     """Whether each thread reads a complete column, element by element."""
-    return rows.across and SINGLE_LEAST[rows.itemsize] <= rows.n <= SINGLE_LONGEST
+    return rows.is_strided and SINGLE_LEAST[rows.itemsize] <= rows.n <= SINGLE_LONGEST

@@ -3,12 +3,12 @@ import triton
 import triton.language as tl
 
 from kernelzoo.device import Device
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, edge_columns, row_start, whole_vectors
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, head_and_body, head_and_tail, row_start
 from kernelzoo.kernels.triton.gradients import fused_launch
 from kernelzoo.kernels.triton.softmax.device_functions import READ
 from kernelzoo.kernels.triton.softmax_backward.columns_kernel import columns_kernel
 from kernelzoo.launch import Launch
-from kernelzoo.layout import Rows, power_of_two
+from kernelzoo.layout import Rows, next_power_of_two
 from kernelzoo.registry import register
 
 ROW_ELEMENTS, DOUBLE_ELEMENTS = 16, 8
@@ -25,8 +25,8 @@ def fused_kernel(
     MULTIPLE: tl.constexpr, y_outer, y_n, y_inner,
     ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SINGLE: tl.constexpr,
 ):  # fmt: skip
-    """Compute the gradient of ROWS rows. COLS: a power of two that covers a row without edges. Masked elements are 0 in
-    both inputs, so that they add nothing."""
+    """Compute the gradient of ROWS rows. COLS: a power of two, not below a row's length without its unaligned ends.
+    Masked elements are 0 in both inputs, so that they add nothing."""
     await_last_launch()
     DTYPE: tl.constexpr = out.dtype.element_ty
     n *= MULTIPLE
@@ -44,11 +44,11 @@ def fused_kernel(
     y_start = row_start(row, inner, y_outer, y_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     if EDGES:
-        before, inside = whole_vectors(grad_start, n, EDGES)
+        before, inside = head_and_body(grad_start, n, EDGES)
         before, inside = before.to(tl.int32), inside.to(tl.int32)
         mask = in_rows & (cols < inside)
         lane = tl.arange(0, 2 * EDGES)
-        edge, known = edge_columns(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
+        edge, known = head_and_tail(lane[None, :] if AXIS == 1 else lane, before, inside, n, EDGES)
         known = known & in_rows
         grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(ACC_DTYPE)
         y_edges = tl.load(y + (y_start + edge), known, other=0).to(ACC_DTYPE)
@@ -72,9 +72,9 @@ def fused_kernel(
 def row_warps(device: Device, rows: Rows, edges: int) -> int:
     """Return the number of warps for one row. It depends on the row's length, not on that of its padded tile."""
     threads = rows.n // (DOUBLE_ELEMENTS if rows.itemsize == 8 else ROW_ELEMENTS)
-    if rows.n * rows.wide_bytes > FULL_ROW_BYTES and not edges:
+    if rows.n * rows.accumulator_bytes > FULL_ROW_BYTES and not edges:
         threads = 1024
-    return device.warps(power_of_two(max(32, threads) + 1) // 2)
+    return device.warps(next_power_of_two(max(32, threads) + 1) // 2)
 
 
 @register("triton", "softmax_backward", "fused")

@@ -2,8 +2,8 @@ import torch
 import triton
 import triton.language as tl
 
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
-from kernelzoo.kernels.triton.passes import blocks_launch
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_body_and_edges, row_start
+from kernelzoo.kernels.triton.passes import launch_blocks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -27,7 +27,7 @@ def finish_kernel(
     y_start = row_start(row, inner, y_outer, y_inner, MULTIPLE)
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     sums = tl.load(total + row_start(row, inner, total_outer, total_inner, 1), in_rows, other=0.0)
-    inside, _, edge, known = locate_vectors(grad_start, n, in_rows, EDGES)
+    inside, _, edge, known = locate_body_and_edges(grad_start, n, in_rows, EDGES)
     if EDGES:
         known = known & (first == 0)
         grad_edges = tl.load(grad + (grad_start + edge), known, other=0).to(ACC_DTYPE)
@@ -45,6 +45,6 @@ def finish_kernel(
 @register("triton", "softmax_backward_finish", "blocks")
 def blocks(grad: torch.Tensor, y: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program takes one block of a row: one read of both inputs, one write."""
-    return blocks_launch(
-        "triton/softmax_backward_finish/blocks", finish_kernel, (grad, y, total, out), whole=2, one_block=True
+    return launch_blocks(
+        "triton/softmax_backward_finish/blocks", finish_kernel, (grad, y, total, out), row_inputs=2, one_block=True
     )

@@ -3,8 +3,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import exponential, quotient
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
-from kernelzoo.kernels.triton.passes import blocks_launch
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_body_and_edges, row_start
+from kernelzoo.kernels.triton.passes import launch_blocks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -35,7 +35,7 @@ def finish_kernel(
     out_start = row_start(row, inner, out_outer, out_inner, MULTIPLE)
     top = tl.load(maximum + row_start(row, inner, m_outer, m_inner, 1), in_rows, other=0.0)
     sums = tl.load(total + row_start(row, inner, t_outer, t_inner, 1), in_rows, other=1.0)
-    inside, _, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
+    inside, _, edge, known = locate_body_and_edges(x_start, n, in_rows, EDGES)
     if EDGES:
         known = known & (first == 0)
         edges = tl.load(x + (x_start + edge), known, other=0.0).to(ACC_DTYPE)
@@ -50,4 +50,4 @@ def finish_kernel(
 @register("triton", "softmax_finish", "blocks")
 def blocks(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor, out: torch.Tensor) -> Launch:
     """Each program takes one block of a row: one read, one write."""
-    return blocks_launch("triton/softmax_finish/blocks", finish_kernel, (x, maximum, total, out), one_block=True)
+    return launch_blocks("triton/softmax_finish/blocks", finish_kernel, (x, maximum, total, out), one_block=True)

@@ -6,7 +6,7 @@ from kernelzoo.kernels.shared.device_functions import exponential
 from kernelzoo.kernels.shared.jit import bind_grid, device_of, wide_type
 from kernelzoo.kernels.triton.device_functions import await_last_launch, rounded_product, row_start
 from kernelzoo.launch import Launch
-from kernelzoo.layout import cdiv, power_of_two, rows_with
+from kernelzoo.layout import cdiv, layouts_of, next_power_of_two
 from kernelzoo.registry import register
 
 TILE, PARTS = 1024, 64
@@ -55,9 +55,9 @@ def merge_kernel(
 @register("triton", "softmax_merge", "rows")
 def rows(maximum: torch.Tensor, total: torch.Tensor, largest: torch.Tensor, sum: torch.Tensor) -> Launch:
     """One pass over a row's parts finds the largest maximum. A second pass adds up the rescaled sums, in order."""
-    where, (t, most) = rows_with(maximum, sum, total, largest)
-    parts = min(PARTS, power_of_two(where.n))
-    side = min(power_of_two(where.planned), TILE // parts)
+    where, (t, most) = layouts_of(maximum, sum, total, largest)
+    parts = min(PARTS, next_power_of_two(where.n))
+    side = min(next_power_of_two(where.planned), TILE // parts)
     strides = where.x_outer, where.x_n, where.x_inner, t.outer, t.n, t.inner
     outs = most.outer, most.inner, where.out_outer, where.out_inner
     constants = wide_type(maximum.dtype), side, parts

@@ -3,8 +3,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.jit import wide_dtype
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
-from kernelzoo.kernels.triton.passes import blocks_launch
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_body_and_edges, row_start
+from kernelzoo.kernels.triton.passes import launch_blocks
 from kernelzoo.kernels.triton.softmax.device_functions import online_state
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
@@ -22,7 +22,7 @@ def pairs_kernel(
     cols = tl.arange(0, BLOCK).to(tl.int64)[None, :]
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     in_rows = row < rows
-    inside, longest, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
+    inside, longest, edge, known = locate_body_and_edges(x_start, n, in_rows, EDGES)
     edges = tl.load(x + (x_start + edge), known, other=float("-inf")).to(ACC_DTYPE) if EDGES else x_start
     x_start = align(x_start, EDGES)
     top, sums, _ = online_state(
@@ -41,4 +41,4 @@ def online(x: torch.Tensor, maximum: torch.Tensor, total: torch.Tensor) -> Launc
     After Milakov and Gimelshein, "Online normalizer calculation for softmax" (arXiv 1805.02867).
     """
     lowest = torch.finfo(wide_dtype(x.dtype)).min
-    return blocks_launch("triton/softmax_pairs/online", pairs_kernel, (x, maximum, total), kinds=(lowest,))
+    return launch_blocks("triton/softmax_pairs/online", pairs_kernel, (x, maximum, total), kernel_constants=(lowest,))

@@ -5,9 +5,9 @@ import triton.language as tl
 from kernelzoo.kernels.shared.jit import bind_grid, row_arguments, wide_dtype, wide_type
 from kernelzoo.kernels.shared.pack_tiles import PackPlan, plan_parts
 from kernelzoo.kernels.triton.device_functions import await_last_launch, row_start
-from kernelzoo.kernels.triton.long_rows import load_parts, program_part, row_to_merge
+from kernelzoo.kernels.triton.long_rows import load_parts, locate_rows_and_part, row_to_merge
 from kernelzoo.kernels.triton.packs import row_sum
-from kernelzoo.launch import Launch, sequence
+from kernelzoo.launch import Launch, chain_launches
 from kernelzoo.layout import Rows, rows_of
 from kernelzoo.registry import register
 
@@ -18,7 +18,7 @@ def parts_kernel(
     span, ACC_DTYPE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, LANES: tl.constexpr, VECTOR: tl.constexpr,
 ):  # fmt: skip
     await_last_launch()
-    row, begin, end, place = program_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
+    row, begin, end, place = locate_rows_and_part(tl.cast(n, tl.int64) * MULTIPLE, parts, span, ROWS)
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     result = row_sum(x, x_start, x_n, begin, end, row < rows, ACC_DTYPE, ROWS, BLOCK, LANES, VECTOR)
     tl.store(sums + place, result, row < rows)
@@ -32,7 +32,7 @@ def sum_of_parts_kernel(x, out, sums, parts, inner, out_outer, out_inner, PARTS:
     tl.store(out + row_start(row, inner, out_outer, out_inner, 1), total.to(out.dtype.element_ty))
 
 
-def leave_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: PackPlan) -> tuple[torch.Tensor, Launch]:
+def launch_sums(id: str, x: torch.Tensor, out: torch.Tensor, rows: Rows, plan: PackPlan) -> tuple[torch.Tensor, Launch]:
     """Return (a workspace for the sums of parts, the launch that fills it)."""
     dtype = torch.promote_types(x.dtype, out.dtype)
     sums = x.new_empty((rows.total, plan.parts), dtype=wide_dtype(dtype))
@@ -46,6 +46,6 @@ def split(x: torch.Tensor, out: torch.Tensor) -> Launch:
     x = x.view(torch.uint8) if x.dtype == torch.bool else x
     rows = rows_of(x, out)
     plan = plan_parts(x, rows)
-    sums, first = leave_sums("triton/sum/split", x, out, rows, plan)
-    args = (x, out, sums, plan.parts, rows.inner, rows.out_outer, rows.out_inner, plan.lanes)
-    return sequence(first, bind_grid("triton/sum/split", sum_of_parts_kernel, rows.total, args, 1))
+    sums, first = launch_sums("triton/sum/split", x, out, rows, plan)
+    args = (x, out, sums, plan.parts, rows.inner, rows.out_outer, rows.out_inner, plan.padded_parts)
+    return chain_launches(first, bind_grid("triton/sum/split", sum_of_parts_kernel, rows.total, args, 1))

@@ -3,8 +3,8 @@ import triton
 import triton.language as tl
 
 from kernelzoo.kernels.shared.device_functions import TOGETHER
-from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_vectors, row_start
-from kernelzoo.kernels.triton.passes import blocks_launch
+from kernelzoo.kernels.triton.device_functions import align, await_last_launch, locate_body_and_edges, row_start
+from kernelzoo.kernels.triton.passes import launch_blocks
 from kernelzoo.launch import Launch
 from kernelzoo.registry import register
 
@@ -15,7 +15,7 @@ def dot_kernel(
     y_outer, y_n, y_inner,
     ACC_DTYPE: tl.constexpr, EDGES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Sum x * y over each row. Each lane keeps a sum. Lanes are added up after every TOGETHER blocks."""
+    """Sum x * y over each row. Each lane keeps a sum. Lanes are added up after every TOGETHER (256) blocks."""
     await_last_launch()
     n = tl.cast(n, tl.int64) * MULTIPLE
     row = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
@@ -23,7 +23,7 @@ def dot_kernel(
     x_start = row_start(row, inner, x_outer, x_inner, MULTIPLE)
     y_start = row_start(row, inner, y_outer, y_inner, MULTIPLE)
     in_rows = row < rows
-    inside, longest, edge, known = locate_vectors(x_start, n, in_rows, EDGES)
+    inside, longest, edge, known = locate_body_and_edges(x_start, n, in_rows, EDGES)
     if EDGES:
         edges = tl.load(x + (x_start + edge), known, other=0).to(ACC_DTYPE)
         edges *= tl.load(y + (y_start + edge), known, other=0).to(ACC_DTYPE)
@@ -47,4 +47,4 @@ def dot_kernel(
 @register("triton", "vecdot", "online")
 def online(x: torch.Tensor, y: torch.Tensor, total: torch.Tensor) -> Launch:
     """One pass over column blocks keeps a running sum of x * y in each lane: both inputs are read once."""
-    return blocks_launch("triton/vecdot/online", dot_kernel, (x, y, total), whole=2)
+    return launch_blocks("triton/vecdot/online", dot_kernel, (x, y, total), row_inputs=2)
