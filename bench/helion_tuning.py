@@ -120,7 +120,7 @@ def row(id: str, shape: tuple[int, ...]) -> dict[str, Any]:
     launches += [problem.launch(implementation, *sets[number]) for number in range(1, count)]
     for launch in launches:
         launch()
-    turn = choose_clock(device, "device", "min").arrange(launches)
+    turn = choose_clock(device, "device", "min").prepare_turn(launches)
     median = statistics.median(turn(1) for _ in range(SAMPLES)) / count
     return {"first_launch_s": round(seconds, 2), "median_us": round(median * 1e6, 3)}
 

@@ -173,7 +173,7 @@ def ours(launches: Sequence[Launch], device: torch.device) -> float:
     """Seconds of a launch by the clock of ``kernelzoo bench``."""
     for launch in launches:
         launch()
-    turn = choose_clock(device, "device", "min").arrange(launches)
+    turn = choose_clock(device, "device", "min").prepare_turn(launches)
     return statistics.median(turn(1) for _ in range(SAMPLES)) / len(launches)
 
 

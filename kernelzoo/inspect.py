@@ -265,7 +265,7 @@ def record_kernels(request: Request, input_device: str, simulation: AbstractCont
 
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         nonlocal ran
-        form = registry.choose_variant(request.backend, request.op, implementation.base_name, *tensors, **scalars)
+        form = registry.choose_variant(request.backend, request.op, implementation.registered, *tensors, **scalars)
         ran = f"{request.backend}/{request.op}/{form}"
         registered = partial(registry._registered[request.backend, request.op, form], **scalars)
         try:

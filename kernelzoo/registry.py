@@ -70,7 +70,7 @@ class Implementation:
         return self.variant.endswith(BATCH_INVARIANT)
 
     @property
-    def base_name(self) -> str:
+    def registered(self) -> str:
         """The variant without ``+batch_invariant``."""
         return self.variant.removesuffix(BATCH_INVARIANT)
 
@@ -84,13 +84,13 @@ class Implementation:
         Raises BackendUnavailableError if the backend can't run here, UnsupportedProblemError if this variant can't take
         the problem, LaunchError if it returns no launch.
         """
-        launch = make_bound_launch(self.id, language(self.backend).binds[self.op, self.base_name], *tensors, **scalars)
+        launch = make_bound_launch(self.id, language(self.backend).binds[self.op, self.registered], *tensors, **scalars)
         return add_storage_checks(launch, tensors, len(self.operation.outputs))
 
-    def chosen_id(self, *tensors: torch.Tensor, **scalars: Any) -> str:
+    def form(self, *tensors: torch.Tensor, **scalars: Any) -> str:
         """Return the id of the variant that runs: its own, or a chooser's choice. Raises as ``bind`` does."""
         language(self.backend)
-        return f"{self.backend}/{self.op}/{choose_variant(self.backend, self.op, self.base_name, *tensors, **scalars)}"
+        return f"{self.backend}/{self.op}/{choose_variant(self.backend, self.op, self.registered, *tensors, **scalars)}"
 
     def launch(
         self,

@@ -54,7 +54,7 @@ def hash_plans(id: str, problems: Sequence[Problem], knobs: Sequence[Values], de
     If a problem does not fit into the device's memory, its digests are "refused". The device ``meta`` has no limit.
     """
     implementation = registry.implementation(id)
-    bind = registry._registered[implementation.backend, implementation.op, implementation.base_name]
+    bind = registry._registered[implementation.backend, implementation.op, implementation.registered]
     made = [make_table(implementation, one) for one in knobs]
     found = []
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():

@@ -288,7 +288,7 @@ def find_first_variant(implementation: registry.Implementation, args: Arguments,
     forms = list[str]()
 
     def ask(*tensors: torch.Tensor, **scalars: Any) -> Launch:
-        forms.append(implementation.chosen_id(*tensors, **scalars))
+        forms.append(implementation.form(*tensors, **scalars))
         return lambda: None
 
     implementation.operation.make_launch(ask, args, outs)

@@ -33,7 +33,7 @@ class Machine:
         threads = compiler.threads_per_block(program, self.device.capability)
 
         def run() -> None:
-            memory = [(view.tensor.data_ptr(), (view.extent + 1) * view.tensor.element_size()) for view in views]
+            memory = [(x.tensor.data_ptr(), (x.extent_in_elements + 1) * x.tensor.element_size()) for x in views]
             kernel.launch(programs, threads, arguments, memory=memory)
 
         return run

@@ -362,7 +362,7 @@ def test_cuda_after_a_fork_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(os, "getpid", lambda: 0)
     x: Any = SimpleNamespace(device=SimpleNamespace(type="cuda"), is_cuda=True)
     with pytest.raises(BackendUnavailableError, match="spawn"):
-        Language("kept", ("cuda",), {}).check(x)
+        Language("kept", ("cuda",), {}).check_inputs(x)
     device_module._cuda_user = 0
 
 

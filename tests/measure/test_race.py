@@ -354,7 +354,7 @@ def test_results_say_which_form_ran(
         asked.append((tuple(x.shape), tuple(out.shape)))
         return f"{self.backend}/{self.op}/{'tall' if x.size(0) > x.size(1) else 'wide'}"
 
-    monkeypatch.setattr(registry.Implementation, "chosen_id", form)
+    monkeypatch.setattr(registry.Implementation, "form", form)
     for shape, name in (((64, 33), "tall"), ((33, 64), "wide")):
         problem = Problem("softmax", shape, "float32")
         (result,) = measure.race(problem, [entrant(right)], CPU, rounds=2, cache="hot").values()
