@@ -47,6 +47,7 @@ def main() -> int:
     parser.add_argument("-o", dest="to", type=Path, required=True, metavar="FILE.json")
     parser.add_argument("--seconds", type=float, default=40.0, help="for one file, its loading included")
     parser.add_argument("--jobs", type=int, default=0, help="processes at once on each GPU, in place of these")
+    parser.add_argument("--again", action="store_true", help="judge again what was undecidable")
     parser.add_argument("--most", type=int, default=0, metavar="ELEMENTS", help="largest tensor; by default no limit")
     parser.add_argument("--record", type=Path, metavar="FILE.md", help="write what -o holds into a page")
     given = parser.parse_args()
@@ -66,7 +67,8 @@ def main() -> int:
     document |= {"device": device_name(places[0]), "versions": versions(places[0])}
     rows: list[Row] = document["references"]
     found = [(folder, kind, path) for folder in given.folders for kind in KINDS for path in files(folder, kind)]
-    known = {(row["set"], row["file"]) for row in rows if row["verdict"] in DECIDED}
+    decided = [verdict for verdict in DECIDED if not (given.again and verdict == UNDECIDABLE)]
+    known = {(row["set"], row["file"]) for row in rows if row["verdict"] in decided}
     left = [one for one in found if (one[0].name, str(one[2].relative_to(one[0]))) not in known]
     for jobs in [given.jobs] if given.jobs else (6, 2, 1) if gpus else (1,):
         judged = []
