@@ -3,6 +3,9 @@
 ``python bench/other_sets.py FOLDER ...`` looks for JSON files below each folder. A definition is loaded, which runs its
 code. Of a solution only the file is read. ``bench/references.py`` runs the references too.
 
+``python bench/other_sets.py CLONE --history -o FOLDER`` writes every definition that a git repository ever had, on any
+branch: of each name the newest version. flashinfer-bench has removed most of its own.
+
 ``python bench/other_sets.py VERDICTS.json ... --record FILE.md`` writes what ``kernelzoo compare --definitions`` found
 of solutions: how many are wrong and by what kind, each with its case, and how their speed compares with what is
 published. A page that is there gets it between its markers.
@@ -14,6 +17,7 @@ import argparse
 import json
 import re
 import signal
+import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +37,12 @@ def main() -> None:
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     parser.add_argument("--record", type=Path, metavar="FILE.md", help="write the verdicts of results files")
     parser.add_argument("--names", action="store_true", help="name the files that are refused")
+    parser.add_argument("--history", action="store_true", help="the folder is a git repository: write its definitions")
+    parser.add_argument("-o", dest="to", type=Path, default=Path("out/history"), help="where --history writes")
     given = parser.parse_args()
+    if given.history:
+        print(f"{sum(extract(clone, given.to) for clone in given.folders)} definitions in {given.to}")
+        return
     if given.record:
         there, made = given.record, recorded(given.folders)
         page = there.read_text(encoding="utf-8") if there.exists() else EMPTY
@@ -88,6 +97,28 @@ def files(folder: Path, kind: str) -> Iterator[Path]:
             continue
         seen.add(name)
         yield path
+
+
+def extract(clone: Path, to: Path) -> int:
+    """Write the newest version of each definition in a repository's history; return how many there are."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", str(clone), *words], check=True, capture_output=True, text=True).stdout
+
+    newest = dict[str, tuple[str, str]]()
+    for line in git("log", "--all", "--format=", "--raw", "--no-abbrev", "--no-renames", "--", "*.json").splitlines():
+        facts, _, path = line.partition("\t")
+        blob = facts.split()[3]
+        if "definitions/" in path and blob.strip("0"):
+            newest.setdefault(Path(path).name, (path, blob))
+    count = 0
+    for path, blob in newest.values():
+        text = git("cat-file", "blob", blob)
+        if isinstance(data := json.loads(text), dict) and kind_of(data) == "definition":
+            (to / path).parent.mkdir(parents=True, exist_ok=True)
+            (to / path).write_text(text, encoding="utf-8")
+            count += 1
+    return count
 
 
 def kind_of(data: dict[str, Any]) -> str:

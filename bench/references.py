@@ -91,10 +91,12 @@ def recorded(document: Row) -> str:
     rows: list[Row] = document["references"]
     verdicts = [each for each in (PASSES, FAILS, UNDECIDABLE, REFUSED, ROOM, LATE) if any(of(rows, verdict=each))]
     lines = [f"On {document['device']}, torch {document['versions']['torch']}.", ""]
-    lines += [f"| set | files | {' | '.join(verdicts)} |", f"|:--|--:|{'--:|' * len(verdicts)}"]
+    lines += [f"| set | files | load | {' | '.join(verdicts)} |", f"|:--|--:|--:|{'--:|' * len(verdicts)}"]
     for name in dict.fromkeys(row["set"] for row in rows):
         counts = [str(len(of(rows, set=name, verdict=verdict))) for verdict in verdicts]
-        lines.append(f"| {name} | {len(of(rows, set=name))} | {' | '.join(counts)} |")
+        files = len(of(rows, set=name))
+        loaded = files - len(of(rows, set=name, verdict=REFUSED))
+        lines.append(f"| {name} | {files} | {loaded} | {' | '.join(counts)} |")
     for verdict in [each for each in verdicts[1:] if each not in (ROOM, LATE)]:
         why = Counter((row["set"], plain(row["why"])) for row in of(rows, verdict=verdict))
         lines += ["", f"**{verdict.capitalize()}.**", ""]
@@ -164,7 +166,8 @@ def judge(to: Connection, kind: str, path: Path, device: str, seconds: float, mo
     try:
         loaded = LOADS[kind](path)
     except DefinitionError as error:
-        to.send({"verdict": REFUSED, "why": reason(str(error), path)})
+        full = "OutOfMemoryError" in str(error)
+        to.send({"verdict": ROOM if full else REFUSED, "why": reason(str(error), path)})
         return
     ops = loaded if isinstance(loaded, tuple) else (loaded,)
     named = [each for op in ops for each in implementations("reference", op.name)]

@@ -222,3 +222,24 @@ def test_pages_of_other_sets_are_of_the_committed_results() -> None:
         page = (pages / f"{name}.md").read_text(encoding="utf-8")
         assert f"<!-- results:{name} -->\n{made}\n<!-- /results -->" in page
     assert "27 right" in verdicts and "| passes |" in references
+
+
+def test_definitions_come_from_the_whole_history(tmp_path: Path) -> None:
+    clone, folder = tmp_path / "clone", tmp_path / "clone" / "definitions"
+    folder.mkdir(parents=True)
+
+    def commit(**texts: str) -> None:
+        for old in folder.iterdir():
+            old.unlink()
+        for name, text in texts.items():
+            (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "--allow-empty", "-m", "a change")):
+            who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+            subprocess.run(["git", "-C", str(clone), *who, *words], check=True)
+
+    keys = dict.fromkeys(("axes", "inputs", "outputs", "reference"))
+    commit(kept=json.dumps(keys), removed=json.dumps({**keys, "name": "removed"}), list="[]", other="{}")
+    commit(kept=json.dumps({**keys, "name": "newest"}))
+    assert loaded(ROOT / "bench" / "other_sets.py").extract(clone, tmp_path / "to") == 2
+    found = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (tmp_path / "to").rglob("*.json")}
+    assert {name: definition["name"] for name, definition in found.items()} == {"kept": "newest", "removed": "removed"}

@@ -34,6 +34,10 @@ class Sampler:
         drawn = self.operation.sample
         return drawn(shape, self.dtype, dim, generator=self.generator, sizes=sizes, scalars=self.scalars)
 
+    def on_device(self) -> Sampler:
+        """Return a sampler that draws on the case's device. For billions of elements, the host takes a minute."""
+        return replace(self, generator=torch.Generator(self.device).manual_seed(self.generator.initial_seed()))
+
     def to_device(self, inputs: Iterable[torch.Tensor]) -> Inputs:
         return tuple(x.to(self.device) for x in inputs)
 
@@ -114,6 +118,8 @@ def copy_rows_far_apart(values: torch.Tensor, stride: int, end_guard: int = 0) -
     return memory, x.copy_(values)
 
 
-def sampler_of(shape: tuple[int, ...], dim: int = -1, sizes: Mapping[str, int] | None = None) -> Make:
-    """Return a function that draws inputs of this shape from a :class:`Sampler`."""
-    return lambda draw: draw.to_device(draw.sample(shape, dim, sizes))
+def sampler_of(
+    shape: tuple[int, ...], dim: int = -1, sizes: Mapping[str, int] | None = None, *, large: bool = False
+) -> Make:
+    """Return a function that draws inputs of this shape from a :class:`Sampler`; if ``large``, on its device."""
+    return lambda draw: draw.to_device((draw.on_device() if large else draw).sample(shape, dim, sizes))

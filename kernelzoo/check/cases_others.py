@@ -50,6 +50,9 @@ _SPECIAL = 4
 _TIES = (2, 4, 8)
 """Indices in ``axis_sizes`` of the sizes for equal elements."""
 
+_LARGE = 2**27
+"""The most elements of an input that are drawn on the host, as for every small case."""
+
 TIES = "ties"
 """A name in place of a special value's: the input then repeats a few elements."""
 
@@ -77,9 +80,14 @@ def named_axis_cases(operation: operations.Operation) -> Iterator[Case]:
         def case(name: str, turn: int, special: _Special | None = None, *, dtype: str = dtype) -> Case:
             sizes = turns[turn % len(turns)] if turn < len(_SIZES) else larger[turn - len(_SIZES)]
             shape = operation.first_input_shape(sizes)
-            make = partial(_draw_special, shape, sizes, special) if special else sampler_of(shape, sizes=sizes)
             core = special is None and sizes in [turns[place % len(turns)] for place in _CORE]
             elements = max(map(math.prod, operation.shapes(shape, (), False, sizes))) if meant else math.prod(shape)
+            large = elements > _LARGE
+            make = (
+                partial(_draw_special, shape, sizes, special)
+                if special
+                else sampler_of(shape, sizes=sizes, large=large)
+            )
             beyond = meant and special is not None
             scalars = tuple(operation.scalars_for(sizes).items())
             return Case(op, f"{dtype}-{name}", make, core=core, elements=elements, beyond=beyond, scalars=scalars)

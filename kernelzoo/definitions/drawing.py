@@ -195,13 +195,14 @@ class _CustomDraws:
         return tuple(found)
 
     def scalars(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the scalars for these sizes, cached. The function runs on ``meta`` if possible, else on the CPU."""
+        """Return the scalars for these sizes, cached. The function runs on ``meta``, else on a GPU in use."""
         values = tuple(sorted(self._axes.definition_sizes(dict(sizes)).items()))
         if values not in self._scalars:
             try:
                 self._scalars[values] = self._compute_scalars(sizes, "meta")
             except Exception:  # it looks at values
-                self._scalars[values] = self._compute_scalars(sizes, "cpu")
+                in_use = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+                self._scalars[values] = self._compute_scalars(sizes, "cuda" if in_use else "cpu")
         return self._scalars[values]
 
     def _compute_scalars(self, sizes: Mapping[str, Any], device: str) -> dict[str, Any]:

@@ -156,21 +156,22 @@ def errors_hook(
 
         zipped = zip(several, steps, strict=True)
         yield _single_or_tuple(tuple(result.abs().double().mul_(shares + more).add_(tiny) for result, more in zipped))
-        moved, own = ([torch.zeros_like(result, dtype=torch.float64) for result in several] for _ in range(2))
+        kinds = [torch.float64 if out == "float64" else torch.float32 for out in outs]  # enough for an error
+        moved, own = (
+            [torch.zeros(x.shape, dtype=kind, device=x.device) for x, kind in zip(several, kinds, strict=True)]
+            for _ in range(2)
+        )
         generator = torch.Generator(several[0].device).manual_seed(0)
 
         def learn() -> None:
             """Run the reference on perturbed inputs, and raise ``moved`` and ``own`` to the errors seen."""
             near = {name: _perturb_input(x, dtypes.get(name, ""), generator) for name, x in given.items()}
-            exact = run.run_in_float64([_to_float64(near[name]) for name in order])
             found = run.run_on_copies([near[name] for name in order])
+            exact = run.run_in_float64([_to_float64(near.pop(name)) for name in order])
             for place, (result, other, said) in enumerate(zip(several, exact, found, strict=True)):
                 if result.is_floating_point():
-                    _update_largest_errors(moved[place], (other - result).abs_())
-                    off = said.to(torch.float64, copy=True).sub_(other).abs_()
-                    if rounding := _rounding_error(outs[place]):
-                        off.sub_(other.abs(), alpha=rounding)
-                    _update_largest_errors(own[place], off)
+                    for piece in _pieces(moved[place], own[place], result, other, said):
+                        _update_largest_errors(*piece, rounding=_rounding_error(outs[place]))
 
         def bound(worst: bool = False) -> Any:
             return _single_or_tuple(
@@ -219,8 +220,7 @@ def _pool_errors(own: torch.Tensor, result: torch.Tensor, worst: bool) -> torch.
     if own.numel() < _WINDOW:
         return own.clone()
     found = torch.empty(own.shape, dtype=own.dtype, device=own.device)
-    pieces = -(-own.numel() // _PIECE)  # of large tensors, to save memory
-    for into, some, beside in zip(*(x.flatten().chunk(pieces) for x in (found, own, result)), strict=True):
+    for into, some, beside in _pieces(found, own, result):
         into.copy_(_smooth_errors(some, beside.abs().argsort(), worst))
     if worst and own.size(-1) >= _WINDOW:
         torch.maximum(found, own.amax(-1, keepdim=True), out=found)
@@ -231,8 +231,9 @@ def _perturb_input(x: Any, dtype: str, generator: torch.Generator) -> Any:
     """Return an input in its own dtype. Floats are perturbed relatively by 2^-12, or by the dtype's eps if larger."""
     if dtype not in FLOATS:
         return _to_own_dtype(x, dtype) if dtype else x
-    signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device).mul_(2).sub_(1)
-    return (x * signs.double().mul_(_relative_perturbation(dtype)).add_(1)).to(getattr(torch, dtype))
+    step = _relative_perturbation(dtype)
+    signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device, dtype=torch.float64)
+    return signs.mul_(2 * step).add_(1 - step).mul_(x).to(getattr(torch, dtype))
 
 
 def _to_own_dtype(x: Any, dtype: str) -> Any:
@@ -273,9 +274,25 @@ def _is_changed_input(x: Any, result: Any) -> bool:
     return both and x.untyped_storage().data_ptr() == result.untyped_storage().data_ptr()
 
 
-def _update_largest_errors(largest: torch.Tensor, errors: torch.Tensor) -> None:
-    """Set each element of ``largest`` to the error in its place if that is finite and larger."""
-    torch.maximum(largest, errors.nan_to_num_(0.0, 0.0, 0.0), out=largest)
+def _pieces(*tensors: torch.Tensor) -> Iterator[Any]:
+    """Yield the elements of tensors of one shape, in pieces, to save memory."""
+    count = -(-tensors[0].numel() // _PIECE) or 1
+    return zip(*(x.flatten().chunk(count) for x in tensors), strict=True)
+
+
+def _update_largest_errors(
+    moved: torch.Tensor,
+    own: torch.Tensor,
+    result: torch.Tensor,
+    exact: torch.Tensor,
+    found: torch.Tensor,
+    *,
+    rounding: float,
+) -> None:
+    """Raise ``moved`` to how far the exact result moved from ``result``, and ``own`` to the error of the one found."""
+    off = found.to(torch.float64, copy=True).sub_(exact).abs_().sub_(exact.abs(), alpha=rounding)
+    for largest, errors in ((moved, (exact - result).abs_()), (own, off)):
+        torch.maximum(largest, errors.nan_to_num_(0.0, 0.0, 0.0).to(largest.dtype), out=largest)
 
 
 def _rounding_error(dtype: str) -> float:

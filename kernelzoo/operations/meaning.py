@@ -164,16 +164,9 @@ class Operation(ArgumentBinder):
         outs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in shapes]
         if not any(out.numel() for out in outs):
             return ""
-        count = len(self.inputs)
         try:
-            for part in split_rows(self.by_rows, self.axes, [*rows.inputs, *outs], count):
-                known = self._hook_arguments([x if written else _in_kernel_dtype(x) for x in part[:count]], args)
-                results = self._call_for_outputs("written" if written else "reference", known, part[count:])
-                if "special" in self.hooks:
-                    due = self._call_for_outputs("special", {**known, "ref": _unpack_single(results)}, part[count:])
-                    results = tuple(map(_with_special, results, due))
-                for out, result in zip(part[count:], results, strict=True):
-                    out.copy_(result)
+            for part in split_rows(self.by_rows, self.axes, [*rows.inputs, *outs], len(self.inputs)):
+                self._run_as_kernel(part, args, "written" if written else "reference")
         except OperationError:  # it may be written for float64 alone
             return ""
         try:
@@ -181,6 +174,18 @@ class Operation(ArgumentBinder):
         except ContractError as error:
             return str(error)
         return ""
+
+    def _run_as_kernel(self, tensors: Sequence[torch.Tensor], args: Arguments, hook: str) -> None:
+        """Write the results of a hook, computed like a kernel, into the outputs, which follow the inputs."""
+        count = len(self.inputs)
+        inputs, outs = tensors[:count], tensors[count:]
+        known = self._hook_arguments([x if hook == "written" else _in_kernel_dtype(x) for x in inputs], args)
+        results = self._call_for_outputs(hook, known, outs)
+        if "special" in self.hooks:
+            due = self._call_for_outputs("special", {**known, "ref": _unpack_single(results)}, outs)
+            results = tuple(map(_with_special, results, due))
+        for out, result in zip(outs, results, strict=True):
+            out.copy_(result)
 
     def _call_for_outputs(self, hook: str, known: Mapping[str, Any], outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         """Call a function of the class, which returns a value for each output. Raises OperationError if it does not."""

@@ -11,6 +11,7 @@ from kernelzoo import operations
 from kernelzoo.check import cases as contract
 from kernelzoo.check import running, verifying
 from kernelzoo.check.bits import bits
+from kernelzoo.check.case import Case, Sampler, sampler_of
 from kernelzoo.check.special import special_rows
 from kernelzoo.errors import NoRoomError
 from kernelzoo.testing import Conformance
@@ -23,6 +24,16 @@ def test_names_begin_with_the_dtype_of_the_input() -> None:
         assert {case.dtype for case in contract.cases(op)} == set(operation.dtypes)
     small = [case for case in contract.cases("min") if case.elements < 50]
     assert all(str(case.inputs("cpu")[0].dtype) == f"torch.{case.dtype}" for case in small)
+
+
+def test_large_inputs_are_drawn_on_their_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the seed of the case, so that they are the same in each run."""
+    device, used = "cuda" if torch.cuda.is_available() else "cpu", list[torch.Generator]()
+    monkeypatch.setattr(Sampler, "sample", lambda self, *given: used.append(self.generator) or ())
+    for large in (False, True):
+        Case("sum", "float32-a", sampler_of((4, 9), large=large)).inputs(device)
+    assert [generator.device.type for generator in used] == ["cpu", device]
+    assert used[0] is not used[1] and used[0].initial_seed() == used[1].initial_seed()
 
 
 def test_have_names_of_their_own() -> None:
