@@ -56,8 +56,7 @@ What a language costs beside its kernels' speed. A dash: not measured yet.
 - *score*: limit / time of `auto`, geometric mean over [the map]({map}/report.md), with the problems that it took.
 - *bound*, *call*: the host's time to launch what is bound, and for a whole call of (64, 64) float32.
 - *its own*: an empty kernel launched again and again, the fastest way that the language's own documentation shows
-  (bench/test_submit.py names the page); of Helion, which makes none, one that writes a number a row. The figures here
-  are older: of each language's ordinary launch, CuTe's without TVM FFI.
+  (bench/test_submit.py names the page): CuTe's with TVM FFI; of Helion, which makes none, one that writes a number a row.
 - *first call*: of a layout, in the median over a dozen problems, with an empty cache of machine code and with a filled
   one, the import left out; and what the import takes.
 
@@ -91,7 +90,8 @@ def measurements(op: str, files: Sequence[Path]) -> Table:
     scores, submits, calls = _scores(op, files), _submits(op, files), _first_calls(op, files)
     lines = []
     for backend, name in NAMES.items():
-        ways = [submits.get(f"{backend}/{op}/{way}", "-") for way in ("bound", "call", "language")]
+        ways = [submits.get(f"{backend}/{op}/{way}", "-") for way in ("bound", "call")]
+        ways.append(submits.get(f"{backend}/min/language", "-"))  # the same empty kernel for every operation
         firsts = calls.get(backend, ("-", "-", "-"))
         lines.append([Cell(text) for text in (name, scores.get(backend, "-"), *ways, *firsts)])
     headers = ["language", "score", "bound, us", "call, us", "its own, us", "first call, ms", "cache filled, ms"]
