@@ -437,7 +437,7 @@ def check_types(session: nox.Session) -> None:
         *("test_bench", "aa", "again", "carry_packages", "counters", "distributed", "energy", "gallery", "hints"),
         *("kills", "languages", "live", "other_sets", "pages", "ranked", "ranked_checks", "repeat_peers"),
         *("ranked_ways", "ranks_model", "readme", "records", "scaling", "several_gpus", "ten_bars", "training"),
-        *("court", "helion_tuning", "jobs", "references", "releases"),
+        *("court", "helion_tuning", "jobs", "references", "releases", "score_and_lines"),
     )
     scripts = [f"bench/{name}.py" for name in names]
     session.run("mypy", "kernelzoo", *scripts, "noxfile.py")

@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -16,12 +14,11 @@ from kernelzoo import registry
 from kernelzoo.files import read_json
 from kernelzoo.packages import LANGUAGES
 from kernelzoo.report import score
+from kernelzoo.report.lines import lines_to_read
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import Problem
 from kernelzoo.report.table import Cell, Table
-from kernelzoo.side_by_side import lines_of as lines_of_file
 
-KERNELS = Path(__file__).parents[1] / "kernelzoo" / "kernels"
 NAMES = {backend: name for backend, name in LANGUAGES.items() if backend not in ("cpu", "torch")}
 OPS = ("softmax", "min")
 _SHORT = "Short rows that begin anywhere in vectors are read number by number."
@@ -56,12 +53,12 @@ What a language costs beside its kernels' speed. A dash: not measured yet.
 - *score*: limit / time of `auto`, geometric mean over [the map]({map}/report.md), with the problems that it took.
 - *bound*, *call*: the host's time to launch what is bound, and for a whole call of (64, 64) float32.
 - *its own*: an empty kernel launched again and again, the fastest way that the language's own documentation shows
-  (bench/test_submit.py names the page): CuTe's with TVM FFI; of Helion, which makes none, one that writes a number a row.
+  (bench/test_submit.py names the page). CuTe has TVM FFI. Helion makes none, so its kernel writes a number a row.
 - *first call*: of a layout, in the median over a dozen problems, with an empty cache of machine code and with a filled
   one, the import left out; and what the import takes.
 
-Lines of a form are those of its file, of its CUDA C, and of what these take from their operation's folder, choosers
-aside: no comments, no docstrings, no blank lines."""
+Lines of a form are those of its own files, and of what these call on the GPU, wherever it stands. Python of other files
+that plans and launches is left out, as are comments, docstrings and blank lines."""
 WORST_POINTS = """\
 Time of the fastest of these languages / its own, mean over the map, and where that is least:"""
 
@@ -160,40 +157,6 @@ def lines_of(op: str) -> Table:
 
 
 def _forms(backend: str, op: str) -> dict[str, int]:
-    """The lines of each form."""
-    folder = KERNELS / backend / op
-    variants = (i.variant for i in registry.implementations(backend, op) if not i.chooses)
-    return {
-        form: sum(map(lines_of_file, read_for(folder / f"{form}.py")))
-        for form in variants
-        if (folder / f"{form}.py").exists()
-    }
-
-
-def read_for(form: Path) -> list[Path]:
-    """The files of a form's folder that a reader of it needs."""
-    found, todo = dict[Path, None](), [form, form.with_suffix(".cu")]
-    while todo:
-        file = todo.pop()
-        if file in found or not file.exists() or file.name in ("__init__.py", "choose.py"):
-            continue
-        found[file] = None
-        todo += _beside(file)
-    return list(found)
-
-
-def _beside(file: Path) -> Iterator[Path]:
-    """What a file takes from its own folder."""
-    text = file.read_text(encoding="utf-8")
-    if file.suffix != ".py":
-        for name in re.findall(r'#include "(?:\w+/)*(\w+\.cuh)"', text):
-            yield file.with_name(name)
-        return
-    package = ".".join(("kernelzoo", *file.parent.relative_to(KERNELS.parent).parts))
-    for node in ast.walk(ast.parse(text)):
-        if not isinstance(node, ast.ImportFrom):
-            continue
-        if node.module == package:
-            yield from (file.with_name(f"{alias.name}.py") for alias in node.names)
-        elif node.module is not None and node.module.rpartition(".")[0] == package:
-            yield file.with_name(f"{node.module.rpartition('.')[2]}.py")
+    """The lines of each form, as ``kernelzoo.report.lines`` counts them."""
+    forms = (i for i in registry.implementations(backend, op) if not i.chooses)
+    return {form.variant: lines for form in forms if (lines := lines_to_read(form.id))}

@@ -50,6 +50,8 @@ FINDINGS = (
 
 TEN = (*MAP, *(of(name) for name in ("hidden", "vocabulary") if _measured(name)))
 """Softmax and min on the map, the other operations where they are used."""
+LINES = tuple(of(name) for name in ("lines-rows", "lines-columns", "lines-vocabulary", "hidden", "vocabulary"))
+"""Every form by its name; where an operation has but one, what ``auto`` took."""
 LANGUAGES = (
     *(of("map-softmax"), of("map-min"), of("submit")),
     *(path.name.partition(".")[0] for gpu in GPUS for path in sorted(RESULTS.glob(f"{gpu}-first-call-*.json"))),
@@ -129,7 +131,7 @@ def _without_figures(report: str) -> str:
 
 SWEEP = "The sweep: 4096 rows, 256 to 12672 columns"
 PAGES = (
-    Page("README.md", PEOPLE, program="readme"),
+    Page("README.md", (*PEOPLE, *LINES), program="readme"),
     Page("docs/performance.md", MAP),
     Page("docs/measuring.md", (of("aa"),)),
     Page(
@@ -161,6 +163,7 @@ PAGES = (
     Page("docs/records/languages.md", LANGUAGES, program="languages"),
     *([Page("docs/records/cards.md", CARDS)] if all(name in "".join(CARDS) for name in GPUS) else []),
     Page("docs/records/ten-bars.svg", TEN, program="ten_bars"),
+    *(Page(f"docs/records/score-and-lines.{kind}", LINES, program="score_and_lines") for kind in ("svg", "md")),
     *([Page("docs/records/ranks.md", RANKS, program="ranks_model")] if RANKS else []),
     *([Page("docs/records/ranks.svg", RANKS, program="ranks_picture")] if RANKS else []),
 )

@@ -40,6 +40,9 @@ BACKENDS = ("triton", "gluon", "cutile", "cute", "helion", "cupy", "numba")
 
 EVERY = f"torch,{','.join(BACKENDS)}"
 PEERS = "--module bench/peers/peers.py"
+LINES = "4096x1024,1823x781,16x262144,16x4096,8192x16384,32x128256,2048x32000,65536x77,8192x64,1x16777216"
+OVER_WORDS = "cross_entropy,logsumexp,argmin,sum,cumsum"
+EACH = f"--dtype bfloat16 --backend {','.join(BACKENDS)} --rounds 3 --gpus all"
 GRADIENTS = "4096x4096,2048x128256,16x262144,4096x1024,1823x781,264x12288,65536x1000,1048576x64,777x50257"
 HIDDEN, VOCABULARY = (
     "1x4096,16x4096,256x4096,8192x4096,8192x16384",
@@ -137,7 +140,7 @@ RECORDS = (
                 "flaggems/quantize_rows/library,tilegym/quantize_rows/library",
             ),
             (
-                *("vocabulary", VOCABULARY, "cross_entropy,logsumexp,argmin,sum,cumsum"),
+                *("vocabulary", VOCABULARY, OVER_WORDS),
                 "cub/argmin/library,flaggems/argmin/library,liger/cross_entropy/*,quack/cross_entropy/library"
                 ",flaggems/cross_entropy/library,tilegym/cross_entropy/library",
             ),
@@ -182,6 +185,14 @@ RECORDS = (
             ("softmax", "--shapes map --op softmax", 1500),
             ("min", "--shapes map --op min", 1200),
             ("gradients", f"--shape {GRADIENTS} --op softmax_backward,min_backward", 500),
+        )
+    ),
+    *(
+        Record(f"lines-{name}.json.gz", f"kernelzoo bench {problems} {EACH} -o {{}}", seconds, alone=True)
+        for name, problems, seconds in (  # every form by its name, on some of the shapes that people run
+            ("rows", f"--shape {LINES} --op softmax,min", 460),
+            ("columns", "--shape 8192x8192 --dim 0 --op softmax,min", 60),
+            ("vocabulary", f"--shape {VOCABULARY} --op {OVER_WORDS} --variant rows,split", 330),
         )
     ),
     Record(

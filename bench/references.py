@@ -166,8 +166,8 @@ def judge(to: Connection, kind: str, path: Path, device: str, seconds: float, mo
     try:
         loaded = LOADS[kind](path)
     except DefinitionError as error:
-        full = "OutOfMemoryError" in str(error)
-        to.send({"verdict": ROOM if full else REFUSED, "why": reason(str(error), path)})
+        verdict = ROOM if "OutOfMemoryError" in str(error) else REFUSED
+        to.send({"verdict": verdict, "why": reason(str(error), path)})
         return
     ops = loaded if isinstance(loaded, tuple) else (loaded,)
     named = [each for op in ops for each in implementations("reference", op.name)]

@@ -209,18 +209,7 @@ def test_cute_is_compiled_with_tvm_ffi_or_says_that_it_is_not(submit, monkeypatc
     assert "TVM" not in submit.told("cute/softmax/bound", [1e-6], "cpu")["clock_detail"]
 
 
-# languages.py: a form's files and lines, and what stands where nothing is measured
-
-KERNELS = ROOT / "kernelzoo" / "kernels"
-
-
-def test_a_form_is_read_with_what_it_takes_from_its_folder() -> None:
-    def named(place: str) -> set[str]:
-        return {file.name for file in languages.read_for(KERNELS / place)}
-
-    assert named("cute/softmax/fused.py") == {"fused.py", "device_functions.py"}
-    assert {"fused.py", "fused.cu", "register_row.cuh", "pairs.cuh"} <= named("cupy/softmax/fused.py")
-    assert "choose.py" not in named("triton/min/rows.py")
+# languages.py: a form's lines, and what stands where nothing is measured
 
 
 @pytest.mark.parametrize("op", languages.OPS)

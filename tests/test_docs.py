@@ -32,7 +32,7 @@ SOURCES = (ROOT / "kernelzoo" / "kernels", ROOT / "examples")
 RUN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 """Pages whose blocks are run as they stand; Python of kernels.md is lines of the source."""
 
-WORDS = {"README.md": 1000, "docs": 16_250}
+WORDS = {"README.md": 940, "docs": 14_700}
 """At most so many in the README, and in all that stands in docs itself: a language is a column of each table there."""
 
 LANGUAGES = {"python": ("py",), "cpp": ("cu", "cuh")}
@@ -163,7 +163,8 @@ def test_the_page_of_commands_names_no_option_that_is_not_there(command: str) ->
 
 def test_documents_are_short() -> None:
     def count(*pages: Path) -> int:
-        return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+        words = (word for page in pages for word in page.read_text(encoding="utf-8").split())
+        return sum(bool(re.search(r"\w", word)) for word in words)  # the lines of tables are none
 
     assert count(ROOT / "README.md") <= WORDS["README.md"]
     assert count(*ROOT.glob("docs/*.md")) <= WORDS["docs"]

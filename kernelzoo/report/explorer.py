@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import kernelzoo
-from kernelzoo import operations, packages, side_by_side
+from kernelzoo import operations, packages
 from kernelzoo.measure.measurement import OF_CALLS
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import compare, looks, standing
 from kernelzoo.report.compare import Comparison
+from kernelzoo.report.lines import lines_to_read
 from kernelzoo.report.looks import MarkerStyle
 from kernelzoo.report.notes import NOTES
 from kernelzoo.report.results import ComparableRows, Problem, Results, Row, Selection, median
@@ -190,14 +191,13 @@ def _check_summary(results: Results, op: str) -> str:
 
 
 def _count_code_lines(results: Results) -> Mapping[str, int]:
-    """Count the lines of code of each kernelzoo implementation. ``auto`` counts every kernel that it chose."""
-    forms: dict[str, set[str]] = {}
+    """Count the lines to read of each kernelzoo implementation. ``auto`` counts every kernel that it chose."""
+    forms: dict[str, dict[str, None]] = {}
     for group in results.groups:
         for row in group.rows:
-            forms.setdefault(row.id, {row.id}).add(row.form or row.id)
-    files = {id: {path for form in of_id for path in packages.files(form)} for id, of_id in forms.items()}
-    counted = {path: side_by_side.lines_of(path) for paths in files.values() for path in paths}
-    return {id: sum(counted[path] for path in paths) for id, paths in files.items() if paths}
+            forms.setdefault(row.id, {row.id: None})[row.form or row.id] = None
+    counted = {id: lines_to_read(*of_id) for id, of_id in forms.items()}
+    return {id: lines for id, lines in counted.items() if lines}
 
 
 def _describe_selection(all_results: Results, group: ComparableRows, selection: Selection) -> Json:

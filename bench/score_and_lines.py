@@ -1,0 +1,177 @@
+"""The score of each form against the lines of code that a reader of it must read: a picture, and tables.
+
+A score is the geometric mean of limit / time in bfloat16. ``python bench/records.py pages`` calls this beside all other
+pages. The README has the picture, and the table of the best forms.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import runpy
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kernelzoo.files import write_atomically
+from kernelzoo.packages import LANGUAGES
+from kernelzoo.report.lines import lines_to_read
+from kernelzoo.report.reading import load
+from kernelzoo.report.results import Problem, Row, geometric_mean
+from kernelzoo.report.table import BLANK, Cell, Table
+
+OPS: tuple[str, ...] = runpy.run_path(str(Path(__file__).with_name("ten_bars.py")))["OPS"]
+NAMES = {backend: name for backend, name in LANGUAGES.items() if backend not in ("cpu", "torch")}
+INTRODUCTION = """\
+# Score against lines of code
+
+What does a short kernel reach? A score is limit / time in bfloat16, the geometric mean over the shapes below. The lines
+are those that a reader of a form must read: its own files, and what they call on the GPU, without comments. Python of
+other files that plans and launches is not counted.
+
+![Score against lines](score-and-lines.svg)
+
+Shapes of softmax and min: 11 of those [that people run](h200-people-softmax/report.md). Of the others:
+[hidden sizes](h200-hidden/report.md), [vocabularies](h200-vocabulary/report.md), or both.
+
+The best form that takes all shapes, with its lines. The last column: the fastest form for each shape."""
+LANGUAGES_TOGETHER = """\
+The same of each language. On each shape the fastest of its forms counts that are short enough. In brackets: unranked,
+since they took fewer shapes. A dash: no form is so short."""
+LIMITS = {"≤ 60 lines": 60, "≤ 150 lines": 150, "one form": sys.maxsize}
+"""The most lines of a form, by the header of a column."""
+
+
+class Form(NamedTuple):
+    """A form: its language, the lines to read, and its best score on each problem that it took."""
+
+    backend: str
+    lines: int
+    scores: Mapping[Problem, float]
+
+    @property
+    def score(self) -> float:
+        return geometric_mean(self.scores.values()) or 0.0
+
+
+Forms = Mapping[str, Sequence[Form]]
+"""By operation."""
+
+
+def page(path: Path, files: Sequence[str], check: bool) -> bool:
+    """Draw the picture, or write the page of tables. ``check``: only look. True if it would change; a picture counts as
+    unchanged, since figures are not compared."""
+    made = drawn(forms_in(files)) if path.suffix == ".svg" else document(forms_in(files)).encode()
+    if not check:
+        write_atomically(path, made)
+    return not path.exists() or (path.suffix != ".svg" and path.read_bytes() != made)
+
+
+def forms_in(files: Sequence[str]) -> Forms:
+    """Return the forms that the files have scores of."""
+    return forms_of((row for group in load(files).groups for row in group.rows), lines_to_read)
+
+
+def forms_of(rows: Iterable[Row], lines_of: Callable[[str], int]) -> Forms:
+    """Return the forms that ran, on problems that two languages took. A form without lines is of an older source."""
+    found = defaultdict[str, dict[Problem, float]](dict)
+    for row in rows:
+        if row.backend in NAMES and row.problem.dtype == "bfloat16" and row.of_limit is not None:
+            best = found[row.form or row.id]
+            best[row.problem] = max(best.get(row.problem, 0.0), row.of_limit)
+    made: dict[str, list[Form]] = {}
+    for op in OPS:
+        own = [(id, best) for id, best in found.items() if id.split("/")[1] == op]
+        known = [Form(id.split("/")[0], lines, best) for id, best in own if (lines := lines_of(id))]
+        takers = Counter(problem for problem, _ in {(one, form.backend) for form in known for one in form.scores})
+        common = (form._replace(scores={p: s for p, s in form.scores.items() if takers[p] > 1}) for form in known)
+        made[op] = [form for form in common if form.scores]
+    return {op: forms for op, forms in made.items() if forms}
+
+
+def languages(op: str, forms: Sequence[Form]) -> Table:
+    """Return a row for each language: the score of its forms that are short enough, together."""
+    cells = _cells(forms)
+    return Table([op, *[*LIMITS][:-1], "all forms"], [[Cell(name), *cells[backend]] for backend, name in NAMES.items()])
+
+
+def best_forms(forms: Forms) -> Table:
+    """Return a row for each operation: the best form that is short enough, and the best language."""
+    rows = []
+    for op, own in forms.items():
+        together = {backend: cells[-1] for backend, cells in _cells(own).items()}
+        best = next(f"{NAMES[backend]} {cell.text}" for backend, cell in together.items() if cell.best)
+        rows.append([Cell(op), *(_best_form(own, most) for most in LIMITS.values()), Cell(best)])
+    return Table(["operation", *LIMITS, "all forms of a language"], rows)
+
+
+def document(forms: Forms) -> str:
+    """Return the page of all tables."""
+    tables = (languages(op, own).markdown() for op, own in forms.items())
+    return "\n\n".join((INTRODUCTION, best_forms(forms).markdown(), LANGUAGES_TOGETHER, *tables)) + "\n"
+
+
+def _best_form(forms: Sequence[Form], most: int) -> Cell:
+    """The fastest form that is short enough, of those that took all problems; of equal ones the shortest."""
+    fit = [form for form in forms if form.lines <= most and len(form.scores) == len(_fastest(forms))]
+    best = max(fit, key=lambda form: (round(form.score, 2), -form.lines), default=None)
+    return BLANK if best is None else Cell(f"{NAMES[best.backend]} {best.score:.2f} ({best.lines})")
+
+
+def _fastest(forms: Iterable[Form], backend: str = "", most: int = sys.maxsize) -> dict[Problem, float]:
+    """The best score on each problem, of a language's forms that are short enough."""
+    fit = (form for form in forms if backend in ("", form.backend) and form.lines <= most)
+    scores = (pair for form in fit for pair in form.scores.items())
+    return dict(sorted(scores, key=lambda pair: pair[1]))  # of a problem's scores the last, the best, is kept
+
+
+def _cells(forms: Sequence[Form]) -> dict[str, list[Cell]]:
+    """For each language a cell for each limit. The best in a column is bold, among those that took all problems."""
+    cells: dict[str, list[Cell]] = {backend: [] for backend in NAMES}
+    every = max(len(_fastest(forms, backend)) for backend in NAMES)
+    for most in LIMITS.values():
+        best = {backend: _fastest(forms, backend, most) for backend in NAMES}
+        means = {backend: f"{geometric_mean(own.values()) or 0:.2f}" for backend, own in best.items()}
+        top = max((means[backend] for backend, own in best.items() if len(own) == every), default="")
+        for backend, own in best.items():
+            part = f" ({len(own)} of {every})" if len(own) < every else ""
+            cells[backend].append(Cell(means[backend] + part, means[backend] + part == top) if own else BLANK)
+    return cells
+
+
+def drawn(forms: Forms) -> bytes:
+    """As SVG; the same results give the same file."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    from kernelzoo.report import figure
+
+    across, down = min(5, len(forms)), math.ceil(len(forms) / 5)
+    style = {**figure.STYLE, "axes.grid": False, "axes.titlesize": 9, "legend.frameon": False}
+    with rc_context({**style, "svg.fonttype": "none", "font.family": "sans-serif"}):
+        made = Figure(figsize=(9, 1 + 2.1 * down), layout="constrained")
+        for place, (op, own) in enumerate(forms.items(), 1):
+            axes = made.add_subplot(down, across, place, title=op, xscale="log", xlim=(25, 1000), ylim=(0, 1.04))
+            for form in sorted(own, key=lambda form: -len(form.scores)):
+                took_all = len(form.scores) == len(_fastest(own))
+                look: dict[str, Any] = (
+                    {"ms": 6.5, "mec": "white", "mew": 0.5} if took_all else {"ms": 4, "mfc": "white"}
+                )
+                axes.plot(form.lines, form.score, "o", color=figure.COLOURS[form.backend], **look)
+            axes.vlines((60, 150), 0, 1.04, color="#dddddd", linewidth=0.8, zorder=0)
+            axes.set_xticks((30, 60, 150, 400), ("30", "60", "150", "400"), fontsize=7)
+            axes.set_xticks((), minor=True)
+            axes.set_yticks((0, 0.5, 1), ("0", "0.5", "1") if place % across == 1 % across else (), fontsize=7)
+        for backend, name in NAMES.items():
+            axes.plot((), (), "o", color=figure.COLOURS[backend], ms=6.5, label=name)
+        axes.plot((), (), "o", color="#555555", ms=4, mfc="white", label="hollow: took fewer problems")
+        made.legend(
+            *axes.get_legend_handles_labels(), loc="outside upper center", ncols=8, fontsize=8, handletextpad=0.2
+        )
+        made.supxlabel("lines of code that a reader of the form must read", fontsize=8)
+        made.supylabel("limit / time in bfloat16", fontsize=8)
+        text = io.BytesIO()
+        made.savefig(text, format="svg", metadata={"Date": None}, facecolor="white")
+    return text.getvalue()
