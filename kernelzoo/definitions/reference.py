@@ -177,6 +177,7 @@ def errors_hook(
             return _single_or_tuple(
                 tuple(
                     _pool_errors(mine, result, worst)
+                    .double()  # in which no bound overflows
                     .mul_(_OWN)
                     .add_(change, alpha=shares / step)
                     .add_(result.abs(), alpha=shares + more)
@@ -292,7 +293,7 @@ def _update_largest_errors(
     """Raise ``moved`` to how far the exact result moved from ``result``, and ``own`` to the error of the one found."""
     off = found.to(torch.float64, copy=True).sub_(exact).abs_().sub_(exact.abs(), alpha=rounding)
     for largest, errors in ((moved, (exact - result).abs_()), (own, off)):
-        torch.maximum(largest, errors.nan_to_num_(0.0, 0.0, 0.0).to(largest.dtype), out=largest)
+        torch.maximum(largest, errors.to(largest.dtype).nan_to_num_(0.0, 0.0, 0.0), out=largest)
 
 
 def _rounding_error(dtype: str) -> float:

@@ -75,8 +75,5 @@ def energy_resolution(energies: Iterable[Energy | None]) -> str:
     )
 
 
-def energy_footer(energies: Iterable[Energy | None], baseline: str) -> list[str]:
-    """Return the footer of a table with energy columns, or [] if no energy is known."""
-    words = energy_resolution(energies)
-    columns = f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}."
-    return [f"{columns} `J/GB` is the energy divided by the necessary bytes. {words}"] if words else []
+BITS = {"same_bits": "run to run", "batch_invariant": "batch-invariant"}
+"""The facts about bits, and what their columns are called."""

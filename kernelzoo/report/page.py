@@ -97,8 +97,8 @@ def _css(cell: Cell, column: int) -> str:
 
 
 def _html(cell: Cell, column: int = 1) -> str:
-    tag, scope = ("td", "") if column else ("th", ' scope="row"')
-    kind = f' class="{kind}"' if (kind := _css(cell, column)) else ""
+    tag, scope = ("td", "") if column else ("th", " scope=row")  # without quotes, to keep the page small
+    kind = f' class="{kind}"' if " " in (kind := _css(cell, column)) else f" class={kind}" if kind else ""
     note = f"<small>{escape(cell.note)}</small>" if cell.note else ""
     return f"<{tag}{scope}{kind}>{escape(cell.text)}{note}</{tag}>"
 
@@ -113,6 +113,7 @@ def _describe_group(group: ComparableRows, id: str) -> GroupSection:
     if group.clock not in OF_CALLS:  # the cache matters to kernels only
         facts.append(("cache", group.cache))
     facts += [*sections.device_limits(group.rows), *_conditions(group.rows), *sections.version_ages(group)]
+    footers = result_tables.column_footers(group.rows, group.baseline)
     if group.repeated:
         facts.append(("left out", f"{group.repeated} results of older runs; a ratio may compare two runs"))
     return GroupSection(
@@ -120,7 +121,7 @@ def _describe_group(group: ComparableRows, id: str) -> GroupSection:
         heading=group.label,
         facts=facts,
         runs=_runs_table(group),
-        notes=notes.explain_marks([row.marks for row in group.rows]),
+        notes=[*notes.explain_marks([row.marks for row in group.rows]), *(text.replace("`", "") for text in footers)],
         summaries=[_summary_table(group, op) for op in group.operations()],
     )
 

@@ -178,6 +178,7 @@ def _to_row(run: Run, entry: Mapping[str, Any], known_problems: dict[Problem, Pr
         )
     told: dict[str, Any] = {name: _float(extra.get(name)) for name in _FIGURES}
     told |= {name: _text(extra.get(name)) for name in _TEXTS}
+    told |= {name: known if isinstance(known := extra.get(name), bool) else None for name in _BITS}
     ceiling, floor = extra["ceiling_gb_per_s"], extra["floor_us"]
     cache = extra.get("cache", "cold")
     seconds = statistics.median(times) if times else float(stats["median"])
@@ -216,6 +217,7 @@ def _to_row(run: Run, entry: Mapping[str, Any], known_problems: dict[Problem, Pr
 
 _FIGURES = ("submit_us", "ceiling_gb_per_s", "floor_us", "copy_us", "first_call_ms", "cupti_us")
 _TEXTS = ("form", "device", "clock", "clock_detail", "shape_set", "race", "breaks", "table")
+_BITS = ("same_bits", "batch_invariant")
 _ENERGY = tuple(field.name for field in fields(Energy) if field.name != "unknown")
 
 ROUNDED = 1e-3

@@ -5,6 +5,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from kernelzoo.report import notes
 from kernelzoo.report.notes import DAGGER, TILDE
 from kernelzoo.report.results import OUTCOMES, Failure, Problem, Results, Row, Selection, geometric_mean
 from kernelzoo.report.table import BLANK, Cell, Table, format_number, format_three_digits, to_cell
@@ -55,7 +56,10 @@ def summary_table(selection: Selection) -> Table:
     headers = ["implementation", f"time / {selection.baseline}"]
     with_energy = any(row.energy is not None for row in selection.rows)
     headers += ["of limit"] * with_limit + [f"energy / {selection.baseline}", "J/GB"] * with_energy
-    headers += ["host submit, µs"] * with_submit + ["problems"]
+    with_bits = [
+        name for name in ("same_bits", "batch_invariant") if any(getattr(x, name) is not None for x in selection.rows)
+    ]
+    headers += ["host submit, µs"] * with_submit + [notes.BITS[name] for name in with_bits] + ["problems"]
 
     def line(name: str) -> list[Cell]:
         rows = selection.of(name)
@@ -67,10 +71,32 @@ def summary_table(selection: Selection) -> Table:
             cells += [to_cell(selection.mean_energy_ratio(name)), to_cell(per_gb, format_three_digits)]
         if with_submit:
             cells.append(to_cell(selection.median_submit_us(name), format_number))
+        cells += [_count_true(getattr(row, name) for row in rows) for name in with_bits]
         return [*cells, Cell(problem_counts_text(rows, selection, names[name]))]
 
-    spare = _columns_to_drop(selection, "host submit, µs", "J/GB", "of limit")
+    spare = _columns_to_drop(selection, "host submit, µs", "J/GB", *notes.BITS.values(), "of limit")
     return Table(headers, [line(name) for name in names], spare=spare)
+
+
+def _count_true(facts: Iterable[bool | None]) -> Cell:
+    """Return "yes" or "no" if that holds for all known facts, else text such as "36 of 39"."""
+    known = [fact for fact in facts if fact is not None]
+    if not known:
+        return BLANK
+    return Cell({len(known): "yes", 0: "no"}.get(sum(known), f"{sum(known)} of {len(known)}"))
+
+
+def column_footers(rows: Sequence[Row], baseline: str) -> list[str]:
+    """Return the footers of a summary that has columns of energy and of bits, for those that are known."""
+    words = notes.energy_resolution(row.energy for row in rows)
+    columns = f"`energy / {baseline}` is the energy of a launch divided by that of {baseline}."
+    footers = [f"{columns} `J/GB` is the energy divided by the necessary bytes. {words}"] if words else []
+    if any(row.same_bits is not None for row in rows):
+        footers.append(
+            "`run to run`: the same inputs gave the same bits again. `batch-invariant`: a row alone has the bits that "
+            "it has among others. With numbers: on so many of the problems where that was checked."
+        )
+    return footers
 
 
 def problem_counts_text(rows: Sequence[Row], selection: Selection, best_ranked_mean: float | None = None) -> str:

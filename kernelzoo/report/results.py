@@ -157,6 +157,10 @@ class Row(Result):
     """The device's state around the race (clocks, temperature), by name. A name may occur twice."""
     energy: Energy | None = None
     """None if not measured."""
+    same_bits: bool | None = None
+    """Whether the same inputs gave the same bits again. Here, and in ``batch_invariant``, None: not checked."""
+    batch_invariant: bool | None = None
+    """Whether a row alone had the same bits as among others."""
     gpu: str = ""
     """The UUID of the card; empty if not in the file."""
     beside: str = ""

@@ -170,6 +170,8 @@ def _describe_row(selection: Selection, row: Row) -> Json:
         "energy": None if row.energy is None else row.energy.as_numbers,
         "energy_ratio": selection.energy_ratio(row),
         "submit_us": row.submit_us,
+        "same_bits": row.same_bits,
+        "batch_invariant": row.batch_invariant,
         "first_call_ms": row.first_call_ms,
         "samples": row.samples,
         "flags": list(row.flags),

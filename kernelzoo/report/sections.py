@@ -17,6 +17,7 @@ from kernelzoo.report import notes, score
 from kernelzoo.report.result_tables import (
     UNRANKED,
     call_time_table,
+    column_footers,
     contract_breach_table,
     failure_table,
     ratio_table,
@@ -61,7 +62,7 @@ def report(results: Results, title: str, figures: Mapping[tuple[str, str, str], 
             parts += [f"## {escape(group.label)}", *section(group)]
             continue
         tables = [summary_table(group.select(op)).markdown() for op in group.operations()]
-        footer = notes.energy_footer((row.energy for row in group.rows), results.baseline)
+        footer = column_footers(group.rows, results.baseline)
         parts += [f"## {escape(group.label)}", *tables, summary_note(results.baseline), *footer]
         parts += mark_notes(group.rows, tables)
         parts += map(escape, notes.contract_slowdowns((row.id, row.form) for row in group.rows))
@@ -92,8 +93,8 @@ def document_blocks(results: Results) -> dict[str, str]:
     for group in results.groups:
         for name, parts in _group_block_parts(group):
             found.setdefault(name, []).extend([f"**{escape(group.label)}**", *parts] if parts else [])
-    energies = (row.energy for group in results.groups for row in group.rows)
-    found["summary"] += [summary_note(results.baseline), *notes.energy_footer(energies, results.baseline)]
+    rows = [row for group in results.groups for row in group.rows]
+    found["summary"] += [summary_note(results.baseline), *column_footers(rows, results.baseline)]
     first = ["summary", *SCORES, "call", "submit", "host-ratios"]
     order = [name for name in first if found.get(name)] + sorted(found.keys() - {*first})
     return {"environment": environment(results)} | {name: "\n\n".join(found[name]) for name in order}
@@ -142,7 +143,7 @@ def terminal_text(results: Results, width: int = 0) -> str:
                 for scores in (SCORES["spread"], SCORES["worst"]):
                     if (table := scores.table(group, op)) is not None:
                         parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
-        footer = notes.energy_footer((row.energy for row in group.rows), results.baseline)
+        footer = column_footers(group.rows, results.baseline)
         parts += [prose(text.replace("`", "")) for text in footer]
         parts += map(prose, notes.contract_slowdowns((row.id, row.form) for row in group.rows))
         parts += map(prose, notes.explain_marks([row.marks for row in group.rows]))

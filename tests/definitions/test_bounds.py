@@ -453,6 +453,15 @@ def run(x):
     assert (found.passed, len(found.findings)) == (1 - findings, findings), found
 
 
+@pytest.mark.parametrize("value", [1e19, 1e23, 1e38])
+def test_where_a_result_overflows_only_infinity_is_right(value: float, load: Load) -> None:
+    op = load("def run(x):\n    return x * x", {"x": (["rows"], "float32")}, {"out": (["rows"], "float32")})
+    x = torch.full((64,), value)
+    op.assert_close(x * x, x)
+    with pytest.raises(ContractError):
+        op.assert_close(torch.zeros(64), x)
+
+
 @pytest.mark.parametrize("worst", [False, True])
 def test_errors_of_large_tensors_are_pooled_in_pieces(worst: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     own, result = torch.rand(2, 40, 1, dtype=torch.float64)

@@ -42,11 +42,11 @@ def names(outcome: str) -> list[str]:
 
 
 def raced(guard: Guard, problem: Problem, ids: list[str], rounds: int, honest: list[str]) -> tuple[list[Any], ...]:
-    """If one of the honest has no time, or another one a doubtful time, since the host was busy, all are repeated."""
+    """If one has no time, or another than the honest a doubtful time, since the host was busy, all are repeated."""
     for _ in range(10):
         done, failed = guard.race(problem, ids, rounds=rounds)
         doubted = [DISTURBED in e["extra_info"]["flags"] for e in done if e["extra_info"]["id"] not in honest]
-        if not any(doubted) and not any(one.get("kind") == BUSY for one in failed if one["id"] in honest):
+        if not any(doubted) and not any(one.get("kind") == BUSY for one in failed):
             break
     return done, failed
 

@@ -47,6 +47,26 @@ def test_summary_without_a_baseline_has_no_ratios(entry, write) -> None:
     assert result_tables.ratio_table(selection) is None
 
 
+def test_the_facts_about_bits_stand_in_the_summary(entry, write) -> None:
+    """On how many problems, of those where they are known."""
+    facts = {"triton": (True, True), "cupy": (True, False), "numba": (False, None)}
+    shapes = [(8, 64), (8, 128)]
+    rows = [
+        entry(f"{name}/softmax/auto", shape, same_bits=same, batch_invariant=alone and shape == (8, 64))
+        for name, (same, alone) in facts.items()
+        for shape in shapes
+    ]
+    results = load([write([*rows, entry("helion/softmax/auto", shapes[0])])])
+    table = result_tables.summary_table(results.groups[0].select("softmax"))
+    places = [table.headers.index(name) for name in ("run to run", "batch-invariant")]
+    found = {row[0].text.partition("/")[0]: [row[place].text for place in places] for row in table.rows}
+    assert found == {"triton": ["yes", "1 of 2"], "cupy": ["yes", "no"], "numba": ["no", "-"], "helion": ["-", "-"]}
+    assert "`run to run`: the same inputs" in sections.report(results, "A title", {})
+    assert "run to run: the same inputs" in sections.terminal_text(results, 80)
+    older = load([write([entry("triton/softmax/auto")])])
+    assert "run to run" not in sections.report(older, "A title", {})
+
+
 def test_host_ratios_are_shown_for_each_problem(host, write) -> None:
     text = sections.document_blocks(load([write(host)]))["host-ratios"]
     assert "| problem | cpu/auto | torch/naive |" not in text  # torch's own come first
