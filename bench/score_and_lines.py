@@ -9,17 +9,14 @@ from __future__ import annotations
 import io
 import math
 import runpy
-import sys
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from kernelzoo.files import write_atomically
 from kernelzoo.packages import LANGUAGES
-from kernelzoo.report.lines import lines_to_read
 from kernelzoo.report.reading import load
-from kernelzoo.report.results import Problem, Row, geometric_mean
+from kernelzoo.report.short_forms import LIMITS, Form, by_language, fastest, forms_of
 from kernelzoo.report.table import BLANK, Cell, Table
 
 OPS: tuple[str, ...] = runpy.run_path(str(Path(__file__).with_name("ten_bars.py")))["OPS"]
@@ -40,22 +37,6 @@ The best form that takes all shapes, with its lines. The last column: the fastes
 LANGUAGES_TOGETHER = """\
 The same of each language. On each shape the fastest of its forms counts that are short enough. In brackets: unranked,
 since they took fewer shapes. A dash: no form is so short."""
-LIMITS = {"≤ 60 lines": 60, "≤ 150 lines": 150, "one form": sys.maxsize}
-"""The most lines of a form, by the header of a column."""
-
-
-class Form(NamedTuple):
-    """A form: its language, the lines to read, and its best score on each problem that it took."""
-
-    backend: str
-    lines: int
-    scores: Mapping[Problem, float]
-
-    @property
-    def score(self) -> float:
-        return geometric_mean(self.scores.values()) or 0.0
-
-
 Forms = Mapping[str, Sequence[Form]]
 """By operation."""
 
@@ -71,74 +52,31 @@ def page(path: Path, files: Sequence[str], check: bool) -> bool:
 
 def forms_in(files: Sequence[str]) -> Forms:
     """Return the forms that the files have scores of."""
-    return forms_of((row for group in load(files).groups for row in group.rows), lines_to_read)
-
-
-def forms_of(rows: Iterable[Row], lines_of: Callable[[str], int]) -> Forms:
-    """Return the forms that ran, on problems that two languages took. A form without lines is of an older source."""
-    found = defaultdict[str, dict[Problem, float]](dict)
-    for row in rows:
-        if row.backend in NAMES and row.problem.dtype == "bfloat16" and row.of_limit is not None:
-            best = found[row.form or row.id]
-            best[row.problem] = max(best.get(row.problem, 0.0), row.of_limit)
-    made: dict[str, list[Form]] = {}
-    for op in OPS:
-        own = [(id, best) for id, best in found.items() if id.split("/")[1] == op]
-        known = [Form(id.split("/")[0], lines, best) for id, best in own if (lines := lines_of(id))]
-        takers = Counter(problem for problem, _ in {(one, form.backend) for form in known for one in form.scores})
-        common = (form._replace(scores={p: s for p, s in form.scores.items() if takers[p] > 1}) for form in known)
-        made[op] = [form for form in common if form.scores]
-    return {op: forms for op, forms in made.items() if forms}
-
-
-def languages(op: str, forms: Sequence[Form]) -> Table:
-    """Return a row for each language: the score of its forms that are short enough, together."""
-    cells = _cells(forms)
-    return Table([op, *[*LIMITS][:-1], "all forms"], [[Cell(name), *cells[backend]] for backend, name in NAMES.items()])
+    rows = (row for group in load(files).groups for row in group.rows)
+    found = forms_of(row for row in rows if row.backend in NAMES and row.problem.dtype == "bfloat16")
+    return {op: found[op] for op in OPS if op in found}
 
 
 def best_forms(forms: Forms) -> Table:
     """Return a row for each operation: the best form that is short enough, and the best language."""
     rows = []
     for op, own in forms.items():
-        together = {backend: cells[-1] for backend, cells in _cells(own).items()}
-        best = next(f"{NAMES[backend]} {cell.text}" for backend, cell in together.items() if cell.best)
-        rows.append([Cell(op), *(_best_form(own, most) for most in LIMITS.values()), Cell(best)])
-    return Table(["operation", *LIMITS, "all forms of a language"], rows)
+        name, *_, best = next(row for row in by_language(op, own).rows if row[-1].best)
+        rows.append([Cell(op), *(_best_form(own, most) for most in LIMITS.values()), Cell(f"{name.text} {best.text}")])
+    return Table(["operation", *[*LIMITS][:-1], "one form", "all forms of a language"], rows)
 
 
 def document(forms: Forms) -> str:
     """Return the page of all tables."""
-    tables = (languages(op, own).markdown() for op, own in forms.items())
+    tables = (by_language(op, own).markdown() for op, own in forms.items())
     return "\n\n".join((INTRODUCTION, best_forms(forms).markdown(), LANGUAGES_TOGETHER, *tables)) + "\n"
 
 
 def _best_form(forms: Sequence[Form], most: int) -> Cell:
     """The fastest form that is short enough, of those that took all problems; of equal ones the shortest."""
-    fit = [form for form in forms if form.lines <= most and len(form.scores) == len(_fastest(forms))]
+    fit = [form for form in forms if form.lines <= most and len(form.scores) == len(fastest(forms))]
     best = max(fit, key=lambda form: (round(form.score, 2), -form.lines), default=None)
     return BLANK if best is None else Cell(f"{NAMES[best.backend]} {best.score:.2f} ({best.lines})")
-
-
-def _fastest(forms: Iterable[Form], backend: str = "", most: int = sys.maxsize) -> dict[Problem, float]:
-    """The best score on each problem, of a language's forms that are short enough."""
-    fit = (form for form in forms if backend in ("", form.backend) and form.lines <= most)
-    scores = (pair for form in fit for pair in form.scores.items())
-    return dict(sorted(scores, key=lambda pair: pair[1]))  # of a problem's scores the last, the best, is kept
-
-
-def _cells(forms: Sequence[Form]) -> dict[str, list[Cell]]:
-    """For each language a cell for each limit. The best in a column is bold, among those that took all problems."""
-    cells: dict[str, list[Cell]] = {backend: [] for backend in NAMES}
-    every = max(len(_fastest(forms, backend)) for backend in NAMES)
-    for most in LIMITS.values():
-        best = {backend: _fastest(forms, backend, most) for backend in NAMES}
-        means = {backend: f"{geometric_mean(own.values()) or 0:.2f}" for backend, own in best.items()}
-        top = max((means[backend] for backend, own in best.items() if len(own) == every), default="")
-        for backend, own in best.items():
-            part = f" ({len(own)} of {every})" if len(own) < every else ""
-            cells[backend].append(Cell(means[backend] + part, means[backend] + part == top) if own else BLANK)
-    return cells
 
 
 def drawn(forms: Forms) -> bytes:
@@ -155,7 +93,7 @@ def drawn(forms: Forms) -> bytes:
         for place, (op, own) in enumerate(forms.items(), 1):
             axes = made.add_subplot(down, across, place, title=op, xscale="log", xlim=(25, 1000), ylim=(0, 1.04))
             for form in sorted(own, key=lambda form: -len(form.scores)):
-                took_all = len(form.scores) == len(_fastest(own))
+                took_all = len(form.scores) == len(fastest(own))
                 look: dict[str, Any] = (
                     {"ms": 6.5, "mec": "white", "mew": 0.5} if took_all else {"ms": 4, "mfc": "white"}
                 )

@@ -5,7 +5,7 @@ Results files are untrusted: every text is escaped or set as text, and no other 
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from importlib import resources
@@ -17,7 +17,7 @@ from markupsafe import Markup
 from kernelzoo import __version__
 from kernelzoo.files import printable, write_atomically
 from kernelzoo.measure.measurement import OF_CALLS
-from kernelzoo.report import cards, explorer, looks, notes, result_tables, sections
+from kernelzoo.report import cards, explorer, looks, notes, result_tables, sections, short_forms
 from kernelzoo.report.page_changes import differences
 from kernelzoo.report.results import ComparableRows, Results, Row
 from kernelzoo.report.table import WORDS, Cell, Table
@@ -42,6 +42,8 @@ class GroupSection:
     notes: Sequence[str]
     """Explanations of the marks in its tables."""
     summaries: Sequence[Table]
+    short: Sequence[Table]
+    """The scores of short forms; see :mod:`kernelzoo.report.short_forms`."""
 
 
 def write_page(results: Results, path: Path, *, against: Results | None = None, title: str) -> None:
@@ -89,11 +91,13 @@ def _html_rows(table: Table) -> Markup:
 def _table_headers(table: Table) -> list[tuple[str, bool]]:
     """Return each header, and whether its column has numbers."""
     first = table.rows[0] if table.rows else [Cell("")] * len(table.headers)
-    return [(text, "number" in _css(cell, i)) for i, (text, cell) in enumerate(zip(table.headers, first, strict=True))]
+    return [
+        (text, "n" in _css(cell, i).split()) for i, (text, cell) in enumerate(zip(table.headers, first, strict=True))
+    ]
 
 
 def _css(cell: Cell, column: int) -> str:
-    return cell.kind or "number" * bool(column) + " best" * cell.best
+    return cell.kind or "n" * bool(column) + " best" * cell.best
 
 
 def _html(cell: Cell, column: int = 1) -> str:
@@ -123,6 +127,7 @@ def _describe_group(group: ComparableRows, id: str) -> GroupSection:
         runs=_runs_table(group),
         notes=[*notes.explain_marks([row.marks for row in group.rows]), *(text.replace("`", "") for text in footers)],
         summaries=[_summary_table(group, op) for op in group.operations()],
+        short=list(_short_form_tables(group)) if group.clock not in OF_CALLS else [],
     )
 
 
@@ -166,6 +171,13 @@ def _summary_table(group: ComparableRows, op: str) -> Table:
     tables = {"submit": result_tables.submit_time_table, "call": result_tables.call_time_table}
     table = tables.get(group.clock, result_tables.summary_table)(group.select(op))
     return replace(table, caption=f"{op}: the fastest first", op=op)
+
+
+def _short_form_tables(group: ComparableRows) -> Iterator[Table]:
+    """Yield a table for each operation with forms that were measured by their own names."""
+    named = short_forms.forms_of(row for row in group.rows if not row.chosen_form)
+    for op, forms in named.items():
+        yield replace(short_forms.by_language("language", forms), caption=f"{op}: the score of short forms", op=op)
 
 
 def _with_caption(table: Table, caption: str) -> Table | None:

@@ -63,7 +63,10 @@ function enhance(table) {
     const found = matches(query);
     for (const row of body.rows) row.hidden = !found(row.textContent);
   });
-  table.closest(".scroll").before(element("div", { className: "tools" }, box));
+  const around = table.closest(".scroll");
+  const tools = element("div", { className: "tools", hidden: around.hidden }, box);
+  if (around.dataset.op) tools.dataset.op = around.dataset.op; // it is shown and hidden with its table
+  around.before(tools);
 }
 
 const named = (row) => element("span", {}, icon(row), row.marked);
@@ -95,7 +98,7 @@ const TEXTUAL = new Set(["implementation", "form", "shape", "95 % interval", "ve
 function tableOf(caption, headers, lines, { sort = null, sorted = () => {}, picked = null } = {}) {
   const head = element("tr");
   headers.forEach((text, column) => {
-    const heading = element("th", { scope: "col", className: TEXTUAL.has(text) ? "" : "number" }, text);
+    const heading = element("th", { scope: "col", className: TEXTUAL.has(text) ? "" : "n" }, text);
     head.append(heading);
     sortButton(heading, (down) => sorted(column, down));
   });
@@ -111,7 +114,7 @@ function tableOf(caption, headers, lines, { sort = null, sorted = () => {}, pick
       headers.forEach((header, column) => {
         const cell = line.cells[column];
         const kind = header === "verdict" && /^(faster|slower)/.exec(cell);
-        const made = element(column ? "td" : "th", { className: kind ? kind[0] : TEXTUAL.has(header) ? "" : "number" });
+        const made = element(column ? "td" : "th", { className: kind ? kind[0] : TEXTUAL.has(header) ? "" : "n" });
         if (column === 0) made.scope = "row";
         if (column === 0 && picked && line.row) {
           const button = element("button", { type: "button", className: "pick" }, line.nodes?.[0] ?? cell);
