@@ -46,7 +46,7 @@ def lines_to_read(*ids: str) -> int:
 def lines_by_file(own: Iterable[Path]) -> dict[Path, set[int]]:
     """Return the numbers of the lines to read, by file. ``own``: a form's own files, which count whole."""
     files = [file.resolve() for file in own]
-    called = _closure([Place(file) for file in files], host=True)
+    called = _closure([Place(file) for file in files])
     kernels = [place for place in called if place.name in _kernels(place.file)]
     seen = _closure([*kernels, *(Place(file, name) for file in files for name in _kernels(file))])
     found = defaultdict[Path, set[int]](set, {file: set(parsed(file)[""].lines) for file in files})
@@ -55,14 +55,13 @@ def lines_by_file(own: Iterable[Path]) -> dict[Path, set[int]]:
     return {file: lines for file, lines in found.items() if lines}
 
 
-def _closure(todo: list[Place], *, host: bool = False) -> set[Place]:
-    """Return what the places use, however deep. ``host``: kernels are found, but not what they use."""
+def _closure(todo: list[Place]) -> set[Place]:
+    """Return the places, and what they use, however deep."""
     seen = set[Place]()
     while todo:
         if (place := todo.pop()) not in seen:
             seen.add(place)
-            if not host or place.name not in _kernels(place.file) or not place.name:
-                todo += parsed(place.file)[place.name].uses
+            todo += parsed(place.file)[place.name].uses
     return seen
 
 
