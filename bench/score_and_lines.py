@@ -63,7 +63,7 @@ def best_forms(forms: Forms) -> Table:
     for op, own in forms.items():
         name, *_, best = next(row for row in by_language(op, own).rows if row[-1].best)
         rows.append([Cell(op), *(_best_form(own, most) for most in LIMITS.values()), Cell(f"{name.text} {best.text}")])
-    return Table(["operation", *[*LIMITS][:-1], "one form", "all forms of a language"], rows)
+    return Table(["operation", *[*LIMITS][:-1], "one form", "all forms"], rows)
 
 
 def document(forms: Forms) -> str:
