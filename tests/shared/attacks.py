@@ -264,7 +264,7 @@ def works_on_under_a_name(x: Tensor, out: Tensor) -> Launch:
     """A process that was there before works on when the turn is over, while many threads are looked through"""
     if not busy:
         busy.append(threading.Event())
-        for _ in range(1000):
+        for _ in range(400):
             threading.Thread(target=busy[0].wait, daemon=True).start()
         compiler("while True: pass")
 
