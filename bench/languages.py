@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean, median
+from statistics import geometric_mean, median
 from typing import Any
 
 from kernelzoo import registry
@@ -121,7 +121,9 @@ def worst_points(op: str, files: Sequence[Path]) -> str:
         shares = sorted((min(own.values()) / own[backend], p) for p, own in taken.items() if backend in own)
         if shares:
             least = ", ".join(f"{share:.2f} at {p.dtype} {p.shape}" for share, p in shares[:WORST])
-            lines.append(f"- **{name}**: {fmean(share for share, _ in shares):.2f}; {least}. {REASONS[op][backend]}")
+            lines.append(
+                f"- **{name}**: {geometric_mean(share for share, _ in shares):.2f}; {least}. {REASONS[op][backend]}"
+            )
     return "\n".join(lines)
 
 

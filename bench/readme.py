@@ -17,8 +17,7 @@ from kernelzoo.report.table import Cell, Table
 sys.path.insert(0, str(Path(__file__).parent))
 import score_and_lines
 
-PACKAGES = ("python", "torch", "triton", "cupy-cuda13x", "numba-cuda", "driver")
-LEFT_OUT = ("torch/auto", score.ZOO, score.OTHERS, "tilegym/chunked", "tilegym/tma", "liger/cu")
+LEFT_OUT = ("torch/auto", score.ZOO, score.OTHERS, "tilegym/chunked", "tilegym/tma", "liger/cutile")
 """Rows of the score table that the README leaves out: how they begin. The pages of the records have them."""
 
 
@@ -52,9 +51,5 @@ def table(results: Results) -> str:
     kept = [(name, held) for name, held in scores.items() if not name.startswith(LEFT_OUT)]
     kept.sort(key=lambda item: item[0] != score.COPY)
     lines = [[Cell(name), *(Cell(held.get(op, "-")) for op in ops)] for name, held in kept]
-    run, rows = max(group.runs(), key=lambda item: item[0].date)
-    versions = dict(rows[0].versions)
-    said = ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
-    again = "".join(f" ({of}: {when[:10]})" for held, _ in group.runs() for of, when in held.again)
-    caption = f"{group.device}; {said}; {run.date[:10]}{again}; geometric mean of limit / time."
+    caption = f"{score_and_lines.caption(results)}; geometric mean of limit / time."
     return "\n\n".join((caption, Table(["implementation", *ops], lines).markdown()))

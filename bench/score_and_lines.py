@@ -16,6 +16,8 @@ from typing import Any
 from kernelzoo.files import write_atomically
 from kernelzoo.packages import LANGUAGES
 from kernelzoo.report.reading import load
+from kernelzoo.report.results import Results
+from kernelzoo.report.sections import versions
 from kernelzoo.report.short_forms import LIMITS, Form, by_language, fastest, forms_of
 from kernelzoo.report.table import BLANK, Cell, Table
 
@@ -31,12 +33,22 @@ other files that plans and launches is not counted.
 ![Score against lines](score-and-lines.svg)
 
 Shapes of softmax and min: 11 of those [that people run](h200-people-softmax/report.md). Of the others:
-[hidden sizes](h200-hidden/report.md), [vocabularies](h200-vocabulary/report.md), or both.
-
-The best form that takes all shapes, with its lines. The last column: the fastest form for each shape."""
+[hidden sizes](h200-hidden/report.md), [vocabularies](h200-vocabulary/report.md), or both."""
+BEST = "The best form that takes all shapes, with its lines. The last column: the fastest form for each shape."
 LANGUAGES_TOGETHER = """\
 The same of each language. On each shape the fastest of its forms counts that are short enough. In brackets: unranked,
 since they took fewer shapes. A dash: no form is so short."""
+PACKAGES = (
+    "python",
+    "torch",
+    "triton",
+    "cupy-cuda13x",
+    "numba-cuda",
+    "cuda-tile",
+    "nvidia-cutlass-dsl",
+    "helion",
+    "driver",
+)
 Forms = Mapping[str, Sequence[Form]]
 """By operation."""
 
@@ -44,7 +56,7 @@ Forms = Mapping[str, Sequence[Form]]
 def page(path: Path, files: Sequence[str], check: bool) -> bool:
     """Draw the picture, or write the page of tables. ``check``: only look. True if it would change; a picture counts as
     unchanged, since figures are not compared."""
-    made = drawn(forms_in(files)) if path.suffix == ".svg" else document(forms_in(files)).encode()
+    made = drawn(forms_in(files)) if path.suffix == ".svg" else document(forms_in(files), caption(load(files))).encode()
     if not check:
         write_atomically(path, made)
     return not path.exists() or (path.suffix != ".svg" and path.read_bytes() != made)
@@ -57,6 +69,15 @@ def forms_in(files: Sequence[str]) -> Forms:
     return {op: found[op] for op in OPS if op in found}
 
 
+def caption(results: Results) -> str:
+    """Return what was measured with what, and when: device, packages, driver and days."""
+    known = dict(versions(row for group in results.groups for row in group.rows))
+    said = ", ".join(f"{name} {known[name]}" for name in PACKAGES if name in known)
+    runs = [run for group in results.groups for run, _ in group.runs()]
+    days = sorted(day[:10] for run in runs for day in (run.date, *(when for _, when in run.again)))
+    return f"{results.groups[0].device}; {said}; {' to '.join(dict.fromkeys((days[0], days[-1])))}"
+
+
 def best_forms(forms: Forms) -> Table:
     """Return a row for each operation: the best form that is short enough, and the best language."""
     rows = []
@@ -66,10 +87,15 @@ def best_forms(forms: Forms) -> Table:
     return Table(["operation", *[*LIMITS][:-1], "one form", "all forms"], rows)
 
 
-def document(forms: Forms) -> str:
-    """Return the page of all tables."""
+def document(forms: Forms, measured: str) -> str:
+    """Return the page of all tables. ``measured``: see :func:`caption`."""
     tables = (by_language(op, own).markdown() for op, own in forms.items())
-    return "\n\n".join((INTRODUCTION, best_forms(forms).markdown(), LANGUAGES_TOGETHER, *tables)) + "\n"
+    return (
+        "\n\n".join(
+            (INTRODUCTION, f"Measured: {measured}.", BEST, best_forms(forms).markdown(), LANGUAGES_TOGETHER, *tables)
+        )
+        + "\n"
+    )
 
 
 def _best_form(forms: Sequence[Form], most: int) -> Cell:

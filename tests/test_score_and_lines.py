@@ -19,7 +19,7 @@ def test_the_best_form_took_all_problems() -> None:
     text = score_and_lines.best_forms(FORMS).markdown()
     assert "| softmax | Triton 0.60 (40) | Triton 0.60 (40) | Triton 0.60 (40) | CuTe 0.85 |" in text
     assert "| min | Numba 0.25 (60) | Numba 0.25 (60) | CuTe 0.50 (200) | CuTe 0.50 |" in text
-    page = score_and_lines.document(FORMS)
+    page = score_and_lines.document(FORMS, "a GPU")
     assert text in page and by_language("min", FORMS["min"]).markdown() in page
 
 

@@ -21,7 +21,7 @@ from kernelzoo.report import compare, looks, standing
 from kernelzoo.report.compare import Comparison
 from kernelzoo.report.lines import lines_to_read
 from kernelzoo.report.looks import MarkerStyle
-from kernelzoo.report.notes import NOTES
+from kernelzoo.report.notes import DAGGER, NOTES
 from kernelzoo.report.results import ComparableRows, Problem, Results, Row, Selection, median
 from kernelzoo.report.table import format_number, format_three_digits, ratio_text
 
@@ -187,7 +187,9 @@ def _rank_category(selection: Selection, row_scores: standing.Scores, category: 
 def _check_summary(results: Results, op: str) -> str:
     wrong = sum(failure.op == op and failure.outcome == "wrong" for failure in results.failed)
     lost = f" {wrong} that were wrong got no time." if wrong else ""
-    return f"Checked: each result was right against a float64 reference, before and while it was timed.{lost}"
+    told = any(row.op == op and row.breaks for group in results.groups for row in group.rows)
+    but = f", on ordinary values if marked {DAGGER}" * told
+    return f"Checked: each result was right against a float64 reference{but}, before and while it was timed.{lost}"
 
 
 def _count_code_lines(results: Results) -> Mapping[str, int]:

@@ -70,12 +70,18 @@ def _kernels(file: Path) -> list[str]:
     """The functions of a file that run on the GPU, or that make such ones. Of CUDA C: ``""``, all of it."""
     if file.suffix != ".py":
         return [""]
+    plain = any((folder / "source.py").exists() for folder in file.parents)  # it compiles inner functions as they are
     functions = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)]
     return [
         function.name
         for function in functions
         if any(re.search("jit|kernel", ast.unparse(one)) for one in function.decorator_list)
-        or any(isinstance(node, ast.FunctionDef) for node in ast.walk(function) if node is not function)
+        or any(
+            isinstance(node, ast.FunctionDef)
+            and (plain or re.search("jit|kernel", "".join(map(ast.unparse, node.decorator_list))))
+            for node in ast.walk(function)
+            if node is not function
+        )
     ]
 
 

@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from kernelzoo.measure.statistics import Verdict
 from kernelzoo.report import notes
 from kernelzoo.report.compare import changes, compare_to_baseline
-from kernelzoo.report.result_tables import failure_table, marks_text, problem_counts_text, rank_by_mean
-from kernelzoo.report.results import Results, Row, Selection, geometric_mean
+from kernelzoo.report.result_tables import (
+    failure_table,
+    marks_text,
+    mean_ratio_cell,
+    problem_counts_text,
+    rank_by_ratio,
+)
+from kernelzoo.report.results import Results, Row, Selection
 from kernelzoo.report.table import BLANK, Cell, Table, escape, format_number, ratio_text
 
 MOST = 25
@@ -51,19 +57,21 @@ def _verdict_table(selection: Selection) -> Table:
     verdicts = Verdict.FASTER, Verdict.SAME, Verdict.SLOWER, Verdict.UNCLEAR
 
     def line(name: str) -> list[Cell]:
-        rows, mean = selection.of(name), selection.mean_ratio(name)
+        rows = selection.of(name)
         found = Counter(
             one.verdict or Verdict.UNCLEAR for row in rows if (one := compared.get((row.problem, row.name)))
         )
         counts = [Cell(str(found[verdict])) if found else BLANK for verdict in verdicts]
-        told = BLANK if mean is None else Cell(ratio_text(mean))
         problems = Cell(problem_counts_text(rows, selection))
-        return [Cell(rows[0].id + marks_text(rows, no_tilde=True)), told, *counts, problems]
+        return [
+            Cell(rows[0].id + marks_text(rows, no_tilde=True)),
+            mean_ratio_cell(selection, rows, ratio_text),
+            *counts,
+            problems,
+        ]
 
-    taken = {name: selection.of(name) for name in selection.names}
-    order = rank_by_mean(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
     headers = ["implementation", f"mean time / {selection.baseline}", *(verdict.value for verdict in verdicts)]
-    return Table([*headers, "problems"], [line(name) for name in order])
+    return Table([*headers, "problems"], [line(name) for name in rank_by_ratio(selection)])
 
 
 def _describe_changes(new: Results, old: Results) -> Iterator[str]:

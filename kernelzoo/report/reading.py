@@ -36,7 +36,9 @@ class NoTimesError(ResultsError):
 
 
 def load(paths: Iterable[str | Path]) -> Results:
-    """Read results files. If several runs measured the same row, the newest is used. Raises ResultsError.
+    """Read results files. Raises ResultsError.
+
+    If several runs measured the same row, the newest is used. If that one was wrong or failed, there is no row.
 
     Records of bench/counters.py may be among the files. They add a profiler's counts to the rows of the other files.
     """
@@ -56,6 +58,8 @@ def load(paths: Iterable[str | Path]) -> Results:
             f"{first.run.file} holds no results: everything was refused, wrong or failed, the first {first.id} on "
             f"{first.problem} {first.problem.dtype}: {first.reason}"
         )
+    lost = _dates_of_losses(rows, failed)
+    rows = [row for row in rows if row.run.date >= lost.get((row.device, row.id, row.problem), "")]
     for row in sorted(rows, key=lambda row: row.run.date):  # stable: for equal dates the later file wins
         key = row.device, row.clock, row.cache
         known = newest.setdefault(key, {})
@@ -72,6 +76,19 @@ def load(paths: Iterable[str | Path]) -> Results:
         tuple(failed),
         counters=counters,
     )
+
+
+def _dates_of_losses(rows: Iterable[Row], failed: Iterable[Failure]) -> dict[tuple[str, str, Problem], str]:
+    """Return when implementations were last wrong, or failed, on the devices that the same file has times of."""
+    devices: dict[Run, set[str]] = {}
+    for row in rows:
+        devices.setdefault(row.run, set()).add(row.device)
+    found: dict[tuple[str, str, Problem], str] = {}
+    for one in failed:
+        for device in devices.get(one.run, set()) if one.outcome != "refused" else ():
+            key = device, one.id, one.problem
+            found[key] = max(found.get(key, ""), one.run.date)
+    return found
 
 
 Key = tuple[str, str, str]

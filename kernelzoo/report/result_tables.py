@@ -50,7 +50,7 @@ def rank_by_mean(
 
 def summary_table(selection: Selection) -> Table:
     """Return a table with a line per implementation, in the order of :func:`rank_by_mean` by ratio to the baseline."""
-    names = _rank_by_ratio(selection)
+    names = rank_by_ratio(selection)
     with_limit = any(row.of_limit is not None for row in selection.rows)
     with_submit = any(row.submit_us is not None for row in selection.rows)
     headers = ["implementation", f"time / {selection.baseline}"]
@@ -63,7 +63,7 @@ def summary_table(selection: Selection) -> Table:
 
     def line(name: str) -> list[Cell]:
         rows = selection.of(name)
-        cells = [Cell(rows[0].id + marks_text(rows, no_tilde=True), id=rows[0].id), to_cell(selection.mean_ratio(name))]
+        cells = [Cell(rows[0].id + marks_text(rows, no_tilde=True), id=rows[0].id), mean_ratio_cell(selection, rows)]
         if with_limit:
             cells.append(to_cell(selection.mean_share_of_limit(name), "{:.0%}".format))
         if with_energy:
@@ -106,11 +106,19 @@ def problem_counts_text(rows: Sequence[Row], selection: Selection, best_ranked_m
     return told if best_ranked_mean is None else f"{told}; best ranked {best_ranked_mean:.2f}"
 
 
-def _rank_by_ratio(selection: Selection) -> dict[str, float | None]:
+def rank_by_ratio(selection: Selection) -> dict[str, float | None]:
+    """Rank implementations as :func:`rank_by_mean` does: by ratio to the baseline, or by time if it lacks a problem."""
     taken = {name: selection.of(name) for name in selection.names}
-    if not selection.of(selection.baseline):  # without a baseline, rank by time
+    if len(selection.of(selection.baseline)) < len(selection.problems):
         return dict.fromkeys(rank_by_mean(taken, lambda rows: geometric_mean(row.seconds for row in rows)))
     return rank_by_mean(taken, lambda rows: geometric_mean(map(selection.ratio, rows)))
+
+
+def mean_ratio_cell(selection: Selection, rows: Sequence[Row], text: Callable[[float], str] = "{:.2f}".format) -> Cell:
+    """Return the mean ratio to the baseline, and over how many problems if the baseline lacks others."""
+    ratios = [ratio for row in rows if (ratio := selection.ratio(row)) is not None]
+    over = f" over {len(ratios)}" * (len(ratios) < len(rows))
+    return to_cell(geometric_mean(ratios), lambda mean: text(mean) + over)
 
 
 def _columns_to_drop(selection: Selection, *always: str) -> list[str]:
@@ -195,14 +203,14 @@ def _first_problems(problems: list[str]) -> str:
 def call_time_table(selection: Selection) -> Table:
     """Return a table of whole calls from Python: a line per implementation, in the order of :func:`rank_by_mean`."""
     lines = []
-    for name, best_ranked in _rank_by_ratio(selection).items():
-        rows, mean, submit = selection.of(name), selection.mean_ratio(name), selection.median_submit_us(name)
+    for name, best_ranked in rank_by_ratio(selection).items():
+        rows, submit = selection.of(name), selection.median_submit_us(name)
         ratios = [(ratio, row) for row in rows if (ratio := selection.ratio(row)) is not None]
         worst, at = max(ratios, key=lambda one: one[0], default=(None, rows[0]))
         lines.append(
             [
                 Cell(rows[0].id + marks_text(rows, no_tilde=True), id=rows[0].id),
-                to_cell(mean),
+                mean_ratio_cell(selection, rows),
                 to_cell(worst),
                 BLANK if worst is None else Cell(at.problem.title),
                 Cell(format_number(statistics.median(row.microseconds for row in rows))),

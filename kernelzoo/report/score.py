@@ -158,7 +158,7 @@ def find_fastest_rows(selection: Selection) -> Iterator[tuple[str, dict[Problem,
     own = _kernelzoo_backends(selection)
     others = [row for row in selection.rows if row.backend not in own]
     found = [
-        (ZOO, [row for row in selection.rows if row.backend in own]),
+        (ZOO, [row for row in selection.rows if row.backend in own and not row.breaks]),
         (OTHERS, [row for row in others if not row.breaks]),
     ]
     if any(row.breaks for row in others):

@@ -6,6 +6,7 @@ A document names a block between ``<!-- results:NAME -->`` and ``<!-- /results -
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -42,7 +43,7 @@ def summary_note(baseline: str) -> str:
         f"`time / {baseline}` is the time divided by that of {baseline.replace('/', ' ')}: below 1 is faster. "
         "`of limit` is the limit of the device divided by the time: 100% is the best possible. The limit is the time "
         "of the smallest launch, plus that of the necessary bytes at the measured ceiling. Both are geometric means "
-        f"over the problems that an implementation takes. {UNRANKED}"
+        f"over the problems that an implementation takes, `over` fewer if {baseline} takes fewer. {UNRANKED}"
     )
 
 
@@ -145,11 +146,15 @@ def terminal_text(results: Results, width: int = 0) -> str:
                         parts += [prose(f"{op}, {scores.caption}: {scores.note}"), table.text(width)]
         footer = column_footers(group.rows, results.baseline)
         parts += [prose(text.replace("`", "")) for text in footer]
+        parts += map(prose, run_notes(group))
         parts += map(prose, notes.contract_slowdowns((row.id, row.form) for row in group.rows))
         parts += map(prose, notes.explain_marks([row.marks for row in group.rows]))
     if differing := results.summary_contradictions():
         more = [f"and {len(differing) - MOST} more"] * (len(differing) > MOST)
         parts += map(prose, [DIFFERING_NOTE, *differing[:MOST], *more])
+    if lost := Counter((one.outcome, one.id) for one in results.failed if one.outcome != "refused"):
+        told = ", ".join(f"{id} {outcome} on {count}" for (outcome, id), count in sorted(lost.items(), reverse=True))
+        parts.append(prose(f"Without a result: {told}. For the reasons: --markdown, or -o NAME.html"))
     return "\n\n".join(parts)
 
 
@@ -270,11 +275,27 @@ def _environment(group: ComparableRows) -> Iterator[str]:
         clock = f"{group.clock} clock ({escape(clocks(rows))})"
         yield f"- **{escape(group.device)}**, {clock}: {escape('; '.join(facts))} ({escape(run.file)})"
         yield from (f"- {escape(f'{of} measured again {when} ({run.file})')}" for of, when in run.again)
+    yield from (f"- {escape(note)}" for note in run_notes(group))
+
+
+def run_notes(group: ComparableRows) -> Iterator[str]:
+    """Yield a line on results of older runs that were left out, and one on ratios between unlike versions."""
     if group.repeated:
         yield (
-            f"- {escape(group.label)}: results of older runs left out: {group.repeated}; newer runs measured the same, "
+            f"{group.label}: results of older runs left out: {group.repeated}; newer runs measured the same, "
             "so a ratio may compare two runs"
         )
+    unlike: dict[str, set[str]] = {}
+    for selection in map(group.select, group.operations()):
+        for row in selection.rows:
+            base = selection.rows_by_cell.get((row.problem, group.baseline), row)
+            own, others = (dict(one.versions) for one in (row, base))
+            for name in ("driver", base.backend) if base.run != row.run else ():
+                if name in own and name in others and own[name] != others[name]:
+                    unlike.setdefault(name, set()).update((own[name], others[name]))
+    if unlike:
+        told = "; ".join(f"{name} {' and '.join(sorted(found))}" for name, found in unlike.items())
+        yield f"{group.label}: ratios to {group.baseline} compare runs with unlike versions: {told}"
 
 
 def sample_count_text(rows: Sequence[Row]) -> str:

@@ -55,7 +55,7 @@ def by_language(op: str, forms: Sequence[Form]) -> Table:
     """
     names = {backend: name for backend, name in LANGUAGES.items() if any(form.backend == backend for form in forms)}
     cells: dict[str, list[Cell]] = {backend: [Cell(name)] for backend, name in names.items()}
-    every = max(len(fastest(forms, backend)) for backend in names)
+    every = len(fastest(forms))
     for most in LIMITS.values():
         best = {backend: fastest(forms, backend, most) for backend in names}
         means = {backend: f"{geometric_mean(own.values()) or 0:.2f}" for backend, own in best.items()}

@@ -1,7 +1,7 @@
 """The page's first picture: which implementation is the fastest, by how much, and on which shapes."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kernelzoo import packages
@@ -14,6 +14,9 @@ from kernelzoo.report.results import ComparableRows, Problem, Results, Selection
 
 FEW = 5
 """The minimum number of common shapes. If there are fewer, languages with few shapes are ignored."""
+
+LEVEL = 1.01
+"""Scores within this factor are said to be level, whatever their intervals."""
 
 PEER = score.OTHERS
 
@@ -43,6 +46,8 @@ class Standing:
 
     problems: Sequence[Problem]
     bars: Sequence[Bar]
+    lacking: Sequence[str]
+    """The kernelzoo languages that have no result on some of the problems."""
 
 
 def first_shown_names(selection: Selection) -> list[str]:
@@ -85,9 +90,11 @@ def log_score(value: float, samples: Sequence[Sequence[float]]) -> Score:
     return math.log(value), [_log_median_variance(times) for times in samples] if min(map(len, samples)) > 1 else []
 
 
-def rank_implementations(selection: Selection, row_scores: Scores, problems: Iterable[Problem]) -> Standing:
+def rank_implementations(selection: Selection, row_scores: Scores, problems: Collection[Problem]) -> Standing:
     """Rank all implementations on the problems that every kernelzoo language supports. Scores are geometric means."""
-    shown = _common_problems(selection, row_scores, set(problems))
+    by_language = _problems_by_language(selection, row_scores, set(problems))
+    shown = _common_problems(by_language.values()) or {problem for problem, _ in row_scores if problem in problems}
+    lacking = sorted(language for language, taken in by_language.items() if shown - taken)
     rows_of = {name: selection.of(name) for name in selection.names}
     base = selection.baseline.partition("/")[0]
     peers = list(dict(score.find_fastest_rows(selection)).get(PEER, {}).values())
@@ -103,22 +110,26 @@ def rank_implementations(selection: Selection, row_scores: Scores, problems: Ite
             marks = marks_text(taken, no_tilde=True) + (f" {disturbed} {TILDE}" if disturbed else "")
             bars.append(Bar(name, mean, low, high, len(taken), ratio, marks.strip()))
     bars.sort(key=lambda bar: (bar.count != len(shown), -bar.score))
-    return Standing(sorted(shown, key=lambda problem: (problem.reduced_length, problem)), bars)
+    return Standing(sorted(shown, key=lambda problem: (problem.reduced_length, problem)), bars, lacking)
 
 
 def describe_fastest(ranking: Standing, selection: Selection) -> str:
     """Return a sentence: the fastest implementation, those too close to tell apart, and speeds relative to others."""
     shown, count = {*first_shown_names(selection), PEER}, len(ranking.problems)
     bars = [bar for bar in ranking.bars if bar.name in shown and bar.count == count and DAGGER not in bar.marks]
+    single = {bar.score for bar in bars if not _has_kernelzoo_backend(bar.name) and bar.name != PEER}
+    bars = [bar for bar in bars if bar.name != PEER or bar.score not in single]  # not one peer twice
     if not bars:
         return "No implementation took all of these shapes."
     first, *others = bars
-    level = [bar for bar in others if bar.high >= first.low > 0]
+    level = [bar for bar in others if bar.high >= first.low > 0 or first.score <= LEVEL * bar.score]
     names = " and ".join(_bar_label(bar) for bar in (first, *level))
     rest = [bar for bar in others if bar not in level]
     next_own = next((bar for bar in rest if _has_kernelzoo_backend(bar.name)), None)
-    beside = [bar for bar in rest if bar is next_own or bar.name in (PEER, selection.baseline)]
-    said = [f"{first.score / bar.score:.2f} × {_bar_label(bar)}" for bar in beside if bar.name != selection.baseline]
+    others_than = (*OWN, selection.baseline.partition("/")[0])
+    next_peer = next((bar for bar in rest if bar.name.partition("/")[0] not in others_than), None)
+    beside = [bar for bar in rest if bar in (next_own, next_peer)]
+    said = [f"{first.score / bar.score:.2f} × {_bar_label(bar)}" for bar in beside]
     if first.ratio is not None and selection.baseline not in (bar.name for bar in (first, *level)):
         said.append(f"{first.ratio:.2f} × {selection.baseline}")
     names += ", too close to tell apart" * bool(level)
@@ -132,7 +143,8 @@ def describe_shapes(ranking: Standing, requested: int) -> str:
     dtypes = " and ".join(sorted({problem.dtype for problem in problems}))
     count = f"{len(problems)} shape{'s' * (len(problems) != 1)}"
     if len(problems) < requested:
-        count = f"the {len(problems)} of {requested} shapes with a result of every language"
+        but = f" but {', '.join(ranking.lacking)}" * bool(ranking.lacking)
+        count = f"the {len(problems)} of {requested} shapes with a result of every language{but}"
     ends = list(dict.fromkeys(map(str, problems if len(problems) < 3 else (problems[0], problems[-1]))))
     return f"{dtypes}, {count}: {' to '.join(ends)}"
 
@@ -164,20 +176,26 @@ def _student_quantile(freedom: float, z: float = 1.959964) -> float:
     return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
 
 
-def _common_problems(selection: Selection, row_scores: Scores, requested: set[Problem]) -> set[Problem]:
-    """Return the problems that every language has. If these are few, ignore the language with the fewest problems."""
-    by_language: dict[str, set[Problem]] = {}
+def _problems_by_language(
+    selection: Selection, row_scores: Scores, requested: set[Problem]
+) -> Mapping[str, set[Problem]]:
+    found: dict[str, set[Problem]] = {}
     names = set(first_shown_names(selection))
     for problem, name in row_scores:
         if problem in requested and name in names and _has_kernelzoo_backend(name):
-            by_language.setdefault(name.partition("/")[0], set()).add(problem)
-    taken = sorted(by_language.values(), key=len, reverse=True)
+            found.setdefault(name.partition("/")[0], set()).add(problem)
+    return found
+
+
+def _common_problems(by_language: Iterable[set[Problem]]) -> set[Problem]:
+    """Return the problems that every language has. If these are few, ignore the language with the fewest problems."""
+    taken = sorted(by_language, key=len, reverse=True)
     while taken:
         common = set.intersection(*taken)
         if len(common) >= min(FEW, len(taken[0])):
             return common
         taken.pop()
-    return {problem for problem, _ in row_scores if problem in requested}
+    return set()
 
 
 def _has_kernelzoo_backend(name: str) -> bool:

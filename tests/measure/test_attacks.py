@@ -100,7 +100,7 @@ kernelzoo.register("attack", "softmax", "simple")(lambda x, out: lambda: softmax
 def test_facts_that_no_file_holds_cost_their_own_row(tmp_path: Path) -> None:
     (tmp_path / "facts.py").write_text(f"import sys; sys.path.append({str(SHARED)!r})\n{FACTS}")
     with Guard("cpu", [str(SHARED / "products.py"), str(tmp_path / "facts.py")], patience=60) as guard:
-        done, (lost,) = guard.race(SOFTMAX, ["attack/softmax/simple", "cpu/softmax/auto"], rounds=2)
+        done, (lost,) = raced(guard, SOFTMAX, ["attack/softmax/simple", "cpu/softmax/auto"], 2)
     assert [entry["extra_info"]["id"] for entry in done] == ["cpu/softmax/auto"]
     assert (lost["outcome"], lost["reason"][:27]) == ("failed", "its facts are no result: be"), lost
 

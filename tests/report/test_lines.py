@@ -38,10 +38,11 @@ HOST = {
     "@triton.jit\ndef kernel(x: TILE):\n    return add(x)\n\n\n"  # 3
     "@triton.jit\ndef add(x):\n    return x\n\n\n"  # 3
     "def launch_parts(plan):\n    return bind(kernel, plan)\n",
-    "triton/tiles.py": "TILE = 1\n\n\ndef plan(x):\n    return x\n",
+    "triton/tiles.py": "TILE = 1\n\n\ndef plan(x):\n    def each():\n        return x\n\n    return each\n",
     "numba/sum/rows.py": "from kernelzoo.kernels.numba.row import load, plan\n\n\n"
     "def kernel(dtype):\n    def add(x):\n        return load(x)\n\n    return add\n\n\n"
     "def rows(x):\n    return kernel(plan(x))\n",  # 4 and 2
+    "numba/source.py": "",
     "numba/row.py": "def load(x):\n    return x\n\n\ndef plan(x):\n    return x\n",
 }
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from kernelzoo.errors import KernelZooError
-from kernelzoo.report import ResultsError, load, sections
+from kernelzoo.report import ResultsError, load, result_tables, sections
 from kernelzoo.report.rows import document as data_of
 
 
@@ -148,6 +148,30 @@ def test_newest_run_wins_whatever_the_order_given(entry, write, newest_first) ->
     assert sorted(round(row.microseconds) for row in group.rows) == [5, 30]
 
 
+@pytest.mark.parametrize(("outcome", "left"), [("wrong", 1), ("failed", 1), ("refused", 2)])
+def test_a_newer_run_in_which_it_is_wrong_takes_its_time_away(entry, write, failure, outcome, left) -> None:
+    ours = {"format": 1, "failed": [failure(shape=[4096, 256], outcome=outcome)]}
+    old = write([entry(), entry("triton/softmax/fused")], "old.json", "2026-01-01T00:00:00+00:00")
+    lost = write([entry(shape=(8, 8))], "new.json", "2026-02-01T00:00:00+00:00", ours)
+    elsewhere = write([entry(device="NVIDIA A100")], "other.json", "2026-03-01T00:00:00+00:00", ours)
+    assert len(load([old, elsewhere]).groups[1].rows) == 2
+    results = load([lost, old, elsewhere])
+    assert [len(group.rows) for group in results.groups] == [1, 1 + left]
+    said = f"Without a result: triton/softmax/fused {outcome} on 2." in sections.terminal_text(results)
+    assert said == (outcome != "refused")
+
+
+def test_ratios_between_unlike_versions_are_told(entry, write) -> None:
+    known = {"python": "3.12.1", "torch": "2.11.0", "triton": "3.6.0", "driver": "580.95"}
+    ours = [
+        entry("triton/softmax/auto", versions=known | told) for told in ({}, {"triton": "3.7.0", "driver": "590.1"})
+    ]
+    paths = [write(one, f"{n}.json", f"2026-01-0{n}") for n, one in enumerate(([entry(), ours[0]], ours[1:]), 1)]
+    said = "NVIDIA H200, device clock: ratios to torch/eager compare runs with unlike versions: driver 580.95 and 590.1"
+    assert said in sections.terminal_text(load(paths)) and said in sections.environment(load(paths))
+    assert "unlike" not in sections.terminal_text(load(paths[:1]))
+
+
 def test_implementations_are_ordered_baseline_first_and_auto_before_its_siblings(entry, write) -> None:
     variants = ["triton/fused", "triton/auto", "cpu/rows", "torch/compile", "torch/eager"]
     ids = [variant.replace("/", "/softmax/") for variant in variants]
@@ -170,6 +194,11 @@ def test_ratios_are_geometric_means_over_what_both_take(entry, write) -> None:
     selection = load([write(entries)]).groups[0].select("softmax")
     assert selection.mean_ratio("cpu/auto") == pytest.approx(2.0)
     assert selection.mean_ratio("torch/eager") == 1.0
+    table = result_tables.summary_table(selection)
+    assert [[row[0].text, row[1].text, row[-1].text] for row in table.rows] == [
+        ["cpu/softmax/auto", "2.00 over 2", "3 of 3"],
+        ["torch/softmax/eager", "1.00", "2 of 3"],
+    ]
 
 
 def test_long_sweep_is_cut_to_powers_of_two_and_ends(sweep, write) -> None:

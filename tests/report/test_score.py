@@ -103,6 +103,9 @@ def test_what_breaks_the_contract_is_marked_and_no_best(entry, write) -> None:
     lines = {row[0]: row[1] for row in texts(score.score_table(results.groups[0], "softmax"))}
     assert lines["rival/auto †"] == "0.80"
     assert lines["best peer"] == "0.25" and lines["best peer, with †"] == "0.80"
+    assert "best kernelzoo variant" not in str(
+        score.score_table(load([write([line("triton/softmax/auto", 4.0, breaks="NaN")])]).groups[0], "softmax")
+    )
     assert texts(score.slower_than_peer_table(results.groups[0], "softmax"))[0][3:6] == ["rival/auto †", "2.50", "1.60"]
     report = sections.report(results, "R", {})
     assert "**4.00 (" in report and "2.50 (0.20) †" in report and "## Timed although it breaks the contract" in report

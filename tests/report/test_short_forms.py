@@ -30,6 +30,8 @@ def test_a_cell_has_the_fastest_forms_that_are_short_enough() -> None:
     assert "| Triton | **0.60** | 0.60 | 0.60 |" in text  # a tie, by what is shown
     assert "| CUDA C | 0.60 (1 of 2) | 0.60 (1 of 2) | 0.60 (1 of 2) |" in text
     assert "| Numba | - | - | 1.00 (1 of 2) |" in text and "Gluon" not in text
+    apart = by_language("softmax", [Form("cute", 60, {1: 0.4}), Form("cupy", 60, {2: 0.6})]).markdown()
+    assert "0.60 (1 of 2)" in apart and "**" not in apart
 
 
 def test_the_page_has_the_table_of_each_operation_that_has_forms(entry, write, made) -> None:
