@@ -84,6 +84,9 @@ def declare_operation(
     if data.get("custom_inputs_entrypoint"):  # its function may ask for axes that only workloads state
         said = {axis: {"type": "var"} for one in workloads for axis in one["axes"]}
         data = {**data, "axes": {**said, **data["axes"]}}
+    for key, tensor in {**data["inputs"], **data["outputs"]}.items():
+        if tensor["dtype"].startswith("complex"):
+            raise DefinitionError(f"{path}: {key} is {tensor['dtype']}, which kernelzoo does not judge")
     run, axes = Reference(data, where, given or {}), Axes(where, data)
     inputs = input_distributions(axes, run.space, workloads)
     order = tuple(map(safe_name, data["inputs"]))

@@ -11,8 +11,18 @@ from kernelzoo.definitions.axes import Axes, constraints
 from kernelzoo.definitions.files import Json, safe_name
 from kernelzoo.operations.derived import variables
 
-_STARTS = ((3, 2, 5, 4, 7), (1, 1, 2, 3, 1), (2, 4, 8, 16, 2), (17, 9, 33, 5, 6))
-"""Sizes to begin with if no workload states any."""
+_STARTS = (
+    (3, 2, 5, 4, 7),
+    (1, 1, 2, 3, 1),
+    (2, 4, 8, 16, 2),
+    (17, 9, 33, 5, 6),
+    (7, 1090, 3, 2, 5),
+    (261, 130, 2, 3, 1),
+)
+"""Sizes to begin with if no workload states any. With blocks of 64 to 1024, the last two have a tail."""
+
+_PART = 0.77
+"""Workloads often have powers of two. One more size is this part of the largest, so that blocks have a tail."""
 
 _MOST = 2**16
 """The most elements of a small case's largest tensor, if the definition's constants allow so few."""
@@ -64,9 +74,13 @@ def _scale_down(
     divisors = {axis: math.gcd(math.gcd(*(one[axis] for one in known)), 128) for axis in free}
     fixed = {axis for axis in free if len({one[axis] for one in known}) == 1 and len(known) > 2}
     order = sorted(known, key=lambda one: _max_elements(one, texts, axes))
-    for one in order[:2] + order[len(order) // 2 :][:1]:
+    tried = [(one, 1.0, _MOST) for one in order[:2] + order[len(order) // 2 :][:1]]
+    if len(varying := [axis for axis in free if len({one[axis] for one in known}) > 1]) == 1 or len(free) == 1:
+        tried.append((order[-1], _PART, 4 * _MOST))  # of several axes, one may depend on another
+    for one, part, most in tried:
         for share in (1.0, 0.5, 0.25, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10, 2.0**-12):
-            sizes = {axis: max(steps[axis], int(one[axis] * share) // divisors[axis] * divisors[axis]) for axis in free}
+            smaller = {axis: one[axis] * share * (part if axis in varying or len(free) == 1 else 1) for axis in free}
+            sizes = {axis: max(steps[axis], int(n) // divisors[axis] * divisors[axis]) for axis, n in smaller.items()}
             sizes |= {axis: one[axis] for axis in fixed if one[axis] <= 64}
             for place, axis in enumerate(free):
                 for other in free[:place]:
@@ -74,7 +88,7 @@ def _scale_down(
                     if gaps in ({-1}, {0}, {1}):
                         sizes[axis] = sizes[other] + gaps.pop()
                         break
-            if _max_elements(sizes, texts, axes) <= _MOST or share == 2.0**-12:
+            if _max_elements(sizes, texts, axes) <= most or share == 2.0**-12:
                 yield sizes
                 break
 

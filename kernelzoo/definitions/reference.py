@@ -14,7 +14,7 @@ from kernelzoo.definitions.files import DefinitionError, Json
 from kernelzoo.errors import KernelZooError, UndecidableError
 from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import FLOATS, NARROW
-from kernelzoo.operations.expected import RareElementErrorBounds
+from kernelzoo.operations.expected import IntegerBounds, RareElementErrorBounds
 from kernelzoo.operations.meaning import has_plain_floats
 
 _TRIES, _STEP = 6, 2.0**-12
@@ -44,6 +44,9 @@ _PIECE = 2**24
 _OWN, _SHARE = 4.0, 1e-3
 """The allowed multiple of the reference's own error, and the share of elements that may have the worst error of
 their neighbours. With another order of additions, a right kernel sometimes exceeds four times its own element's."""
+
+_NEAR_TIE = 0.2
+"""The share of elements of a float8 output that may be a whole step off, since they are near a tie."""
 
 
 class Reference:
@@ -149,13 +152,21 @@ def errors_hook(
 
     def errors(unit: float, tiny: float, ref: Any, **given: Any) -> Iterator[Any]:
         several = ref if isinstance(ref, tuple) else (ref,)
+        whole = {
+            place: IntegerBounds(x.clone(), x.clone()) for place, x in enumerate(several) if not x.is_floating_point()
+        }
         step = max((_relative_perturbation(dtype) for dtype in floats), default=_STEP)
         longest = max((size for name in dtypes for size in given[name].shape), default=1)
         steps = [torch.finfo(getattr(torch, out)).eps if out in NARROW else 0.0 for out in outs]  # near a tie
-        shares = (8 + math.sqrt(longest)) * unit + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
+        rounded = (8 + math.sqrt(longest)) * unit
+        shares = rounded + (torch.finfo(getattr(torch, floats[0])).eps if floats else 0.0)
 
-        zipped = zip(several, steps, strict=True)
-        yield _single_or_tuple(tuple(result.abs().double().mul_(shares + more).add_(tiny) for result, more in zipped))
+        yield _single_or_tuple(
+            tuple(
+                result.abs().double().mul_(shares).add_(tiny) if result.is_floating_point() else whole[place]
+                for place, result in enumerate(several)
+            )
+        )
         kinds = [torch.float64 if out == "float64" else torch.float32 for out in outs]  # enough for an error
         moved, own = (
             [torch.zeros(x.shape, dtype=kind, device=x.device) for x, kind in zip(several, kinds, strict=True)]
@@ -173,24 +184,45 @@ def errors_hook(
                     for piece in _pieces(moved[place], own[place], result, other, said):
                         _update_largest_errors(*piece, rounding=_rounding_error(outs[place]))
 
-        def bound(worst: bool = False) -> Any:
+        def learn_whole() -> None:
+            """Widen the bounds of integers to what they are if rounding errors are added to the inputs. An integer that
+            rounds a float moves near a tie, and the place of a largest number if there are several."""
+            known = {name: given[name] for name, dtype in dtypes.items() if dtype in FLOATS}
+            integers = {place: seen for place, seen in whole.items() if seen.least.dtype != torch.bool}
+            for number in range(_TRIES // 2 if integers and known else 0):
+                errors = {
+                    name: _rounding_errors(x, rounded, generator if number else None) for name, x in known.items()
+                }
+                for sign in (1, -1):  # of two opposite moves, one crosses a tie
+                    near = {name: x + sign * errors[name] for name, x in known.items()}
+                    exact = run.run_in_float64([_to_float64(near.get(name, given[name])) for name in order])
+                    for place, seen in integers.items():
+                        torch.minimum(seen.least, exact[place], out=seen.least)
+                        torch.maximum(seen.most, exact[place], out=seen.most)
+
+        def bound(worst: bool = False, near_tie: bool = False) -> Any:
             return _single_or_tuple(
                 tuple(
                     _pool_errors(mine, result, worst)
                     .double()  # in which no bound overflows
                     .mul_(_OWN)
                     .add_(change, alpha=shares / step)
-                    .add_(result.abs(), alpha=shares + more)
+                    .add_(result.abs(), alpha=shares + more * near_tie)
                     .add_(tiny)
-                    for result, change, mine, more in zip(several, moved, own, steps, strict=True)
+                    if result.is_floating_point()
+                    else whole[place]
+                    for place, (result, change, mine, more) in enumerate(zip(several, moved, own, steps, strict=True))
                 )
             )
 
+        learn_whole()
         for tried in range(1, _TRIES + 1):
             learn()
             if tried in _LEARNT:
                 yield bound()
-        yield RareElementErrorBounds(bound(worst=True), _SHARE)
+        if any(steps):
+            yield RareElementErrorBounds(bound(near_tie=True), _NEAR_TIE)
+        yield RareElementErrorBounds(bound(worst=True, near_tie=True), _SHARE)
 
     return rename_parameters(errors, (*order, "unit", "tiny", "ref"))
 
@@ -200,7 +232,7 @@ def error_hook(errors: Callable[..., Iterator[Any]], order: tuple[str, ...]) -> 
 
     def error(**given: Any) -> Any:
         *_, last, _ = errors(**given)
-        return last
+        return last.errors if isinstance(last, RareElementErrorBounds) else last
 
     return rename_parameters(error, (*order, "unit", "tiny", "ref"))
 
@@ -235,6 +267,17 @@ def _perturb_input(x: Any, dtype: str, generator: torch.Generator) -> Any:
     step = _relative_perturbation(dtype)
     signs = torch.randint(0, 2, x.shape, generator=generator, device=x.device, dtype=torch.float64)
     return signs.mul_(2 * step).add_(1 - step).mul_(x).to(getattr(torch, dtype))
+
+
+def _rounding_errors(x: torch.Tensor, largest: float, generator: torch.Generator | None) -> torch.Tensor:
+    """Return random errors relative to the elements of ``x``; without a generator, errors that grow with the place.
+
+    With these, and with their opposites, equal elements are sorted by place, upwards or downwards."""
+    if generator is None:
+        drawn = torch.linspace(0, largest, x.numel(), dtype=x.dtype, device=x.device).view(x.shape)
+    else:
+        drawn = torch.empty_like(x).uniform_(-largest, largest, generator=generator)
+    return drawn.mul_(x.abs()).nan_to_num_(0.0, 0.0, 0.0)
 
 
 def _to_own_dtype(x: Any, dtype: str) -> Any:

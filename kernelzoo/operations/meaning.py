@@ -15,7 +15,14 @@ from kernelzoo.operations import sampling
 from kernelzoo.operations.arguments import NARROW, ArgumentBinder, Arguments, Dims
 from kernelzoo.operations.declared import Sample
 from kernelzoo.operations.exact import Exact
-from kernelzoo.operations.expected import Bounds, Expected, RareElementErrorBounds, bounds_dtype, bounds_of
+from kernelzoo.operations.expected import (
+    Bounds,
+    Expected,
+    IntegerBounds,
+    RareElementErrorBounds,
+    bounds_dtype,
+    bounds_of,
+)
 from kernelzoo.operations.hooks import parameters
 from kernelzoo.operations.rows import CanonicalInputs, split_rows
 from kernelzoo.operations.signature import zip_dict
@@ -130,6 +137,9 @@ class Operation(ArgumentBinder):
         if error is None or not lower.is_floating_point():
             lower.copy_(exact)
             upper.copy_(lower)
+            if isinstance(error, IntegerBounds):
+                lower.copy_(error.least)
+                upper.copy_(error.most)
             return
         differs, error = special is not exact, torch.as_tensor(error, device=exact.device)
         whole = [lower, upper, *(x.expand(lower.shape) for x in (exact, error, special))]
@@ -146,7 +156,7 @@ class Operation(ArgumentBinder):
         several = len(self.outputs) > 1
         names = [f"{self.name} {name}" if several else self.name for name in self.outputs]
         described = zip(names, pairs, self.out_dtypes(args), strict=True)
-        doubt = partial(self.undecidable, args) if "written" in self.hooks else None
+        doubt = partial(self._written_outside, args) if "written" in self.hooks else None
         return Expected(tuple(Bounds(name, lower, upper, dtype) for name, (lower, upper), dtype in described), doubt)
 
     def undecidable(self, args: Arguments, expected: Expected) -> str:
@@ -155,25 +165,41 @@ class Operation(ArgumentBinder):
         They can decide if the reference is within them although computed like a kernel: in float64 for float64, else in
         float32. If declared, ``special`` sets NaN and infinities, and ``written`` replaces the reference.
         """
+        if not (outs := self._kernel_results(args)):
+            return ""
+        try:
+            expected.check_within_bounds(outs)
+        except ContractError as error:
+            return str(error)
+        return ""
+
+    def _written_outside(self, args: Arguments, expected: Expected) -> Sequence[torch.Tensor]:
+        """Return the results of the reference as written if they are outside of the bounds, else ()."""
+        outs = self._kernel_results(args)
+        try:
+            if outs:
+                expected.check_within_bounds(outs)
+        except ContractError:
+            return outs
+        return ()
+
+    def _kernel_results(self, args: Arguments) -> Sequence[torch.Tensor]:
+        """Return the results of the reference computed like a kernel; () if it can't be, or if it does not round."""
         written = "written" in self.hooks
         narrow = any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs)
         if not self.rounds or not (narrow or written):
-            return ""
+            return ()
         rows, device = CanonicalInputs(self, args), args.x.device
         shapes = zip(rows.out_shapes, self.out_dtypes(args), strict=True)
         outs = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in shapes]
         if not any(out.numel() for out in outs):
-            return ""
+            return ()
         try:
             for part in split_rows(self.by_rows, self.axes, [*rows.inputs, *outs], len(self.inputs)):
                 self._run_as_kernel(part, args, "written" if written else "reference")
         except OperationError:  # it may be written for float64 alone
-            return ""
-        try:
-            expected.check_within_bounds([rows.restore_shape(i, out) for i, out in enumerate(outs)])
-        except ContractError as error:
-            return str(error)
-        return ""
+            return ()
+        return [rows.restore_shape(i, out) for i, out in enumerate(outs)]
 
     def _run_as_kernel(self, tensors: Sequence[torch.Tensor], args: Arguments, hook: str) -> None:
         """Write the results of a hook, computed like a kernel, into the outputs, which follow the inputs."""

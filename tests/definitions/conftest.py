@@ -3,11 +3,14 @@
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from registered import forget, forget_operation
 
+from kernelzoo import definitions
 from kernelzoo.definitions import gpumode, kernelbench, loading
+from kernelzoo.operations import Operation
 
 
 @pytest.fixture
@@ -21,6 +24,21 @@ def written(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def load(written: Callable[..., Path]) -> Callable[..., Operation]:
+    def loaded(code: str, inputs: dict[str, Any], outputs: dict[str, Any], **axes: Any) -> Operation:
+        made = {
+            "name": "made",
+            "axes": axes or {"rows": {"type": "var"}},
+            "inputs": {key: {"shape": shape, "dtype": dtype} for key, (shape, dtype) in inputs.items()},
+            "outputs": {key: {"shape": shape, "dtype": dtype} for key, (shape, dtype) in outputs.items()},
+            "reference": f"import torch\nimport torch.nn.functional as F\n\n{code}",
+        }
+        return definitions.load_definition(written(made))
+
+    return loaded
 
 
 @pytest.fixture(autouse=True)

@@ -28,21 +28,6 @@ Load = Callable[..., Operation]
 
 
 @pytest.fixture
-def load(written: Callable[..., Path]) -> Load:
-    def loaded(code: str, inputs: dict[str, Any], outputs: dict[str, Any], **axes: Any) -> Operation:
-        made = {
-            "name": "made",
-            "axes": axes or {"rows": {"type": "var"}},
-            "inputs": {key: {"shape": shape, "dtype": dtype} for key, (shape, dtype) in inputs.items()},
-            "outputs": {key: {"shape": shape, "dtype": dtype} for key, (shape, dtype) in outputs.items()},
-            "reference": f"import torch\nimport torch.nn.functional as F\n\n{code}",
-        }
-        return definitions.load_definition(written(made))
-
-    return loaded
-
-
-@pytest.fixture
 def solved(written: Callable[..., Path]) -> Callable[[str], kernelzoo.Implementation]:
     def load(code: str, *, returns: bool = True) -> kernelzoo.Implementation:
         spec = {"languages": ["pytorch"], "entry_point": "main.py::run", "destination_passing_style": not returns}

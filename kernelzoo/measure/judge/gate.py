@@ -97,14 +97,16 @@ class Gate:
     @contextmanager
     def _add_seed_to_errors(self) -> Iterator[None]:
         """Return a context that adds the seed to findings. Raises UndecidableError if the reference itself is wrong."""
-        if "written" in self.operation.hooks and self._why_undecidable:
-            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {self._why_undecidable}")
+        written = "written" in self.operation.hooks
         try:
             yield
         except AssertionError as error:
-            if getattr(error, "kind", "") in ("wrong value", "drops NaN") and (words := self._why_undecidable):
+            doubtful = not written and getattr(error, "kind", "") in ("wrong value", "drops NaN")
+            if doubtful and (words := self._why_undecidable):
                 raise UndecidableError(f"the reference, computed in the dtypes of kernels, is wrong: {words}") from None
             raise replace_message(error, f"{error} (gate seed {self.seed})") from error
+        if written and self._why_undecidable:
+            raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {self._why_undecidable}")
 
     # --- Values -----------------------------------------------------------------------------------------------------
 
@@ -163,7 +165,7 @@ class Gate:
         try:
             expected.check(self.sets[1][1])
         except AssertionError as error:
-            if not self.operation.undecidable(args, expected):
+            if "written" in self.operation.hooks or not self.operation.undecidable(args, expected):
                 wrong = [name for row, name in row_rules.items() if not self._row_is_right(expected, row)]
                 told = f", in rows of {' / '.join(wrong)}" if 0 < len(wrong) < len(row_rules) else ""
                 raise replace_message(error, f"{where} in the same memory{told}: {error}") from None
