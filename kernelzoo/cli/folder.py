@@ -12,10 +12,11 @@ from time import monotonic
 from typing import Any
 
 from kernelzoo import files
-from kernelzoo.cli import measuring, options, output, verdicts
+from kernelzoo.cli import measuring, options, output, sizes, verdicts
 from kernelzoo.cli.guards import check_gpus, run_in_threads
 from kernelzoo.cli.progress import Bar
 from kernelzoo.definitions.folders import PairedSolutions, Solution, Task, pair_solutions
+from kernelzoo.definitions.loading import workloads_beside
 from kernelzoo.definitions.reference import CHANGES, RANDOM
 from kernelzoo.measure import Problem
 from kernelzoo.measure.gpus import Gpu
@@ -134,8 +135,9 @@ class FolderJudge:
             guard = Guard(self.settings.device, modules, patience=self.settings.patience, gpu=place, needs=needs)
         except GuardError as error:
             for task, some in batch:
-                if len(batch) > 1:
-                    yield from self.judge_batch(place, [(task, some)])
+                if len(needs) > 1:
+                    for solution in some:
+                        yield from self.judge_batch(place, [(task, [solution])])
                 else:
                     yield self.refuse_all(task, some, str(error))
             return
@@ -179,7 +181,9 @@ class FolderJudge:
             else:
                 cases.append(case)
         ops = list(dict.fromkeys(options.op_of(id) for case in cases for id in case.ids))
-        problems, unmade = verdicts.convert_workloads_to_problems(task, ops)
+        problems, unmade = verdicts.convert_workloads_to_problems(task, ops) if cases else ([], [])
+        for case in cases if task.kind == "definition" else ():
+            case.inputs_from_files = sizes.inputs_from_files(workloads_beside(task.path))
         judged = sample_problems(problems, JUDGED)
         timed, start = sample_problems(judged, TIMED), monotonic()
         for one in sorted(judged, key=lambda problem: problem not in timed):

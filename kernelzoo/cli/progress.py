@@ -36,7 +36,7 @@ class Bar:
         )
         self._steps = steps or 0
         self._task = self._bar.add_task("" if steps else "starting the measuring process", total=steps, count="")
-        self._items = ""
+        self._items = 0
         self._lock = threading.RLock()
         """The lock for workers that report at the same time."""
         self._number = 0
@@ -53,7 +53,7 @@ class Bar:
 
     def set_total(self, steps: int, items: int = 0) -> None:
         """Set the number of steps and items, and restart the clock that estimates the time left."""
-        self._steps, self._items, self._started = steps, f"/{items}" if items else "", time.monotonic()
+        self._steps, self._items, self._started = steps, items, time.monotonic()
         self._bar.reset(self._task, total=steps)
 
     def begin_item(self, steps: int) -> None:
@@ -62,7 +62,8 @@ class Bar:
             self._done += self._item
             self._item = steps
             self._number += 1
-            count = f"{self._number}{self._items} " if self._items else ""
+            number = min(self._number, self._items)  # an item that fails to start is begun again in parts
+            count = f"{number}/{self._items} " if self._items else ""
             self._bar.update(self._task, completed=self._done, count=count)
 
     def show_step(self, words: str, *, moves: bool = True) -> None:

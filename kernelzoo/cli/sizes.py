@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kernelzoo import measure, operations, registry
+from kernelzoo.cli import output
 from kernelzoo.cli.options import OptionError, parse_axes, parse_shape, split_shapes
 from kernelzoo.definitions.files import read, safe_name
 from kernelzoo.measure import Problem
@@ -55,7 +56,10 @@ def problems(
             for dtype in kinds:
                 measure.problems("quick", (op,), (dtype,))  # raises for unknown names
             found += [_sized_problem(op, dtype, parse_axes(text)) for dtype in kinds for text in sizes]
-            found += [from_workload(op, dtype, one) for dtype in kinds for path in workloads for one in read(path)[1]]
+            stated = [one for path in workloads for one in read(path)[1]]
+            found += [from_workload(op, dtype, one) for dtype in kinds for one in stated]
+            if names := inputs_from_files(stated):
+                output.print_note(output.console(errors=True), f"{FROM_FILES}: {', '.join(names)}")
             continue
         named = measure.problems(shape_set, (op,), kinds, seed)
         if not shapes:
@@ -82,14 +86,29 @@ def _check_problem_size(text: str, sizes: Iterable[int]) -> None:
         raise OptionError(f"{text} has {elements:.3g} elements, more than memory has addresses for; take a smaller one")
 
 
+FROM_FILES = "inputs that workloads read from files (safetensors) are drawn at random here"
+
+
+def inputs_from_files(workloads: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the names of inputs that workloads read from files."""
+    return sorted({name for one in workloads for name, x in one["inputs"].items() if x["type"] == "safetensors"})
+
+
 def from_workload(op: str, dtype: str, workload: Mapping[str, Any]) -> Problem:
     """Return a workload as a problem. Inputs that the workload reads from files become random. Raises OptionError."""
     operation = OPERATIONS[op]
+    for name, one in workload["inputs"].items():
+        if one["type"] == "scalar" and not isinstance(one.get("value"), int | float):
+            raise OptionError(f"the workload gives the scalar {name} the value {one.get('value')!r}, must be a number")
     scalars = {safe_name(name): one["value"] for name, one in workload["inputs"].items() if one["type"] == "scalar"}
     if strange := {*scalars} - {*operation.scalars}:
         raise OptionError(f"no scalar {', '.join(sorted(strange))}; {op} has {', '.join(operation.scalars) or 'none'}")
     named = {safe_name(name): size for name, size in workload["axes"].items()}
     free, unbound = ({a: named[a] for a in axes if a in named} for axes in (operation.free_axes, operation.scalars))
+    if not operation.by_rows and (lacking := [axis for axis in operation.free_axes if axis not in free]):
+        raise OptionError(f"the workload states no size of {', '.join(lacking)}")
+    if not all(free.values()):
+        raise OptionError("the workload has a size of 0, so that there is nothing to time")
     made = _sized_problem(op, dtype, free, unbound)
     return replace(made, scalars=tuple({**dict(made.scalars), **scalars}.items()))
 

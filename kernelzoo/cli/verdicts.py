@@ -49,6 +49,9 @@ class Judgment:
     times: list[tuple[float, float | None]] = field(default_factory=list)
     """For each timed workload, the seconds of its launch, and of the reference's launch in the same rounds."""
 
+    inputs_from_files: list[str] = field(default_factory=list)
+    """Inputs that workloads read from files. They are drawn at random."""
+
     def add(self, problem: Problem, failed: Row | None, seconds: float | None, reference: float | None) -> None:
         """Record the result on a workload: why the solution failed, or, if timed, its and the reference's seconds."""
         if failed is None or failed.get("kind") == BUSY:
@@ -109,6 +112,7 @@ class Judgment:
             "median_us": timed[-1][0] * 1e6 if timed else None,
             "ratio": math.exp(statistics.fmean(map(math.log, ratios))) if ratios else None,
             "published_speedup": self.solution.published,
+            "inputs_from_files": self.inputs_from_files,
         }
 
 
@@ -179,22 +183,27 @@ def print_verdicts(found: Sequence[Row], judged: int, timed: int) -> None:
         "speedup: the time of the reference, as it is written, over its own; the geometric mean. published: what its "
         "own set states.",
     )
+    short = short_names(name for one in order for name in (one["definition"], one["solution"]))
     rows = list[list[str]]()
     for one in order:
         speedup = output.number(1 / ratio) if (ratio := one.get("ratio")) else ""
         us = "" if one.get("median_us") is None else output.number(one["median_us"])
         published = output.number(stated) if (stated := one.get("published_speedup")) else ""
-        names = shorten(one["definition"]), shorten(one["solution"])
-        rows.append([*names, one["verdict"], one["kind"], us, speedup, published])
+        undecided = one.get("undecidable_on") if one["verdict"] == "right" else 0
+        kind = f"undecidable on {undecided} of {one['workloads']}" if undecided else one["kind"]
+        rows.append([short[one["definition"]], short[one["solution"]], one["verdict"], kind, us, speedup, published])
     titles = "definition", "solution", "verdict", "kind", ">µs", ">speedup", ">published"
     kept = [place for place in range(len(titles)) if place < 4 or any(row[place] for row in rows)]
     made = output.make_table(*(titles[place] for place in kept), optional=("definition",))
     for one, row in zip(order, rows, strict=True):
         made.add_row(*(row[place] for place in kept), style=_STYLES.get(one["verdict"]))
     output.show(console, made)
-    for one, row in zip(order, rows, strict=True):
+    if any(one.get("inputs_from_files") for one in found):
+        output.print_note(console, f"{sizes.FROM_FILES}.")
+    for one in order:
         if one["verdict"] != "right":
-            output.print_note(console, f"{'/'.join(filter(None, row[:2]))}: {verdict_text(one)}")
+            name = "/".join(filter(None, (one["definition"], one["solution"])))
+            output.print_note(console, f"{name}: {verdict_text(one)}")
 
 
 def verdict_text(one: Row) -> str:
@@ -211,6 +220,8 @@ def verdict_text(one: Row) -> str:
     return f"{words}: {output.shorten_reason(re.sub(r' [(]gate seed [0-9]+[)]', '', one['reason']))}"
 
 
-def shorten(name: str, most: int = 30) -> str:
-    """Shorten a long name by cutting out its middle."""
-    return name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-most // 2 :]}"
+def short_names(names: Iterable[str], most: int = 30) -> dict[str, str]:
+    """Return each name, without its middle if it is long, unless another name is then the same."""
+    found = {name: name if len(name) <= most else f"{name[: most // 2 - 1]}…{name[-most // 2 :]}" for name in names}
+    count = Counter(found.values())
+    return {name: short if count[short] == 1 else name for name, short in found.items()}

@@ -37,7 +37,7 @@ def read(path: str | Path) -> tuple[str, Any]:
         return "workloads", [_parse_workload(path, line, number) for number, line in enumerate(lines, 1)]
     if not isinstance(data, dict):
         raise DefinitionError(f"{path} holds no JSON object")
-    if "workload" in data or "uuid" in data:
+    if "workload" in data or "uuid" in data or (len(lines) == 1 and Path(path).suffix == ".jsonl"):
         return "workloads", [_parse_workload(path, text, 1)]
     kind = "solution" if {"sources", "spec", "definition"} & data.keys() else "definition"
     _check_data(path, data, kind)

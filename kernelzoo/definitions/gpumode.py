@@ -139,7 +139,8 @@ class ProblemCheck:
         data = entry.fill_data([x.clone() for x in self._inputs])
         entry.folder.space[_DEVICE] = self._inputs[0].device.type
         said = entry.folder.space["check_implementation"](data, copies[0] if len(copies) == 1 else tuple(copies))
-        right, words = said if isinstance(said, tuple) else (not said, said) if isinstance(said, str) else (said, "")
+        several = (not said, said) if isinstance(said, str) else (said, "")
+        right, words = said if isinstance(said, list | tuple) else several
         if not right:
             raise ContractError(f"{entry.folder.path.name}, by its own check: {words}", "wrong value")
 
@@ -249,6 +250,8 @@ def _read_task(path: Path) -> Json:
                     break
             else:
                 raise DefinitionError(f"{path}: can't read {text!r}; write each of its {part} as JSON")
+        elif part in found and text.startswith("- "):
+            raise DefinitionError(f"{path}: can't read {text!r}; write each of its {part} on one line, as JSON")
     if not found["tests"] or not found["files"]:
         raise DefinitionError(f"{path} lists no files or no tests in lines that begin with '- {{'")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -65,6 +66,16 @@ class Problem:
             self.models[str(device), False] = model
             self.models[str(device), True] = copy.deepcopy(model).double()
 
+    def keeps_state(self) -> bool:
+        """Whether a second call on the same arguments gives other results."""
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        arguments = self.arguments(device)
+        model = make_model(self.space["Model"], self.space["get_init_inputs"]).to(device)
+        with torch.no_grad():
+            found = [model(*(x.clone() if isinstance(x, torch.Tensor) else x for x in arguments)) for _ in range(2)]
+        first, second = (one if isinstance(one, list | tuple) else (one,) for one in found)
+        return not all(map(partial(torch.allclose, rtol=1e-3, atol=1e-3, equal_nan=True), first, second))
+
     def draw(self, sizes: Any, device: torch.device) -> dict[str, Any]:
         """Draw new arguments, and return the tensors among them by name."""
         tensors = [x for x in self.arguments(device) if isinstance(x, torch.Tensor)]
@@ -75,6 +86,14 @@ def make_model(model: Callable[..., Any], init: Callable[[], Sequence[Any]]) -> 
     """Make a model on the host. Its weights are drawn from KernelBench's own seed."""
     with seeded_generators(42, torch.device("cpu")):
         return model(*init())
+
+
+def _assigned_by_calls(source: str) -> list[str]:
+    """Return the attributes of ``self`` that a method other than ``__init__`` assigns to. None of the code runs."""
+    functions = [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef)]
+    inner = (each for one in functions if one.name != "__init__" for each in ast.walk(one))
+    stored = (each for each in inner if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store))
+    return list(dict.fromkeys(ast.unparse(each) for each in stored if getattr(each.value, "id", "") == "self"))
 
 
 def is_problem(path: str | Path) -> bool:
@@ -109,6 +128,9 @@ def load_problem(path: str | Path) -> Operation:
         raise DefinitionError(f"{path}: the problem fails: {type(error).__name__}: {error}") from error
     if problem.random:
         raise DefinitionError(f"{path}: the model draws random numbers ({', '.join(problem.random)})")
+    if (assigned := _assigned_by_calls(source)) and problem.keeps_state():
+        words = "called again, it gives other results"
+        raise DefinitionError(f"{path}: the model keeps state ({', '.join(assigned)}): {words}")
     results = problem.results if isinstance(problem.results, list | tuple) else (problem.results,)
     tensors = [x for x in problem.made if isinstance(x, torch.Tensor)]
     if not all(isinstance(x, torch.Tensor) for x in results):

@@ -16,7 +16,7 @@ from kernelzoo.definitions.meant_sizes import small_valid_sizes, workload_sizes
 from kernelzoo.definitions.reference import CHANGES, Reference, error_hook, errors_hook, rename_parameters, result_hook
 from kernelzoo.definitions.tolerance import Tolerance, ToleratedResults, tolerance_of, uses_tolerance_of_problem_set
 from kernelzoo.errors import RegistrationError, UndecidableError
-from kernelzoo.launch import Launch
+from kernelzoo.launch import Launch, ResultCopyingLaunch
 from kernelzoo.lazy import torch
 from kernelzoo.operations import FLOATS, OPERATIONS, Arguments, Operation, Output, Scalar, operation
 from kernelzoo.operations.expected import Bounds
@@ -229,16 +229,19 @@ def _bind_reference(name: str, run: Reference, order: Sequence[str]) -> Callable
     def bind(*tensors: torch.Tensor, **scalars: Any) -> Launch:
         arguments, outs = arguments_of(name, tensors, scalars)
 
-        def launch() -> None:
+        def launch() -> tuple[Any, ...]:
             before = [getattr(x, "_version", 0) for x in arguments]
             results = run(arguments)
             for key, x, version in zip(order, arguments, before, strict=True):
                 if getattr(x, "_version", 0) != version:
                     raise UndecidableError(f"{CHANGES} {key}")
+            return results
+
+        def copy_results(results: tuple[Any, ...]) -> None:
             for out, result in zip(outs, results, strict=True):
                 out.copy_(result)
 
-        return launch
+        return ResultCopyingLaunch(launch, copy_results)
 
     bind.__doc__ = "The reference of the definition, as it is written."
     return bind

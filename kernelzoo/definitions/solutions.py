@@ -120,11 +120,16 @@ def _takes_outputs(data: Json, op: str, function: Callable[..., Any]) -> bool:
     if said is not None:
         return bool(said)
     try:
-        return len(inspect.signature(function).parameters) != len(loaded[op].names)
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         # Compiled: pybind11 writes names and types into the first line of its documentation.
         said = re.search(r"\((.*)\) -> (.+)", function.__doc__ or "")
         return said is None or said[2].strip() == "None" or said[1].count(": ") > len(loaded[op].names)
+    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+        words = "does not say whether it writes outputs: add destination_passing_style to its spec"
+        raise DefinitionError(f"{data['name']} takes any number of arguments, and {words}")
+    required = sum(one.default is one.empty for one in parameters)
+    return not required <= len(loaded[op].names) <= len(parameters)
 
 
 def check_returned(op: str, returned: Any, outs: Sequence[torch.Tensor]) -> tuple[Any, ...]:

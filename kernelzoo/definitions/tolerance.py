@@ -39,9 +39,10 @@ def uses_tolerance_of_problem_set() -> bool:
 def tolerance_of(workloads: Sequence[Json], sizes: dict[str, int]) -> Tolerance | None:
     """Return the tolerance of the workload with these sizes, else of the first that states one; None if none does."""
     stated = [one for one in workloads if one.get("tolerance")]
-    for one in stated:
-        if all(sizes.get(safe_name(axis), size) == size for axis, size in one["axes"].items()):
-            return _parse_tolerance(one["tolerance"])
+    for one in workloads if sizes else stated:
+        scalars = {name: x["value"] for name, x in one["inputs"].items() if x["type"] == "scalar" and "value" in x}
+        if all(sizes.get(safe_name(name), size) == size for name, size in {**one["axes"], **scalars}.items()):
+            return _parse_tolerance(one.get("tolerance") or {})
     return _parse_tolerance(stated[0]["tolerance"]) if stated else None
 
 

@@ -182,9 +182,32 @@ def test_a_narrow_table_names_definitions(monkeypatch, capsys) -> None:
     verdicts.print_verdicts([{**row, "definition": name} for name in names], 9, 9)
     shown = capsys.readouterr().out
     assert "speedup  " not in shown and "published  " not in shown
-    for name in map(verdicts.shorten, names):
-        assert shown.count(f"{name}  a") == 1 and f"{name}/a: wrong, wrong value" in shown
+    for name, short in verdicts.short_names(names).items():
+        assert len(short) == 30 and shown.count(f"{short}  a") == 1 and f"{name}/a: wrong, wrong value" in shown
     assert "at (0,) of total got 1, expected 2" in " ".join(shown.split())
+    alike = [f"a_long_author_{number}_of_a_solution_with_the_same_end" for number in range(2)]
+    right = {**row, "definition": "d", "verdict": "right", "undecidable_on": 1, "workloads": 3}
+    verdicts.print_verdicts([{**right, "solution": name, "inputs_from_files": ["x"]} for name in alike], 9, 9)
+    shown = capsys.readouterr().out
+    assert all(shown.count(name) == 1 for name in alike) and shown.count("undecidable on 1 of 3") == 2
+    assert "(safetensors) are drawn at random" in " ".join(shown.split())
+
+
+def test_who_does_not_start_costs_no_other(tmp_path, monkeypatch, capsys) -> None:
+    put(tmp_path, ["right", "off"], (2,))
+    guard = folder.Guard
+
+    def start(device, modules, **given):
+        if any("off" in Path(name).stem for name in modules):
+            raise folder.GuardError("hung")
+        return guard(device, modules, **given)
+
+    monkeypatch.setattr(folder, "Guard", start)
+    how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
+    assert folder.judge_solution_folder(how, "", None, resume=False, json=True) == 0
+    found = {one["solution"]: one for one in json.loads(capsys.readouterr().out)["verdicts"]}
+    assert {name: one["verdict"] for name, one in found.items()} == {"right": "right", "off": "refused"}
+    assert "hung" in found["off"]["reason"]
 
 
 def test_slow_solutions_are_judged_on_what_is_timed(tmp_path, monkeypatch, capsys) -> None:

@@ -17,7 +17,7 @@ from kernelzoo.check import verifying
 from kernelzoo.check.cases import cases
 from kernelzoo.definitions import reference
 from kernelzoo.definitions.reference import Reference
-from kernelzoo.definitions.tolerance import VARIABLE
+from kernelzoo.definitions.tolerance import VARIABLE, Tolerance, tolerance_of
 from kernelzoo.errors import ContractError, OperationError, UndecidableError
 from kernelzoo.launch import ResultCopyingLaunch, postpone_result_copies
 from kernelzoo.measure.problems import Problem
@@ -273,6 +273,14 @@ def test_their_tolerance_is_used_only_when_asked_for(
     monkeypatch.setenv(VARIABLE, "1")
     expected = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]}).expect(op.arguments((x,)))
     expected.check(near)
+    other = {**line, "inputs": {"k": {"type": "scalar", "value": 2}}, "tolerance": {**tolerance, "max_atol": 0.5}}
+    both = [
+        line | {"inputs": {"k": {"type": "scalar", "value": 1}}},
+        other,
+        {**line, "axes": {"rows": 9}, "tolerance": {}},
+    ]
+    found = [tolerance_of(both, {"rows": rows, "k": k}) for rows, k in ((8, 1), (8, 2), (9, 1))]
+    assert [one.max_atol for one in found if one] == [0.05, 0.5, Tolerance().max_atol]
     for wrong, words in ((far, "0.8438 of 128 elements"), (near[0] / 0, "some not finite"), (near[0].float(), "dtype")):
         with pytest.raises(ContractError, match=words):
             expected.check((wrong,))

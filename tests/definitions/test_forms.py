@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -246,6 +247,14 @@ def test_solutions_of_both_sets_and_older_forms(of_rows: Load, written: Callable
         torch.testing.assert_close(
             getattr(kernelzoo.get("An_Author"), op.name)(x, variant=implementation.variant), 2 * x
         )
+    for number, (parameters, words) in enumerate((("x, alpha=1.0", ""), ("*given", "add destination_passing_style"))):
+        content = f"def run({parameters}):\n    return 2 * x\n"
+        found = {"name": f"unsaid{number}", "definition": "made", "author": "An Author"}
+        found |= {"sources": [{"path": "main.py", "content": content}]}
+        found |= {"spec": {"languages": ["pytorch"], "entry_point": "main.py::run"}}
+        with pytest.raises(definitions.DefinitionError, match=words) if words else nullcontext():
+            unsaid = definitions.load_solution(written(found, "unsaid.json"))
+            getattr(kernelzoo.get("An_Author"), op.name)(x, variant=unsaid.variant)
     lost = {"name": "lost", "definition": "made", "author": "A", "sources": [{"path": "lost.py"}]}
     with pytest.raises(definitions.DefinitionError, match=r"lost\.py can't be read"):
         definitions.load_solution(written(lost | {"spec": {"languages": ["triton"], "entry_point": "lost.py::run"}}))

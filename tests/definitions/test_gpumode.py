@@ -154,8 +154,11 @@ def test_a_result_has_the_dtype_of_the_memory_left_for_it(
         passes("submission/scaled_py_size_24/wide")
 
 
-def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], written: Callable[..., Path]) -> None:
-    definitions.load_task_folder(folder(BY_PROPERTY))
+@pytest.mark.parametrize("said", ['"not in order"', '[False, "not in order"]'])
+def test_a_check_by_property_decides_as_it_is(
+    folder: Callable[..., Path], written: Callable[..., Path], said: str
+) -> None:
+    definitions.load_task_folder(folder(BY_PROPERTY.replace('"not in order"', said)))
     definitions.load_file(written("def custom_kernel(data):\n    return data.sort().values", "mine.py"))
     passes("submission/scaled_py_size_24/mine")
     definitions.load_file(written("def custom_kernel(data):\n    return data.sort(descending=True).values", "wrong.py"))
@@ -182,6 +185,7 @@ def test_a_check_by_property_decides_as_it_is(folder: Callable[..., Path], writt
         ),
         (REFERENCE, "name: nothing", "lists no files or no tests"),
         (REFERENCE, TASK.replace('"seed": 7}', '"seed": }'), "write each of its tests as JSON"),
+        (REFERENCE, TASK.replace("tests:\n", "tests:\n  - size: 3\n"), "write each of its tests on one line"),
     ],
 )
 def test_a_bad_folder_says_why(folder: Callable[..., Path], reference: str, task: str, words: str) -> None:

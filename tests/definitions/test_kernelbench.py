@@ -96,6 +96,10 @@ def test_a_submission_is_judged_by_it(written: Callable[..., Path], old: str, ne
         (PROBLEM.replace("def get_init_inputs", "def init_inputs"), "is a problem that lacks get_init_inputs"),
         (PROBLEM + "def (", r"the problem fails: SyntaxError: .*line 22"),
         (PROBLEM.replace("* scale + self.bias", "* scale + self.bias, 3"), "returns something that is no tensor"),
+        (
+            PROBLEM.replace("        return", "        self.steps += 1\n        return self.steps +"),
+            r"keeps state \(self.steps",
+        ),
     ],
 )
 def test_a_problem_that_can_t_be_judged_says_why(written: Callable[..., Path], text: str, words: str) -> None:
