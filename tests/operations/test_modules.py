@@ -16,6 +16,7 @@ N = 37
 DEVICES = backends()
 PAIRS = (
     (nn.Softmax(), torch.nn.Softmax(-1)),
+    (nn.Softmax(0), torch.nn.Softmax(0)),
     (nn.RMSNorm(N), torch.nn.RMSNorm(N, 1e-6)),
     (nn.LayerNorm(N, eps=0.25), torch.nn.LayerNorm(N, eps=0.25)),
     (nn.LayerNorm(N, bias=False), torch.nn.LayerNorm(N, bias=False)),
@@ -104,6 +105,11 @@ def test_compiled() -> None:
 
 
 def test_texts_and_errors() -> None:
+    x, softmax = torch.randn(3, 5), nn.Softmax(0, backend="torch", variant="naive")
+    assert torch.equal(softmax(x), kernelzoo.get("torch").softmax(x, 0, variant="naive"))
+    assert repr(softmax) == "Softmax(dim=0, backend='torch', variant='naive')" and not list(softmax.parameters())
+    with pytest.raises(kernelzoo.UnknownNameError):
+        nn.Softmax(backend="none")(x)
     assert repr(nn.RMSNorm(8, variant="fused")) == "RMSNorm(8, eps=1e-06, dim=-1, backend=None, variant='fused')"
     assert repr(nn.CrossEntropyLoss()) == "CrossEntropyLoss(ignore_index=-100, reduction='mean', dim=1, backend=None)"
     with pytest.raises(kernelzoo.UnknownNameError, match="no reduction 'avg'"):

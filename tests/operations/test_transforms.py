@@ -197,16 +197,6 @@ def test_the_best_backend_and_a_module_compiled() -> None:
         assert torch.equal(compiled(x), function(x)) and torch.equal(compiled(x), function(x))
 
 
-def test_a_module() -> None:
-    module = kernelzoo.nn.Softmax(0, backend="torch", variant="naive")
-    assert repr(module) == "Softmax(dim=0, backend='torch', variant='naive')"
-    x = torch.randn(3, 5, requires_grad=True)
-    torch.testing.assert_close(module(x), torch.softmax(x, 0))
-    assert module(x).requires_grad and not list(module.parameters())
-    with pytest.raises(kernelzoo.UnknownNameError):
-        kernelzoo.nn.Softmax(backend="none")(x)
-
-
 class Exported(torch.nn.Module):
     def __init__(self, backend: str, op: str) -> None:
         super().__init__()
@@ -337,29 +327,20 @@ def test_a_training_step_in_a_graph(on_gpu: Given) -> None:
 # --- Arguments --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keepdim", [torch.tensor(True), torch.tensor([True, False]), None, 1, "yes", [True]], ids=repr)
-def test_keepdim_is_a_bool(keepdim: Any) -> None:
-    with pytest.raises(InputTypeError, match="keepdim is a bool"):
-        kernelzoo.get("torch").min(torch.ones(3, 5), keepdim=keepdim)
-
-
-@pytest.mark.parametrize("dim", [torch.tensor(0), (torch.tensor(0),)], ids=repr)
-def test_an_axis_is_an_int(dim: Any) -> None:
-    for call in (kernelzoo.get("torch").min, kernelzoo.get("torch").softmax):
-        with pytest.raises(kernelzoo.AxisError):
-            call(torch.ones(3, 5), dim)
-
-
-@pytest.mark.parametrize("eps", [torch.tensor(0.5), "a", None, True], ids=repr)
-def test_a_scalar_is_a_float(eps: Any) -> None:
-    with pytest.raises(InputTypeError, match="eps is a float"):
-        kernelzoo.get("torch").rms_norm(torch.ones(3, 5), torch.ones(5), eps=eps)
-
-
-@pytest.mark.parametrize("ignored", [torch.tensor(1), "a", None, 1.5, True, 2**63, -(2**63) - 1], ids=repr)
-def test_a_scalar_is_an_int(ignored: Any) -> None:
-    with pytest.raises(InputTypeError, match="ignore_index is an int of 64 bits"):
-        kernelzoo.get("torch").cross_entropy(torch.ones(3, 5), torch.zeros(3).long(), ignore_index=ignored)
+@pytest.mark.parametrize(
+    ("told", "given"),
+    [
+        ("keepdim is a bool", (torch.tensor(True), torch.tensor([True, False]), None, 1, "yes", [True])),
+        ("eps is a float", (torch.tensor(0.5), "a", None, True)),
+        ("ignore_index is an int of 64 bits", (torch.tensor(1), "a", None, 1.5, True, 2**63, -(2**63) - 1)),
+    ],
+)
+def test_what_is_said_by_name_is_of_its_kind(told: str, given: tuple[Any, ...]) -> None:
+    name, x, labels = told.split()[0], torch.ones(3, 5), torch.zeros(3).long()
+    op, *rest = {"keepdim": ("min",), "eps": ("rms_norm", x[0]), "ignore_index": ("cross_entropy", labels)}[name]
+    for one in given:
+        with pytest.raises(InputTypeError, match=told):
+            getattr(kernelzoo.get("torch"), op)(x, *rest, **{name: one})
 
 
 def test_a_scalar_may_be_another_number() -> None:
