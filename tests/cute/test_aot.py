@@ -155,16 +155,9 @@ print(inspect("cute/softmax/fused", (64, 64), "fp32", arch="sm_90")[0].registers
     here, temporary = tmp_path / "here", tmp_path / "temporary"
     here.mkdir(), temporary.mkdir()
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "TMPDIR": str(temporary), "USER": "somebody"}
-    root = str(Path(__file__).parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=here,
-        env={**environment, "PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(done.stdout) > 8
+    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=here, env=environment, text=True)
+    assert int(said) > 8
     assert not [path for folder in (here, temporary) for path in folder.rglob("*") if path.is_file()]
 
 
@@ -205,15 +198,9 @@ def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_a_chooser_names_a_form_for_every_layout(dtype: Any) -> None:
     """Of the forms' own refusals none is met by what auto chooses, whatever the strides."""
+    shapes = (((1, 1), 1), ((5, 1), 0), ((3, 70000), 1), ((70000, 3), 0), ((3, 1, 2), 1), ((2, 4000, 9), 1))
     for op in OPERATIONS:
-        for shape, axis in (
-            ((1, 1), 1),
-            ((5, 1), 0),
-            ((3, 70000), 1),
-            ((70000, 3), 0),
-            ((3, 1, 2), 1),
-            ((2, 4000, 9), 1),
-        ):
+        for shape, axis in shapes:
             for step in (1, 2):
                 x = torch.empty(shape, dtype=dtype, device="meta")[..., ::step]
                 assert bound(op, "auto", x, axis, "sm_80")
@@ -238,8 +225,8 @@ def test_rows_that_start_anywhere_are_read_by_whole_vectors_inside(dtype: Any) -
     assert program.compiled.constants["vector"] == 1
 
 
-NORMS = {"rms_norm": 2, "add_rms_norm": 3, "layer_norm": 3, "rms_norm_backward": 3, "layer_norm_backward": 3}
-READ = {**NORMS, "quantize_rows": 1}
+READ = {"rms_norm": 2, "quantize_rows": 1}
+READ |= dict.fromkeys(("add_rms_norm", "layer_norm", "rms_norm_backward", "layer_norm_backward"), 3)
 """Tensors that the first kernel of an operation reads."""
 
 

@@ -218,23 +218,18 @@ def machine_code(program: Program) -> str:
     return next(iter(functions.values()))
 
 
+VECTORS_OF_LONG_ROWS = (("softmax", 2), ("softmax_backward", 4), ("min_backward", 2))
+
+
 @pytest.mark.parametrize(
     ("op", "form", "shape", "vectors"),
     [
-        ("softmax", "fused", (4096, 4096), 4),
-        ("softmax", "fused", (4096, 4000), 4),
-        ("softmax", "fused", (3001, 5003), 4),
-        ("softmax", "fused", (1 << 18, 256), 2),
-        ("softmax_backward", "fused", (4096, 4000), 4),
-        ("softmax_backward", "fused", (3001, 5003), 4),
-        ("min_backward", "fused", (4096, 4000), 4),
-        ("softmax", "online", (512, 256000), 2),
-        ("softmax", "split_two_launches", (16, 262144), 2),
+        *(("softmax", "fused", shape, 4) for shape in ((4096, 4096), (4096, 4000), (3001, 5003))),
+        *(("softmax_backward", "fused", shape, 4) for shape in ((4096, 4000), (3001, 5003))),
+        *(("softmax", "fused", (1 << 18, 256), 2), ("min_backward", "fused", (4096, 4000), 4)),
         ("softmax", "split_two_launches", (5, 3000017), 2),
-        ("softmax_backward", "online", (512, 256000), 4),
-        ("softmax_backward", "split_two_launches", (16, 262144), 4),
-        ("min_backward", "online", (512, 256000), 2),
-        ("min_backward", "split_two_launches", (16, 262144), 2),
+        *((op, "online", (512, 256000), count) for op, count in VECTORS_OF_LONG_ROWS),
+        *((op, "split_two_launches", (16, 262144), count) for op, count in VECTORS_OF_LONG_ROWS),
     ],
     ids=str,
 )

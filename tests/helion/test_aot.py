@@ -49,23 +49,29 @@ class TestHelion(Ahead):
         return bool(occurrences(LOAD, made[0]))
 
 
-@pytest.mark.parametrize(
-    ("op", "shape"),
-    [
-        ("softmax", (1823, 781)),
-        ("softmax", (5, 300017)),
-        ("softmax", (1, 300017)),
-        ("min", (1, 300017)),
-        # Multiples of a vector, and not of 16 elements, the only one that Triton asks a number about.
-        ("softmax", (65536, 1000)),
-        ("min", (65536, 1000)),
-    ],
-    ids=str,
+# Rows of 1000: multiples of a vector, and not of 16 elements, the only one that Triton asks a number about.
+BY_AUTO = {SOFTMAX: ((1823, 781), (5, 300017), (1, 300017), (65536, 1000)), MIN: ((1, 300017), (65536, 1000))}
+BY_FORM = (
+    *((MIN, "rows", (1823, 781)), (MIN, "rows_deferred", (777, 50257)), (MIN, "split", (5, 3000017))),
+    *((SOFTMAX, "fused", (3001, 5003)), (SOFTMAX, "online", (777, 50257))),
+    (SOFTMAX, "split_two_launches", (61, 99991)),
 )
-def test_rows_that_start_anywhere_and_one_alone_are_read_by_vectors_inside(op: str, shape: tuple[int, int]) -> None:
-    made = programs(operations.OPERATIONS[op], "auto", shape, 1, torch.bfloat16, "sm_90")
-    assert "ragged" in made[0 if op == "min" else -1].name, made
-    assert occurrences(LOAD, made[0]) and (op == "min" or occurrences(STORE, made[-1]))
+
+
+@pytest.mark.parametrize(
+    ("op", "form", "shape", "dtype"),
+    [
+        *((op, "auto", shape, torch.bfloat16) for op, shapes in BY_AUTO.items() for shape in shapes),
+        *((*given, dtype) for given in BY_FORM for dtype in (torch.float32, torch.bfloat16)),
+    ],
+    ids=name,
+)
+def test_rows_that_begin_anywhere_are_read_by_whole_vectors_inside(op: Any, form: str, shape: Any, dtype: Any) -> None:
+    """One alone, too."""
+    made = programs(op, form, shape, 1, dtype, "sm_90")
+    assert form != "auto" or "ragged" in made[0 if op is MIN else -1].name, made
+    assert form == "auto" or not [str(program) for program in made if program.spilled]
+    assert occurrences(LOAD, made[0]) and (op is MIN or occurrences(STORE, made[-1]))
 
 
 @pytest.mark.parametrize(
@@ -81,23 +87,6 @@ def test_exponentials_are_powers_of_two(form: str, shape: tuple[int, int], axis:
     """The device's own. torch.exp takes four times as many instructions, which is what half precision waits for."""
     for program in programs(SOFTMAX, form, shape, axis, torch.bfloat16, "sm_90"):
         assert occurrences(r"ex2\.approx", program) and not occurrences(r"fma\.rm", program), program.name
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize(
-    ("op", "form", "shape"),
-    [
-        (MIN, "rows", (1823, 781)), (MIN, "rows_deferred", (777, 50257)), (MIN, "split", (5, 3000017)),
-        (SOFTMAX, "fused", (3001, 5003)), (SOFTMAX, "online", (777, 50257)),
-        (SOFTMAX, "split_two_launches", (61, 99991)),
-    ],
-    ids=name,
-)  # fmt: skip
-def test_rows_that_begin_anywhere_are_read_by_whole_vectors_inside(op: Any, form: str, shape: Any, dtype: Any) -> None:
-    made = programs(op, form, shape, 1, dtype, "sm_90")
-    assert not [str(program) for program in made if program.spilled]
-    assert occurrences(LOAD, made[0])
-    assert op is MIN or occurrences(STORE, made[-1])
 
 
 @pytest.mark.parametrize("op", OPERATIONS, ids=name)

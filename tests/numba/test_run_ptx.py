@@ -65,22 +65,20 @@ def test_a_long_row_that_blocks_share_is_right(op: str, dtype: str, shape: tuple
     assert torch.equal(call(*inputs, dim=dim), found)
 
 
-@pytest.mark.parametrize("n", [64, 20480], ids=["held", "read again"])
+NORMS = ("rms_norm", "layer_norm", "add_rms_norm", "quantize_rows")
+GRADIENTS = ("rms_norm_backward", "layer_norm_backward")
+
+
 @pytest.mark.parametrize(
-    "op", ["rms_norm", "layer_norm", "add_rms_norm", "quantize_rows", "rms_norm_backward", "layer_norm_backward"]
+    ("op", "rows", "n", "enough"),
+    [
+        *((op, 2, n, lanes.ENOUGH_LANES) for op in (*NORMS, *GRADIENTS) for n in (64, 20480)),  # held, and read again
+        *((op, 5, n, 1) for op in ("cumsum", *NORMS) for n in (4096, 12000)),  # fewer lanes fill a device
+    ],
 )
-def test_rows_are_held_or_read_again(op: str, n: int) -> None:
+def test_rows_are_right(op: str, rows: int, n: int, enough: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lanes, "ENOUGH_LANES", enough)
     operation = kernelzoo.operations.OPERATIONS[op]
-    inputs = operation.sample((2, n), "bfloat16", -1, generator=torch.Generator().manual_seed(0))
-    found = getattr(kernelzoo.get("numba"), op)(*inputs)
-    operation.assert_close(found if isinstance(found, tuple) else (found,), inputs)
-
-
-@pytest.mark.parametrize("n", [4096, 12000])
-@pytest.mark.parametrize("op", ["cumsum", "rms_norm", "layer_norm", "add_rms_norm", "quantize_rows"])
-def test_rows_are_right_where_fewer_lanes_fill_a_device(op: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "ENOUGH_LANES", 1)
-    operation = kernelzoo.operations.OPERATIONS[op]
-    inputs = operation.sample((5, n), "bfloat16", -1, generator=torch.Generator().manual_seed(0))
+    inputs = operation.sample((rows, n), "bfloat16", -1, generator=torch.Generator().manual_seed(0))
     found = getattr(kernelzoo.get("numba"), op)(*inputs)
     operation.assert_close(found if isinstance(found, tuple) else (found,), inputs)

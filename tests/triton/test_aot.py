@@ -6,19 +6,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 import triton
-from ahead import (
-    COPY,
-    LOAD,
-    MIN,
-    MIN_BACKWARD,
-    OPERATIONS,
-    PROBLEMS,
-    SOFTMAX,
-    SOFTMAX_BACKWARD,
-    STORE,
-    name,
-    occurrences,
-)
+from ahead import COPY, LOAD, OPERATIONS, PROBLEMS, STORE, name, occurrences
 from compiling import OfTriton, compiled, lanes_disagree, resident
 
 import kernelzoo
@@ -35,6 +23,7 @@ if triton.knobs.runtime.interpret:
 
 NVIDIA = ("sm_80", "sm_90", "sm_100", "sm_120")
 CHIPS = (*NVIDIA, "gfx942")
+SOFTMAX, MIN, SOFTMAX_BACKWARD, MIN_BACKWARD = OPERATIONS
 SEEDS = {
     SOFTMAX: ("fused", "multi_row", "persistent", "online", "split"),
     MIN: ("rows", "rows_deferred", "atomic_eager", "atomic_batched", "split"),
@@ -143,46 +132,40 @@ def test_persistent_copies_asynchronously(arch: str, dtype: Any) -> None:
         assert program.metadata.shared <= ARCHITECTURES[arch].shared_per_block
 
 
-def test_lanes_have_each_element_of_a_short_odd_row_once() -> None:
-    """No more loads, exponentials and stores than a row has elements, of a power of two or not."""
-    (program,) = programs(SOFTMAX, "auto", (499979, 17), 1, F32, "sm_90")
-    assert program.name == "lanes_kernel" and not program.spilled
-    for word in (r"ld\.global", r"ex2\.approx", r"st\.global"):
-        assert occurrences(word, program) == 5
-    assert occurrences(r"shfl\.sync", program) == 2 * 2
+LOADS, STORES, SHUFFLES = r"ld\.global", r"st\.global", r"shfl\.sync"
+MADE = [
+    # No more loads, exponentials and stores than a row has elements, of a power of two or not.
+    (SOFTMAX, (499979, 17), 1, F32, "lanes_kernel", {LOADS: 5, r"ex2\.approx": 5, STORES: 5, SHUFFLES: 2 * 2}),
+    (MIN, (2000003, 7), 1, F32, "rows_lanes_kernel", {LOADS: 7, STORES: 1, SHUFFLES: 0}),
+    # Two rows of odd length, or one of even: as many loads and stores as a lane has words, and those of a last row.
+    *(
+        (SOFTMAX, (1000003, n), 1, dtype, "words_kernel", {rf"{LOADS}[^;]*\.b16": last} | dict.fromkeys(words, 5))
+        for words in [(rf"{LOADS}[^;]*\.b32", rf"{STORES}[^;]*\.b32")]
+        for n, last in ((33, 1), (34, 0))
+        for dtype in (BF16, torch.float16)
+    ),
+    # At any width: vectors of neighbours would leave a row to several threads, which meet through shared memory.
+    *(
+        made
+        for width in (176637, 176640)
+        for dtype in (BF16, F32)
+        for made in (
+            (MIN, (6, width), 0, dtype, "rows_lanes_kernel", {LOADS: 6, SHUFFLES: 0}),
+            (SOFTMAX, (16, width), 0, dtype, "row_tile_kernel", {rf"{SHUFFLES}|bar\.sync|[ls][dt]\.shared": 0}),
+        )
+    ),
+    *((MIN, (49, 176640), 0, dtype, "columns_kernel", {}) for dtype in (BF16, F32)),
+    *((MIN, (100003, 127), 1, dtype, "rows_ragged_kernel", {rf"{LOADS}[^;]*\.v4\.b32": None}) for dtype in (F32, BF16)),
+]
+"""What ``auto`` takes, and how often each instruction is in it; None: at least once."""
 
 
-@pytest.mark.parametrize("dtype", [BF16, torch.float16], ids=str)
-@pytest.mark.parametrize(("n", "words"), [(33, 33), (34, 17)])
-def test_lanes_have_short_rows_of_half_precision_by_words(n: int, words: int, dtype: Any) -> None:
-    """Two rows of odd length, or one of even: as many loads and stores as a lane has words, and those of a last row."""
-    (program,) = programs(SOFTMAX, "auto", (1000003, n), 1, dtype, "sm_90")
-    assert program.name == "words_kernel" and not program.spilled
-    lanes = next(count for count in (16, 8, 4, 2, 1) if count <= -(-words // 4))
-    assert occurrences(r"ld\.global[^;]*\.b32", program) == -(-words // lanes)
-    assert occurrences(r"ld\.global[^;]*\.b16", program) == n % 2
-    assert occurrences(r"st\.global[^;]*\.b32", program) == -(-words // lanes)
-
-
-def test_a_thread_has_each_element_of_a_very_short_odd_row_once() -> None:
-    """As many loads as a row has elements, and no lane asks another."""
-    (program,) = programs(MIN, "auto", (2000003, 7), 1, F32, "sm_90")
-    assert program.name == "rows_lanes_kernel" and not program.spilled
-    assert occurrences(r"ld\.global", program) == 7 and occurrences(r"st\.global", program) == 1
-    assert not occurrences(r"shfl\.sync", program)
-
-
-@pytest.mark.parametrize("dtype", [BF16, F32], ids=str)
-def test_a_thread_has_a_short_row_across_memory(dtype: Any) -> None:
-    """At any width: vectors of neighbours would leave a row to several threads, which meet through shared memory."""
-    for width in (176637, 176640):
-        (program,) = programs(MIN, "auto", (6, width), 0, dtype, "sm_90")
-        assert program.name == "rows_lanes_kernel" and not program.spilled
-        assert occurrences(r"ld\.global", program) == 6 and not occurrences(r"shfl\.sync", program)
-        (program,) = programs(SOFTMAX, "auto", (16, width), 0, dtype, "sm_90")
-        assert program.name == "row_tile_kernel" and not program.spilled
-        assert not occurrences(r"shfl\.sync|bar\.sync|[ls][dt]\.shared", program)
-    assert programs(MIN, "auto", (49, 176640), 0, dtype, "sm_90")[0].name == "columns_kernel"
+@pytest.mark.parametrize(("op", "shape", "axis", "dtype", "kernel", "counts"), MADE, ids=name)
+def test_short_rows_are_read_and_written_once(op, shape, axis, dtype, kernel, counts) -> None:
+    program, *others = programs(op, "auto", shape, axis, dtype, "sm_90")
+    assert program.name == kernel and not program.spilled and (not others or not counts)
+    for pattern, count in counts.items():
+        assert occurrences(pattern, program) == count if count is not None else occurrences(pattern, program)
 
 
 @pytest.mark.parametrize(
@@ -203,13 +186,6 @@ def test_lanes_of_a_merged_row_all_have_the_same_sum(parts: int) -> None:
         assert sent and not sent & set(re.findall(r"fma\.rn\.f32\s+%\w+, %\w+, %\w+, (%\w+);", code))
 
 
-def test_short_ragged_rows_are_read_by_whole_vectors() -> None:
-    for dtype in (F32, BF16):
-        (program,) = programs(MIN, "auto", (100003, 127), 1, dtype, "sm_90")
-        assert program.name == "rows_ragged_kernel"
-        assert occurrences(r"ld\.global[^;]*\.v4\.b32", program)
-
-
 @pytest.mark.parametrize(("rows", "n", "name"), [(1024, 128256, "online_kernel"), (64, 99991, "split_kernel")])
 def test_long_rows_of_float64_are_for_online_if_they_are_many(rows: int, n: int, name: str) -> None:
     (program,) = programs(SOFTMAX, "auto", (rows, n), 1, F64, "sm_90")
@@ -225,9 +201,7 @@ def test_assembler_keeps_the_16_byte_loads() -> None:
     assert sass.count("LDG.E.EL.128") + sass.count("LDG.E.128") >= 4
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((16384, 1000), 0), ((1000003, 33), 0), ((16, 4099, 333), 1), ((100, 65537), 0)]
-)
+@pytest.mark.parametrize(("shape", "axis"), [*COLUMNS_OF_MIN, ((100, 65537), 0)])
 def test_a_minimum_reads_columns_by_whole_vectors(shape: tuple[int, ...], axis: int) -> None:
     """At odd widths too, where all but the edge of each column is read so, and no address is kept for every element."""
     (program,) = programs(MIN, "auto", shape, axis, BF16, "sm_90")

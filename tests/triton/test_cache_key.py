@@ -120,23 +120,11 @@ def test_a_key_follows_every_file_that_a_kernel_is_made_of(tmp_path: Path, reque
     """Each file is edited in turn with ``--all``; otherwise one in eight, and those whose constants others use."""
     here = Path(kernelzoo.__file__).parent
     shutil.copytree(here, tmp_path / "kernelzoo", ignore=shutil.ignore_patterns("__pycache__"))
-    environment = {
-        **os.environ,
-        "CUDA_VISIBLE_DEVICES": "",
-        "TRITON_INTERPRET": "0",
-        "TRITON_CACHE_DIR": str(tmp_path / "cache"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "PYTHONPATH": str(tmp_path),
-    }
-    command = [
-        sys.executable,
-        "-P",
-        "-c",
-        SCRIPT,
-        json.dumps(CONSTANTS),
-        "1" if request.config.getoption("--all") else "8",
-    ]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    environment = {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path / "cache")}
+    environment |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(tmp_path)}
+    one_in = "1" if request.config.getoption("--all") else "8"
+    command = [sys.executable, "-P", "-c", SCRIPT, json.dumps(CONSTANTS), one_in]
+    done = subprocess.run(command, env=os.environ | environment, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
     assert found["again"] and found["restored"] and found["new program"]

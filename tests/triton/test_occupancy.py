@@ -2,6 +2,7 @@
 
 import dataclasses
 import random
+from typing import Any
 
 import pytest
 
@@ -15,32 +16,21 @@ RADEON = dataclasses.replace(MI300X, arch="gfx1100", warp_size=32, threads=1024)
 
 
 @pytest.mark.parametrize(
-    ("registers", "warps", "shared", "expected"),
+    ("device", "registers", "warps", "shared", "expected"),
     [
-        (32, 4, 0, 16),  # 65536 // (32 * 32 * 4)
-        (33, 4, 0, 15),  # floors
-        (255, 8, 0, 1),
-        (32, 4, 65536, 3),  # 232448 // 65536
-        (32, 4, 1024, 16),  # shared memory is a cap and no more
-        (32, 4, 232448, 1),
+        (H200, 32, 4, (0, 1024), 16),  # 65536 // (32 * 32 * 4); shared memory is a cap and no more
+        (H200, 33, 4, (0,), 15),  # floors
+        (H200, 255, 8, (0,), 1),
+        (H200, 32, 4, (65536,), 3),  # 232448 // 65536
+        (H200, 32, 4, (232448,), 1),
+        (MI300X, 64, 4, (0, 65536), 8),  # min(131072 // 64 // 64, 2048 // 64) = 32 waves, and shared memory no part
+        (MI300X, 128, 4, (0, 65536), 4),  # 131072 // 64 // 128 = 16 waves
+        (RADEON, 128, 4, (0, 65536), 4),  # not doubled: 65536 // 32 // 128 = 16 waves
+        (RADEON, 16, 4, (0, 65536), 8),  # threads are the cap: 1024 // 32 = 32 waves
     ],
 )
-def test_nvidia(registers: int, warps: int, shared: int, expected: int) -> None:
-    assert resident(H200, registers, warps, shared) == expected
-
-
-@pytest.mark.parametrize(
-    ("device", "registers", "warps", "expected"),
-    [
-        (MI300X, 64, 4, 8),  # min(131072 // 64 // 64, 2048 // 64) = 32 waves
-        (MI300X, 128, 4, 4),  # 131072 // 64 // 128 = 16 waves
-        (RADEON, 128, 4, 4),  # not doubled: 65536 // 32 // 128 = 16 waves
-        (RADEON, 16, 4, 8),  # threads are the cap: 1024 // 32 = 32 waves
-    ],
-)
-def test_amd(device: Device, registers: int, warps: int, expected: int) -> None:
-    assert resident(device, registers, warps, 0) == expected
-    assert resident(device, registers, warps, 65536) == expected  # shared memory is no part of this rule
+def test_blocks_of_a_multiprocessor(device: Device, registers: int, warps: int, shared: Any, expected: int) -> None:
+    assert {resident(device, registers, warps, one) for one in shared} == {expected}
 
 
 @pytest.mark.parametrize("arch", ["gfx908", "gfx90a", "gfx940", "gfx941", "gfx942", "gfx950"])

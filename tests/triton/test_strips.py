@@ -117,20 +117,15 @@ def test_minimum_of_columns(dtype: torch.dtype) -> None:
         columns[0, ..., 4] = -60
         return x
 
-    for x, axis in (
-        *(
-            (drawn((64, 48), 0), 0),
-            (drawn((70, 33), 0), 0),
-            (drawn((3, 37, 33), 1), 1),
-            (drawn((2, 29, 45), 1, 0, 6), 1),
-        ),
-        *(
-            (drawn((2, 29, 45), 1, 0, 6), 1),
-            (drawn((30, 5), 0, 0, 1), 0),
-            (drawn((50, 21), 0, 1), 0),
-            (drawn((40, 34), 0)[:, ::2], 0),
-        ),
-    ):
+    given = (
+        ((64, 48), 0),
+        ((70, 33), 0),
+        ((3, 37, 33), 1),
+        ((2, 29, 45), 1, 0, 6),
+        ((30, 5), 0, 0, 1),
+        ((50, 21), 0, 1),
+    )
+    for x, axis in (*((drawn(*how), how[1]) for how in given), (drawn((40, 34), 0)[:, ::2], 0)):
         minimum_is_right(x, axis, threads=32, line=64, pile=2, parts=3)
         minimum_is_right(x, axis, threads=32, line=64, pile=2, parts=3, elements=2**23)
         minimum_is_right(x, axis, threads=64, line=128, pile=4, parts=1)

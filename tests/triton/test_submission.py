@@ -44,19 +44,15 @@ def submit(run: Any) -> None:
     call(33, 1, 1, 5, *fixed, *((arguments,) if together else arguments))
 
 
-@pytest.mark.skipif(not triton.__version__.startswith(("3.6.", "3.7.")), reason="of another Triton none is spared")
-def test_the_same_as_by_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("before", [False, True])
+def test_the_same_as_by_the_launcher(before: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of this Triton, and of 3.6."""
+    if before:
+        monkeypatch.setattr(triton, "__version__", "3.6.0")
+    elif not triton.__version__.startswith(("3.6.", "3.7.")):
+        pytest.skip("of another Triton none is spared")
     signature = {} if triton.__version__.startswith("3.6.") else {"arg_annotations": ("a",), "kernel_signature": b"s"}
-    run, given = launcher(CudaLauncher, **signature)
-    run(*GIVEN)
-    monkeypatch.setattr(CudaLauncher, "__call__", refuses)
-    submit(run)
-    assert len(given) == 2 and given[0] == given[1]
-
-
-def test_the_same_as_by_the_launcher_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(triton, "__version__", "3.6.0")
-    run, given = launcher(type("CudaLauncher", (), {"__call__": hands_on}))
+    run, given = launcher(type("CudaLauncher", (), {"__call__": hands_on}) if before else CudaLauncher, **signature)
     run(*GIVEN)
     monkeypatch.setattr(type(run), "__call__", refuses)
     submit(run)
