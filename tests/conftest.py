@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
@@ -185,6 +186,16 @@ def enter() -> Iterator[Callable[[str, Bind], kernelzoo.Implementation]]:
 
     yield enter
     clear()
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 16 KiB, which root alone can mount, and not in every container."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", tmp_path]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no disk can be mounted here")
+    yield tmp_path
+    subprocess.run(["umount", tmp_path], check=True)
 
 
 @pytest.fixture

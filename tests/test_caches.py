@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -44,21 +45,17 @@ def test_what_is_kept_is_whole_and_private(tmp_path: Path) -> None:
     assert os.listdir(folder) == ["kernel"]
 
 
-@pytest.mark.parametrize("bit", [0, 3, 8 * 31 + 7, 8 * 32, -1])
-def test_a_flipped_bit_is_seen(tmp_path: Path, bit: int) -> None:
+BITS, LENGTHS = (0, 3, 8 * 31 + 7, 8 * 32, -1), (0, 1, 31, 32, 33, 43)
+
+
+@pytest.mark.parametrize(("bit", "length"), [*((bit, None) for bit in BITS), *((None, length) for length in LENGTHS)])
+def test_a_flipped_bit_or_a_file_cut_short_is_seen(tmp_path: Path, bit: int | None, length: int | None) -> None:
     code_cache.write_code(tmp_path, "kernel", b"machine code")
     path = tmp_path / "kernel"
-    content = bytearray(path.read_bytes())
-    content[bit // 8] ^= 1 << bit % 8
+    content = bytearray(path.read_bytes()[:length])
+    if bit is not None:
+        content[bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
-    assert code_cache.read_code(tmp_path, "kernel") is None
-
-
-@pytest.mark.parametrize("length", [0, 1, 31, 32, 33, 43])
-def test_a_file_cut_short_is_seen(tmp_path: Path, length: int) -> None:
-    code_cache.write_code(tmp_path, "kernel", b"machine code")
-    path = tmp_path / "kernel"
-    path.write_bytes(path.read_bytes()[:length])
     assert code_cache.read_code(tmp_path, "kernel") is None
     code_cache.write_code(tmp_path, "kernel", b"machine code")
     assert code_cache.read_code(tmp_path, "kernel") == b"machine code"
@@ -107,19 +104,11 @@ def test_a_file_where_the_folder_should_be_is_said(tmp_path: Path) -> None:
         code_cache.write_code(tmp_path / "taken", "kernel", b"code")
 
 
-@pytest.mark.skipif(not ROOT, reason="only root can mount a disk that fills up")
-def test_a_full_disk_keeps_nothing(tmp_path: Path) -> None:
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", tmp_path], capture_output=True
-    ).returncode:
-        pytest.skip("this container may mount nothing")
-    try:
-        code_cache.write_code(tmp_path, "small", b"code")
-        with pytest.warns(RuntimeWarning, match="No space left on device"):
-            code_cache.write_code(tmp_path, "large", b"code" * 10_000)
-        assert os.listdir(tmp_path) == ["small"] and code_cache.read_code(tmp_path, "small") == b"code"
-    finally:
-        subprocess.run(["umount", tmp_path], check=True)
+def test_a_full_disk_keeps_nothing(full_disk: Path) -> None:
+    code_cache.write_code(full_disk, "small", b"code")
+    with pytest.warns(RuntimeWarning, match="No space left on device"):
+        code_cache.write_code(full_disk, "large", b"code" * 10_000)
+    assert os.listdir(full_disk) == ["small"] and code_cache.read_code(full_disk, "small") == b"code"
 
 
 # The languages' own caches.
@@ -138,17 +127,9 @@ def test_a_language_keeps_its_folder_where_that_is_safe(tmp_path: Path, monkeypa
     assert code_cache.check_cache_folder("A_CACHE", tmp_path) is None and os.environ["A_CACHE"] == str(link)
 
 
-def taken(folder: Path) -> None:
-    folder.write_text("")
-
-
 def open_to_all(folder: Path) -> None:
     folder.mkdir()
     folder.chmod(0o777)
-
-
-def around_itself(folder: Path) -> None:
-    folder.symlink_to(folder)
 
 
 def somebody_elses(folder: Path) -> None:
@@ -156,17 +137,14 @@ def somebody_elses(folder: Path) -> None:
     os.chown(folder, SOMEBODY, SOMEBODY)
 
 
-@pytest.mark.parametrize(
-    "plant",
-    [
-        taken,
-        open_to_all,
-        around_itself,
-        pytest.param(somebody_elses, marks=pytest.mark.skipif(not ROOT, reason="root")),
-    ],
-    ids=lambda plant: plant.__name__,
-)
-def test_a_language_gets_another_folder_where_its_own_is_not_safe(tmp_path: Path, plant) -> None:
+PLANTED: dict[str, Callable[[Path], object]] = {
+    "taken": lambda folder: folder.write_text(""), "around itself": lambda folder: folder.symlink_to(folder),
+    "open to all": open_to_all, "somebody else's": somebody_elses,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("planted", [*PLANTED][: 4 if ROOT else 3])  # only root can give a folder away
+def test_a_language_gets_another_folder_where_its_own_is_not_safe(tmp_path: Path, planted: str) -> None:
     code = (
         "import os, stat, sys, warnings, pathlib\n"
         "from kernelzoo.kernels.shared import code_cache\n"
@@ -178,7 +156,7 @@ def test_a_language_gets_another_folder_where_its_own_is_not_safe(tmp_path: Path
         "(instead / 'kernel').write_text('')\n"
         "print(instead)"
     )
-    plant(tmp_path / "planted")
+    PLANTED[planted](tmp_path / "planted")
     environment = {**os.environ, "A_CACHE": str(tmp_path / "planted")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -114,37 +114,29 @@ UNKNOWN = {"name": "unknown", "skip_reason": "Dependency not found on PyPI and c
 
 
 @pytest.mark.parametrize(
-    ("found", "ignored", "failed", "words"),
+    ("found", "complaints", "ignored", "failed", "words"),
     [
-        ([FINE], {}, False, "1 of 1 packages audited, no vulnerability that matters is known"),
-        ([FINE, BAD], {}, True, "bad 2: PYSEC-1, mended by 2.1"),
-        ([FINE, BAD], {"PYSEC-1": "not reachable here"}, False, "bad 2: PYSEC-1, ignored: not reachable here"),
-        ([FINE], {"PYSEC-1": "not reachable here"}, False, "PYSEC-1 is ignored, and nothing has it"),
-        ([FINE, UNKNOWN], {}, False, "1 of 2 packages audited"),
-        ([FINE, UNKNOWN], {}, False, "not audited, since the service does not know them: unknown"),
-        ([UNKNOWN], {}, False, "NOTHING WAS AUDITED: the service knows none of these 1 packages"),
-        ([], {}, False, "NOTHING WAS AUDITED"),
+        ([FINE], "", {}, False, "1 of 1 packages audited, no vulnerability that matters is known"),
+        ([FINE, BAD], "", {}, True, "bad 2: PYSEC-1, mended by 2.1"),
+        ([FINE, BAD], "", {"PYSEC-1": "not reachable here"}, False, "bad 2: PYSEC-1, ignored: not reachable here"),
+        ([FINE], "", {"PYSEC-1": "not reachable here"}, False, "PYSEC-1 is ignored, and nothing has it"),
+        ([FINE, UNKNOWN], "", {}, False, "1 of 2 packages audited"),
+        ([FINE, UNKNOWN], "", {}, False, "not audited, since the service does not know them: unknown"),
+        ([UNKNOWN], "", {}, False, "NOTHING WAS AUDITED: the service knows none of these 1 packages"),
+        ([], "", {}, False, "NOTHING WAS AUDITED"),
+        ("", "requests.exceptions.ConnectionError: Max retries exceeded", {}, False, "can't be reached"),
+        ("", "timed out after 120 s", {}, False, "can't be reached"),
+        ("", "No module named pip_audit", {}, True, "the audit is broken: No module named pip_audit"),
+        ("{}", "", {}, True, "the audit is broken"),
+        ("[]", "usage: pip-audit", {}, True, "the audit is broken"),
     ],
 )
-def test_what_an_audit_found_is_said(audit: types.ModuleType, found, ignored, failed: bool, words: str) -> None:
-    assert audit.judge(json.dumps({"dependencies": found}), "", ignored)[0] == failed
-    assert any(words in line for line in audit.judge(json.dumps({"dependencies": found}), "", ignored)[1])
-
-
-@pytest.mark.parametrize(
-    ("said", "complaints", "failed", "words"),
-    [
-        ("", "requests.exceptions.ConnectionError: Max retries exceeded", False, "can't be reached"),
-        ("", "timed out after 120 s", False, "can't be reached"),
-        ("", "No module named pip_audit", True, "the audit is broken: No module named pip_audit"),
-        ("{}", "", True, "the audit is broken"),
-        ("[]", "usage: pip-audit", True, "the audit is broken"),
-    ],
-)
-def test_a_service_that_is_away_is_no_vulnerability_and_no_audit(audit, said, complaints, failed, words) -> None:
-    told = audit.judge(said, complaints, {})
-    assert told[0] == failed and words in told[1][0]
-    assert failed or told[1][0].startswith("NOTHING WAS AUDITED")
+def test_what_an_audit_found_is_said(audit, found, complaints, ignored, failed: bool, words: str) -> None:
+    """A service that is away is no vulnerability, and no audit."""
+    said = found if isinstance(found, str) else json.dumps({"dependencies": found})
+    fails, lines = audit.judge(said, complaints, ignored)
+    assert fails == failed and any(words in line for line in (lines[:1] if said is found else lines))
+    assert failed or said is not found or lines[0].startswith("NOTHING WAS AUDITED")
 
 
 def test_what_is_ignored_has_a_reason(audit: types.ModuleType) -> None:

@@ -202,15 +202,12 @@ def test_no_gpu_is_said(run, capsys) -> None:
 def test_every_committed_record_is_one_that_a_command_makes_or_is_older() -> None:
     older = {"h200-cross-check", "h200-sweep-a", "h200-sweep-b"}
     names = {path.name.partition(".")[0] for path in (ROOT / "bench" / "results").iterdir()} - older
-    committed = sorted(found[1] for name in names if (found := re.fullmatch(r"[a-z]+\d+-(.+)", name)))
-    # One of each: an older one, of another GPU, is deleted.
-    assert committed == sorted({record.name for record in records.RECORDS if not record.ranks})
-
-
-def test_every_record_of_several_gpus_is_committed() -> None:
-    names = [path.name.partition(".")[0] for path in (ROOT / "bench" / "results").iterdir()]
-    committed = {found[1] for name in names if (found := re.fullmatch(r"[a-z]+\d+x\d+-(.+)", name))}
-    assert committed == {record.name for record in records.RECORDS if record.ranks}
+    for gpus, ranks in (("", False), (r"x\d+", True)):
+        committed = sorted(found[1] for name in names if (found := re.fullmatch(rf"[a-z]+\d+{gpus}-(.+)", name)))
+        # One of each: an older one, of another GPU, is deleted; of ranks there may be one for each number.
+        assert (sorted({*committed}) if ranks else committed) == sorted(
+            {record.name for record in records.RECORDS if record.ranks == ranks}
+        )
 
 
 def test_pages_of_other_sets_are_of_the_committed_results() -> None:
