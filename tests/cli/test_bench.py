@@ -45,13 +45,8 @@ def test_the_file_is_one_of_pytest_benchmark_and_of_the_report(kernelzoo, small,
     assert "torch/min/auto" in done.stdout and "2 results in r.json" in done.stdout
     assert "wall clock: time.perf_counter around the launch, last-level cache hot" in done.stdout
     assert "[1/1] min-float32-32x64: 2 measured, 0 without a result" in done.stderr
-    compared = subprocess.run(
-        [sys.executable, "-m", "pytest_benchmark", "compare", "r.json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    command = [sys.executable, "-m", "pytest_benchmark", "compare", "r.json"]
+    compared = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert compared.returncode == 0, compared.stderr
     assert "min-float32-32x64" in compared.stdout and "torch/min/eager" in compared.stdout
     reported = kernelzoo("report", "r.json", "--json")
@@ -153,13 +148,9 @@ def test_resuming_what_is_not_ours_is_refused(answer, stub, small, tmp_path) -> 
     ours = {"machine_info": {"device": "a toaster"}, "commit_info": {}, "benchmarks": [], "datetime": "now"}
     row = {"id": "torch/min/eager", "op": "min", "shape": [32, 64], "dim": -1, "dtype": "float32", "outcome": "refused"}
     row["reason"] = "none"
-    for content, told in (
-        ('{"benchmarks": []}', "kernelzoo bench did not write it"),
-        (
-            json.dumps({**ours, "kernelzoo": {"format": 1, "failed": [row]}}),
-            "was measured on 'a toaster', this is 'a stub'",
-        ),
-    ):
+    other = json.dumps({**ours, "kernelzoo": {"format": 1, "failed": [row]}})
+    told_of = {'{"benchmarks": []}': "did not write it", other: "was measured on 'a toaster', this is 'a stub'"}
+    for content, told in told_of.items():
         path.write_text(content)
         status, document = answer("bench", *small, "--op", "min", "--backend", "torch", "-o", path, "--resume")
         assert status == 2 and told in document["error"]

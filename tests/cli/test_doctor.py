@@ -31,13 +31,9 @@ def machine(**changes: Any) -> Machine:
     return Machine(**{**good, **changes})
 
 
-def test_a_good_machine_is_not_suspicious() -> None:
-    assert suspicions(machine()) == []
-
-
-def test_an_empty_machine_is_not_suspicious() -> None:
-    assert suspicions(Machine()) == []
-    assert suspicions(machine(looks={name: {"error": "broken"} for name in GOOD})) == []
+def test_a_good_machine_and_an_empty_one_are_not_suspicious() -> None:
+    for one in (machine(), Machine(), machine(looks={name: {"error": "broken"} for name in GOOD})):
+        assert suspicions(one) == []
 
 
 def seen(**answers: Any) -> dict[str, Any]:
@@ -45,7 +41,11 @@ def seen(**answers: Any) -> dict[str, Any]:
     return {"looks": {**GOOD, **answers}}
 
 
-NO_GPU = {**TORCH, "devices": []}
+NO_GPU, USED, HIDDEN = (
+    {**TORCH, "devices": []},
+    {**GPU, "free_bytes": 70 * 2**30},
+    {**QUIET, "CUDA_VISIBLE_DEVICES": ""},
+)
 TWO = {"cupy-cuda12x": "14.2", "cupy-cuda13x": "14.2"}
 
 
@@ -57,18 +57,10 @@ TWO = {"cupy-cuda12x": "14.2", "cupy-cuda13x": "14.2"}
         ({"packages": TWO}, "cupy-cuda12x and cupy-cuda13x overwrite", "pip uninstall"),
         ({"packages": {"nvidia-nvvm": "13.4.1"}}, "takes CUDA 13.0, and newer compilers", "cuda-toolkit==13.0.*"),
         (seen(torch={**NO_GPU, "cuda": None, "version": "2.13.0+cpu"}), "built without CUDA", "CUDA build"),
-        (
-            seen(torch=NO_GPU) | {"environment": {**QUIET, "CUDA_VISIBLE_DEVICES": ""}},
-            "CUDA_VISIBLE_DEVICES='' shows 0",
-            "unset",
-        ),
+        (seen(torch=NO_GPU) | {"environment": HIDDEN}, "CUDA_VISIBLE_DEVICES='' shows 0", "unset"),
         (seen(torch=NO_GPU), "of which torch sees 0", "update the driver"),
         (seen(nvml={"devices": [{"processes": [41, 42]}]}), "GPU 0 is used by other processes: 41, 42", "be trusted"),
-        (
-            seen(torch={**TORCH, "devices": [{**GPU, "free_bytes": 70 * 2**30}]}),
-            "10.0 GiB of GPU 0's memory are taken",
-            "nvidia-smi",
-        ),
+        (seen(torch={**TORCH, "devices": [USED]}), "10.0 GiB of GPU 0's memory are taken", "nvidia-smi"),
         ({"load": 5.0}, "a load of 5.0 on 8 cores", "noisy"),
         ({"environment": {**QUIET, "TRITON_INTERPRET": "1"}}, "TRITON_INTERPRET=1", "unset"),
         ({"environment": {**QUIET, "CUDA_LAUNCH_BLOCKING": "1"}}, "every launch waits", "unset"),

@@ -30,11 +30,8 @@ def test_the_energy_stands_beside_the_time_with_its_ratio(full, entry, capsys, m
     made = [entry("torch/softmax/eager", 4.0), entry("triton/softmax/auto", 1.0)]
     made.append(entry("cupy/softmax/auto", None, "no energy: the counter did not move in 1 s"))
     found = rows.describe_problem(PROBLEM, made, [], "torch/softmax/eager")
-    assert {row["id"]: row["energy_ratio"] for row in found["rows"]} == {
-        "torch/softmax/eager": 1.0,
-        "triton/softmax/auto": 0.25,
-        "cupy/softmax/auto": None,
-    }
+    ratios = {"torch/softmax/eager": 1.0, "triton/softmax/auto": 0.25, "cupy/softmax/auto": None}
+    assert {row["id"]: row["energy_ratio"] for row in found["rows"]} == ratios
     rows.Tables(full=full).show(found)
     said = capsys.readouterr().out
     assert "It moves every 100 ms, by 40000 mJ (medians)" in said and "idle power included" in said

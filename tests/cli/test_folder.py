@@ -1,7 +1,7 @@
 """``kernelzoo compare`` on a folder of solutions: verdicts, a file that is continued, and what is refused."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,14 @@ DEFINITION: dict[str, Any] = {
     "reference": "def run(x):\n    return (3 * x.float()).bfloat16()",
 }
 SOLUTIONS = {
-    "right": "def run(x):\n    return x * 3",
-    "wide": "def run(x):\n    return x.float() * 3",
-    "off": "def run(x):\n    return x * 3.5",
-    "unbuilt": "import nothing_there",
-    "dies": "import os\ndef run(x):\n    os._exit(3)",
+    "right": ("def run(x):\n    return x * 3", "right", ""),
+    "wide": ("def run(x):\n    return x.float() * 3", "wrong", "wrong dtype"),
+    "off": ("def run(x):\n    return x * 3.5", "wrong", "wrong value"),
+    "unbuilt": ("import nothing_there", "refused", "does not compile"),
+    "dies": ("import os\ndef run(x):\n    os._exit(3)", "wrong", "crashes"),
 }
+"""By name, the code, and the verdict and kind that it gets."""
+BOTH = ("--definitions", "there", "--solutions", "mine")
 
 
 @pytest.fixture(autouse=True)
@@ -41,24 +43,37 @@ def put(to: Path, solutions: Iterable[str] = tuple(SOLUTIONS), counts: Sequence[
     workloads = [{"axes": {"rows": rows}, "inputs": {"x": {"type": "random"}}} for rows in counts]
     (to / "there" / "d.jsonl").write_text("\n".join(map(json.dumps, workloads)) + "\n")
     for name in solutions:
-        spec = {"language": "python", "entry_point": "main.py::run", "destination_passing_style": False}
-        made: dict[str, Any] = {"name": name, "author": "me", "definition": "scaled_rows", "spec": spec}
-        made["sources"] = [{"path": "main.py", "content": SOLUTIONS[name]}]
-        (to / "mine" / f"{name}.json").write_text(json.dumps(made))
+        put_solution(to, name, "scaled_rows", SOLUTIONS[name][0])
+
+
+def put_solution(to: Path, name: str, definition: str, code: str) -> None:
+    spec = {"language": "python", "entry_point": "main.py::run", "destination_passing_style": False}
+    made: dict[str, Any] = {"name": name, "author": "me", "definition": definition, "spec": spec}
+    made["sources"] = [{"path": "main.py", "content": code}]
+    (to / "mine" / f"{name}.json").write_text(json.dumps(made))
+
+
+@pytest.fixture
+def judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[], tuple[int, Any]]:
+    """Judge the one solution that was put; the exit status and what is told of it."""
+
+    def run() -> tuple[int, Any]:
+        how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
+        status = folder.judge_solution_folder(how, "", None, resume=False, json=True)
+        (found,) = json.loads(capsys.readouterr().out)["verdicts"]
+        return status, found
+
+    return run
 
 
 def test_each_solution_gets_a_verdict(kernelzoo, answer, tmp_path) -> None:
     put(tmp_path)
-    command = ("compare", "--definitions", "there", "--solutions", "mine", "--device", "cpu", "-o", "v.json")
+    command = ("compare", *BOTH, "--device", "cpu", "-o", "v.json")
     status, told = answer(*command, "--rounds", "2")
     assert status == 1, told
     found = {one["solution"]: one for one in told["verdicts"]}
     assert {name: (one["verdict"], one["kind"]) for name, one in found.items()} == {
-        "right": ("right", ""),
-        "wide": ("wrong", "wrong dtype"),
-        "off": ("wrong", "wrong value"),
-        "unbuilt": ("refused", "does not compile"),
-        "dies": ("wrong", "crashes"),
+        name: told[1:] for name, told in SOLUTIONS.items()
     }
     assert found["unbuilt"]["reason"].startswith("it can't be built: ModuleNotFoundError")
     right, off = found["right"], found["off"]
@@ -66,10 +81,8 @@ def test_each_solution_gets_a_verdict(kernelzoo, answer, tmp_path) -> None:
     assert right["median_us"] > 0 and right["ratio"] > 0 and right["id"] == "me/scaled_rows/right"
     assert off["case"]["axes"] == {"rows": 4} and len(off["case"]["place"]) == 2 and " to " in off["case"]["expected"]
     rows = package.results.read(tmp_path / "v.json")
-    assert {row["id"] for row in rows if row["outcome"] == "measured"} >= {
-        "me/scaled_rows/right",
-        "reference/scaled_rows/reference",
-    }
+    measured = {row["id"] for row in rows if row["outcome"] == "measured"}
+    assert measured >= {"me/scaled_rows/right", "reference/scaled_rows/reference"}
 
     assert kernelzoo(*command).returncode == 2
     (tmp_path / "mine" / "off.json").unlink()
@@ -103,20 +116,11 @@ def test_a_faulty_definition_costs_only_its_own(answer, tmp_path) -> None:
         (folder / "definition.json").write_text(json.dumps({"name": name, "reference": code, **whole}))
         each = [{"axes": {"rows": 5, "start": start}, "inputs": custom} for start in (2, 3)]
         (folder / "workload.jsonl").write_text("\n".join(map(json.dumps, each)) + "\n")
-        spec = {"language": "python", "entry_point": "main.py::run", "destination_passing_style": False}
-        sources = [{"path": "main.py", "content": "def run(x, shift):\n    return x + shift"}]
-        mine = {"name": f"to {name}", "author": "me", "definition": name, "spec": spec, "sources": sources}
-        (tmp_path / "mine" / f"{name}.json").write_text(json.dumps(mine))
-    status, told = answer(
-        "compare", "--definitions", "there", "--solutions", "mine", "--device", "cpu", "--rounds", "2"
-    )
+        put_solution(tmp_path, f"to {name}", name, "def run(x, shift):\n    return x + shift")
+    status, told = answer("compare", *BOTH, "--device", "cpu", "--rounds", "2")
     found = {one["solution"]: one for one in told["verdicts"]}
-    assert {name: one["verdict"] for name, one in found.items()} == {
-        "right": "right",
-        "off": "wrong",
-        "to drawn": "right",
-        "to faulty": "refused",
-    }, found
+    verdicts = {"right": "right", "off": "wrong", "to drawn": "right", "to faulty": "refused"}
+    assert {name: one["verdict"] for name, one in found.items()} == verdicts, found
     assert status == 1 and "division by zero" in found["to faulty"]["reason"]
     assert found["to drawn"]["right_on"] == 2
     forget_operation("drawn", "faulty")
@@ -137,25 +141,22 @@ DYING = "import os\ndef run(x):\n    return (3 * x.float()).bfloat16() if len(x)
         (None, "refused", "it lacks 'reference'", 0),
     ],
 )
-def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked, tmp_path, monkeypatch, capsys) -> None:
+def test_a_reference_s_fault_is_no_solution_s(reference, verdict, reason, asked, judged, tmp_path, monkeypatch) -> None:
     """It is told on the first workload that shows it, since each may cost minutes, whatever was right before.
 
     The one of 8 rows is not timed: there the reference has no row of its own.
     """
     put(tmp_path, ["right"], (4, 8, 16, 32, 64))
-    (tmp_path / "there" / "d.json").write_text(
-        json.dumps({**DEFINITION, "reference": reference} if reference else BROKEN)
-    )
+    definition = {**DEFINITION, "reference": reference} if reference else BROKEN
+    (tmp_path / "there" / "d.json").write_text(json.dumps(definition))
     races, race = list[Any](), folder.FolderJudge.judge_on_workload
     monkeypatch.setattr(folder.FolderJudge, "judge_on_workload", lambda *given: races.append(given) or race(*given))
-    how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
-    assert folder.judge_solution_folder(how, "", None, resume=False, json=True) == 2
-    (found,) = json.loads(capsys.readouterr().out)["verdicts"]
-    assert found["verdict"] == verdict and reason in found["reason"] and len(races) == asked
+    status, found = judged()
+    assert status == 2 and found["verdict"] == verdict and reason in found["reason"] and len(races) == asked
 
 
 @pytest.mark.parametrize(("unlucky", "verdict", "asked"), [(1, "right", 2), (9, "undecidable", 3)])
-def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, tmp_path, monkeypatch, capsys) -> None:
+def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, judged, tmp_path, monkeypatch) -> None:
     put(tmp_path, ["right"], (4, 4))
     draws, raced = list[Any](), folder.FolderJudge.race_ids
 
@@ -167,9 +168,7 @@ def test_an_unlucky_draw_is_judged_again(unlucky, verdict, asked, tmp_path, monk
         return ([], lost) if len(draws) <= unlucky else raced(crew, guard, problem, ids, rounds)
 
     monkeypatch.setattr(folder.FolderJudge, "race_ids", drawn)
-    how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
-    folder.judge_solution_folder(how, "", None, resume=False, json=True)
-    (found,) = json.loads(capsys.readouterr().out)["verdicts"]
+    _, found = judged()
     assert found["verdict"] == verdict and len(draws) == asked and len({*map(tuple, draws)}) == 1
 
 
@@ -210,24 +209,21 @@ def test_who_does_not_start_costs_no_other(tmp_path, monkeypatch, capsys) -> Non
     assert "hung" in found["off"]["reason"]
 
 
-def test_slow_solutions_are_judged_on_what_is_timed(tmp_path, monkeypatch, capsys) -> None:
+def test_slow_solutions_are_judged_on_what_is_timed(judged, tmp_path, monkeypatch) -> None:
     put(tmp_path, ["right"], (2, 4, 8, 16, 32))
-    how = folder.JudgingOptions(tmp_path / "there", tmp_path / "mine", "cpu", 60.0, 2, "hot")
     for longest, right_on in ((folder.LONGEST, 5), (0.0, 3)):
         monkeypatch.setattr(folder, "LONGEST", longest)
-        assert folder.judge_solution_folder(how, "", None, resume=False, json=True) == 0
-        (found,) = json.loads(capsys.readouterr().out)["verdicts"]
-        assert (found["right_on"], found["timed_on"], found["workloads"]) == (right_on, 3, 5)
+        status, found = judged()
+        assert status == 0 and (found["right_on"], found["timed_on"], found["workloads"]) == (right_on, 3, 5)
 
 
 def test_what_does_not_go_together_is_refused(kernelzoo, tmp_path) -> None:
     put(tmp_path)
-    both = ("--definitions", "there", "--solutions", "mine")
     for options, words in (
-        (both[:2], "need both folders"),
+        (BOTH[:2], "need both folders"),
         (("--resume", "torch/softmax/eager"), "need both folders"),
-        ((*both, "--shape", "4x4"), "leave out what else does"),
-        ((*both, "--resume"), "-o FILE"),
+        ((*BOTH, "--shape", "4x4"), "leave out what else does"),
+        ((*BOTH, "--resume"), "-o FILE"),
         (("--definitions", "mine", "--solutions", "mine"), "no definition"),
     ):
         done = kernelzoo("compare", *options)
