@@ -27,16 +27,10 @@ class Library:
         c = driver._Config.from_address(config)
         attributes = (driver._Attribute * c.count).from_address(c.attributes) if c.count else ()
         pointers = (ctypes.c_void_p * 3).from_address(parameters)
-        self.launches.append(
-            {
-                "function": function,
-                "grid": tuple(c.grid),
-                "block": tuple(c.block),
-                "shared": c.shared_bytes,
-                "attributes": {a.id: tuple(a.value)[:3] for a in attributes},
-                "values": [ctypes.c_uint64.from_address(pointer or 0).value for pointer in pointers],
-            }
-        )
+        told = {"function": function, "grid": tuple(c.grid), "block": tuple(c.block), "shared": c.shared_bytes}
+        told["attributes"] = {a.id: tuple(a.value)[:3] for a in attributes}
+        told["values"] = [ctypes.c_uint64.from_address(pointer or 0).value for pointer in pointers]
+        self.launches.append(told)
         return self.statuses.pop() if self.statuses else 0
 
     def cuFuncGetAttribute(self, granted: Any, attribute: int, function: Any) -> int:  # noqa: N802

@@ -83,11 +83,9 @@ def runs(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                called[alias.asname or alias.name.partition(".")[0]] = (
-                    alias.name if alias.asname else alias.name.partition(".")[0]
-                )
-                yield alias.name
-                yield alias.name.partition(".")[0]
+                first = alias.name.partition(".")[0]
+                called[alias.asname or first] = alias.name if alias.asname else first
+                yield from (alias.name, first)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module.partition(".")[0]
             for alias in node.names:
@@ -104,12 +102,8 @@ def runs(tree: ast.Module) -> Iterator[str]:
             for keyword in node.keywords
         ):
             yield "shell=True"
-        if (
-            isinstance(node, ast.Constant)
-            and isinstance(node.value, str)
-            and re.match(r"allow_pickle|weights_only", node.value)
-        ):
-            yield node.value
+        if isinstance(node, ast.Constant) and re.match(r"allow_pickle|weights_only", str(node.value)):
+            yield str(node.value)
 
 
 def found(text: str) -> set[str]:

@@ -37,7 +37,7 @@ SIX, OLD = compiled_cupy.DEVICES[90], compiled_cupy.DEVICES[80]
 ONE, TWO = replace(SIX, multiprocessors=1), replace(SIX, multiprocessors=2)
 SMALL = replace(SIX, shared_per_block=50 * KIB)  # two tiles to a ring
 SMALL_NEW = replace(SMALL, arch="sm_120")  # whose clusters are smaller
-OLD_ONE = replace(OLD, multiprocessors=1)
+OLD_ONE, SMALL_ONE = replace(OLD, multiprocessors=1), replace(ONE, shared_per_block=20 * KIB)
 RING = Knobs(cluster_threads=32)  # past the largest cluster of a warp to a block
 ONE_ROW_AT_A_TIME = replace(RING, ring_megabytes=0)
 
@@ -80,13 +80,8 @@ CASES = [
     *cases("softmax/fused", "fused", float32=[(3, 1030)]),
     *cases("softmax/persistent", "persistent", float32=[(40, 1030)]),
     *cases("softmax/multi_row_tile", "multi_row", float32=[(37, 300), (37, 64)]),
-    *cases(
-        "softmax/multi_row_lanes",
-        "multi_row_lanes",
-        bfloat16=[(301, 129), (61, 202)],
-        float16=[(133, 67)],
-        float32=[(133, 67), (61, 255)],
-    ),
+    *cases("softmax/multi_row_lanes", "multi_row_lanes", bfloat16=[(301, 129), (61, 202)], float16=[(133, 67)]),
+    *cases("softmax/multi_row_lanes", "multi_row_lanes", float32=[(133, 67), (61, 255)]),
     *cases("softmax/multi_row_lanes", "multi_row", bfloat16=[(2500, 5)]),
     *cases("softmax/online", "online", float32=[(3, 5003)]),
     *cases("softmax/online", "split", device=OLD, float32=[(2, 40003)]),
@@ -99,14 +94,8 @@ CASES = [
     *cases("softmax/columns", "auto", dim=1, float32=[(5, 49, 45)]),
     *cases("softmax/multi_row_tile", "auto", dim=0, bfloat16=[(6, 77)]),
     *cases("softmax/multi_row_tile", "auto", dim=1, float32=[(5, 48, 45)]),
-    *cases(
-        "softmax/columns",
-        "columns",
-        dim=0,
-        bfloat16=[(1100, 48)],
-        float64=[(300, 20), (1200, 12)],
-        float32=[(1200, 45)],
-    ),
+    *cases("softmax/columns", "columns", dim=0, bfloat16=[(1100, 48)], float32=[(1200, 45)]),
+    *cases("softmax/columns", "columns", dim=0, float64=[(300, 20), (1200, 12)]),
     *cases("softmax/columns", "split", dim=0, device=OLD, bfloat16=[(1030, 48)]),
     *cases("softmax/columns", "split", dim=1, device=OLD_ONE, float32=[(7, 1030, 48)]),
     *cases("softmax/columns", "auto", dim=0, device=TWO, float16=[(1030, 400)]),
@@ -142,9 +131,7 @@ CASES = [
     *cases("min_backward/fused", "fused", dim=0, bfloat16=[(3000, 48)]),
     *cases("min_backward/fused", "fused", dim=0, device=SMALL, float64=[(9000, 20)]),
     *cases("min_backward/split_grid", "split_grid", float32=[(2, 50003)]),
-    *cases(
-        "min_backward/split_grid", "split_grid", device=replace(ONE, shared_per_block=20 * KIB), bfloat16=[(2, 150003)]
-    ),
+    *cases("min_backward/split_grid", "split_grid", device=SMALL_ONE, bfloat16=[(2, 150003)]),
     *cases("min_backward/split_grid", "split_grid", device=OLD, float64=[(5, 9003)]),
     *cases("min_backward/split_grid", "split_grid", dim=0, device=OLD, bfloat16=[(1030, 9)]),
     *cases("min_backward/fused", "fused", dim=0, device=OLD, bfloat16=[(1030, 48)]),

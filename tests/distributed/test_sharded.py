@@ -35,10 +35,9 @@ def sizes_of(n: int, count: int, how: str) -> list[int]:
     return [0, *sizes_of(n, count - 1, "evenly")]
 
 
-def host_kernels(ranks: Ranks) -> None:
-    """The backend of the host: two ranks see it, since each process takes seconds to load its kernels."""
-    pytest.importorskip("numba")
-    if ranks.count > 2:
+def need(backend: str, ranks: Ranks) -> None:
+    """Of the host's backend two ranks are enough, since each process takes seconds to load its kernels."""
+    if backend == "cpu" and pytest.importorskip("numba") and ranks.count > 2:
         pytest.skip("two ranks see the host's kernels")
 
 
@@ -75,8 +74,7 @@ def special_rows() -> torch.Tensor:
 
 @pytest.mark.parametrize("backend", ["torch", "cpu"])
 def test_special_values(ranks: Ranks, backend: str) -> None:
-    if backend == "cpu":
-        host_kernels(ranks)
+    need(backend, ranks)
     x = special_rows()
     for how in ("evenly", "unevenly"):
         sizes = sizes_of(40, ranks.count, how)
@@ -145,7 +143,7 @@ def test_gradients_alone(ranks: Ranks, op: str) -> None:
 
 def test_a_backend_without_passes_has_torch_s(ranks: Ranks) -> None:
     """On the host, whose own minimum there is: results are torch's to the bit, gradients too."""
-    host_kernels(ranks)
+    need("cpu", ranks)
     x, sizes = drawn((5, 30), torch.float32), sizes_of(30, 2, "unevenly")
     for name, *more in (("softmax", x, sizes, 1), ("gradients", x.round(), sizes, 1, x)):
         found, expected = ranks.run(name, *more, "cpu"), ranks.run(name, *more, "torch")
@@ -193,8 +191,7 @@ def test_ranks_of_other_rows_are_refused(ranks: Ranks) -> None:
 @pytest.mark.parametrize("backend", ["torch", "cpu"])
 def test_one_shard_in_groups_of_several_sizes(ranks: Ranks, backend: str) -> None:
     """What is kept for a layout is bound to as many ranks as the group has."""
-    if backend == "cpu":
-        host_kernels(ranks)
+    need(backend, ranks)
     x = drawn((5, 40 * ranks.count), torch.float32)
     sizes = [40] * ranks.count
     found = ranks.run("in_groups", x, sizes, backend)
@@ -214,8 +211,7 @@ def test_a_rank_outside_of_the_group_is_told(ranks: Ranks) -> None:
 
 @pytest.mark.parametrize("backend", ["torch", "cpu"])
 def test_calls_keep_no_tensors(ranks: Ranks, backend: str) -> None:
-    if backend == "cpu":
-        host_kernels(ranks)
+    need(backend, ranks)
     assert ranks.run("kept_tensors", backend) == [[]] * ranks.count
 
 

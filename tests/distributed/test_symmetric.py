@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed import _symmetric_memory
 
 from kernelzoo.distributed import symmetric
 from kernelzoo.distributed.symmetric import Workspace
@@ -49,8 +50,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_words_lie_anywhere_in_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch tells where each rank's allocation begins; a pool may put the words behind that."""
-    from torch.distributed import _symmetric_memory
-
     memory = torch.empty(64, dtype=torch.int64)
     words = memory[6:14].view(2, 4, 1)
     handle = SimpleNamespace(buffer_ptrs=[memory.data_ptr()])
@@ -64,8 +63,6 @@ def test_words_lie_anywhere_in_an_allocation(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_no_memory_to_share_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch.distributed import _symmetric_memory
-
     def fails(tensor: torch.Tensor, group: object) -> None:
         raise RuntimeError("no link\nbetween them")
 

@@ -403,23 +403,14 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
 
 
 def test_a_workspace_follows_its_launch(cuda: FakeCuda) -> None:
+    """A capture neither waits for what is outside nor counts as having waited."""
     launch = keeping_alive(lambda: cuda.said.append("ran"), cuda.tensor(), cuda.tensor())
     assert cuda.ran(launch, 11) == ["ran"]
+    assert cuda.ran(launch, 22, capturing=True) == ["used on 22", "used on 22", "ran"]
     assert cuda.ran(launch, 22) == ["22 waits for 11", "used on 22", "used on 22", "ran"]
-    assert cuda.ran(launch, 22) == ["ran"]
-    assert cuda.ran(launch, 11) == ["ran"]
-
-
-def test_a_workspace_of_the_default_stream_is_waited_for_there(cuda: FakeCuda) -> None:
+    assert cuda.ran(launch, 22) == cuda.ran(launch, 11) == ["ran"]
     cuda.current = 0
-    launch = keeping_alive(lambda: None, cuda.tensor())
-    assert cuda.ran(launch, 22) == ["22 waits for 0", "used on 22"]
-
-
-def test_a_capture_does_not_wait_for_what_is_outside_and_does_not_count_as_having_waited(cuda: FakeCuda) -> None:
-    launch = keeping_alive(lambda: None, cuda.tensor())
-    assert cuda.ran(launch, 22, capturing=True) == ["used on 22"]
-    assert cuda.ran(launch, 22) == ["22 waits for 11", "used on 22"]
+    assert cuda.ran(keeping_alive(lambda: None, cuda.tensor()), 22) == ["22 waits for 0", "used on 22"]
 
 
 def test_on_the_host_a_launch_stays_what_it_is() -> None:

@@ -130,6 +130,4 @@ def test_a_section_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[st
 
 def test_every_section_has_something_to_catch() -> None:
     """But the one that asks the device alone, and is told what memory is."""
-    assert {*breaking.CAUGHT_BY.values()} == set(sections.SECTIONS) - {
-        "full"
-    }  # which asks the device alone, and is told what memory is
+    assert {*breaking.CAUGHT_BY.values()} == set(sections.SECTIONS) - {"full"}

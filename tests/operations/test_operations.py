@@ -27,6 +27,7 @@ from kernelzoo.testing import tensors
 
 BACKEND = kernelzoo.get("torch")
 X = torch.randn(4, 5)
+GRADED = X.clone().requires_grad_()
 VAST = torch.zeros(1).expand(2**20, 2**20)
 
 
@@ -48,12 +49,7 @@ VAST = torch.zeros(1).expand(2**20, 2**20)
         (lambda: BACKEND.min(X, True), kernelzoo.AxisError, IndexError, "True"),
         (lambda: BACKEND.min(torch.ones(3, 0)), kernelzoo.EmptyReductionError, ValueError, "axis 1 of shape (3, 0)"),
         (lambda: BACKEND.min(torch.ones(0, 0), ()), kernelzoo.EmptyReductionError, IndexError, "axis 0"),
-        (
-            lambda: BACKEND.softmax(X.clone().requires_grad_(), out=torch.ones(4, 5)),
-            kernelzoo.GradientError,
-            RuntimeError,
-            "without out=",
-        ),
+        (lambda: BACKEND.softmax(GRADED, out=torch.ones(4, 5)), kernelzoo.GradientError, RuntimeError, "without out="),
         (lambda: BACKEND.softmax(X, out=[1.0]), kernelzoo.OutputError, ValueError, "got builtins.list"),
         (lambda: BACKEND.softmax(X, out=torch.ones(5, 4)), kernelzoo.OutputError, ValueError, "(4, 5), got (5, 4)"),
         (lambda: BACKEND.softmax(X, out=X.double()), kernelzoo.OutputError, ValueError, "float32, got float64"),

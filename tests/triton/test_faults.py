@@ -6,10 +6,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 import triton
+from triton.compiler.errors import CompilationError
 
 from kernelzoo.errors import BackendUnavailableError
 from kernelzoo.kernels.shared import code_cache
+from kernelzoo.kernels.shared import jit as launch
+from kernelzoo.kernels.triton import probe, why_too_old
 from kernelzoo.measure import Problem
 from kernelzoo.measure.guard import Guard
 
@@ -76,16 +80,12 @@ def test_what_does_not_compile_and_a_broken_assembler(tmp_path: Path, monkeypatc
 )
 def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     """Triton raises these of a cached kernel whose files are cut short or gone, and of a disk that is full."""
-    from kernelzoo.kernels.shared import jit as launch
-
     damaged, used = str(tmp_path / "damaged"), []
 
     def warmup(*args: object, **options: object) -> None:
         used.append(triton.knobs.cache.dir)
         if used[-1] == damaged:
             raise error
-
-    import torch
 
     monkeypatch.setenv("TRITON_CACHE_DIR", damaged)
     monkeypatch.setattr(code_cache, "_warned", set())
@@ -96,17 +96,11 @@ def test_a_damaged_cache_is_gone_round(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from triton.compiler.errors import CompilationError
-
-    from kernelzoo.kernels.shared import jit as launch
-
     calls = []
 
     def warmup(*args: object, **options: object) -> None:
         calls.append(1)
         raise CompilationError("source", None, "no such function")
-
-    import torch
 
     x = torch.zeros(1)
     with pytest.raises(CompilationError):
@@ -118,8 +112,6 @@ def test_the_compiler_s_own_errors_are_raised_once(monkeypatch: pytest.MonkeyPat
     ("version", "named"), [("3.2.0", True), ("3.5.1", True), ("3.6.0", False), ("3.10.0+git", False)]
 )
 def test_an_old_triton_is_refused_by_name(monkeypatch: pytest.MonkeyPatch, version: str, named: bool) -> None:
-    from kernelzoo.kernels.triton import probe, why_too_old
-
     assert bool(why_too_old(version)) is named
     if named:
         monkeypatch.setattr(triton, "__version__", version)
