@@ -33,7 +33,8 @@ class add_rms_norm:
     finite = ("x", "residual", "weight")
 
     def reference(x: Tensor, residual: Tensor, weight: Tensor, eps: float, dtype: Dtype) -> tuple[Tensor, Tensor]:
-        total = add_rounded(x, residual, dtype)
+        wide = torch.promote_types(dtype, torch.float32)
+        total = (x.to(wide) + residual.to(wide)).to(dtype).to(x.dtype)  # rounded as torch does
         return total / (total.square().mean(1, keepdim=True) + eps).sqrt() * weight[:, None], total
 
     def error(
@@ -44,9 +45,3 @@ class add_rms_norm:
         root = (total.square().mean(1, keepdim=True) + eps).sqrt()
         lost = tiny * ((1 + weight.abs()[:, None]) * (1 + 2 / root) + math.sqrt(n))
         return unit * (8 + math.sqrt(n)) * out.abs() + lost, total.new_full((), 2 * tiny).expand_as(total)
-
-
-def add_rounded(x: Tensor, residual: Tensor, dtype: Dtype) -> Tensor:
-    """Add and round to ``dtype`` as torch does; returns the sum in the dtype of x."""
-    wide = torch.promote_types(dtype, torch.float32)
-    return (x.to(wide) + residual.to(wide)).to(dtype).to(x.dtype)

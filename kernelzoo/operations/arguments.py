@@ -201,19 +201,14 @@ class ArgumentBinder(Signature):
             return tuple(values.get(name, scalar.default) for name, scalar in self.scalars.items())
         return tuple(values) or tuple(scalar.default for scalar in self.scalars.values())
 
-    def _dtypes_of(self, name: str, x: Any) -> tuple[str, ...]:
-        """Return the allowed dtypes of an input other than the first."""
-        wanted = self.inputs[name].dtype
-        if not wanted or wanted == WIDE:
-            return (self.dtype_of(name, dtype_name(x.dtype)),)
-        return (wanted,) if isinstance(wanted, str) else wanted
-
     def _check_other_inputs(self, inputs: Sequence[torch.Tensor], dims: tuple[int, ...]) -> None:
         """Check the inputs other than the first, and that all shapes match."""
         sizes: dict[str, int] = {}
         shape = tuple(inputs[0].shape)
         for name, tensor in list(zip(self.inputs, inputs, strict=True))[1:]:
-            check_input(tensor, name, self.name, self._dtypes_of(name, inputs[0]))
+            wanted = self.inputs[name].dtype
+            allowed = (self.dtype_of(name, dtype_name(inputs[0].dtype)),) if isinstance(wanted, str) else wanted
+            check_input(tensor, name, self.name, allowed)
         for (name, declared), tensor in zip(self.inputs.items(), inputs, strict=True):
             if tensor.device != inputs[0].device:
                 raise DeviceError(

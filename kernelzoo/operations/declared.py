@@ -67,7 +67,19 @@ Size: TypeAlias = "int | str"
 
 
 @dataclass(frozen=True)
-class Input:
+class _DeclaredTensor:
+    axes: str
+
+    def __post_init__(self) -> None:
+        parse_axes(self.axes)  # raises
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return parse_axes(self.axes)[0]
+
+
+@dataclass(frozen=True)
+class Input(_DeclaredTensor):
     """A tensor that an operation reads.
 
     ``axes``: names, separated by blanks. If the first input has ``"outer n inner"``, the operation is by rows: it takes
@@ -82,19 +94,11 @@ class Input:
     is a number, or the name of an axis or scalar. ``checked``: on the host, any other integer raises RangeError.
     """
 
-    axes: str
     dtype: str | tuple[str, ...] = ""
     low: Size | None = None
     high: Size | None = None
     also: tuple[Size | float, ...] = ()
     checked: bool = False
-
-    def __post_init__(self) -> None:
-        parse_axes(self.axes)  # raises
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return parse_axes(self.axes)[0]
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,7 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Output:
+class Output(_DeclaredTensor):
     """A tensor that an operation writes.
 
     ``axes``: as for :class:`Input`. ``dtype``: a name, or the name of an input that has it. "" is the dtype of the
@@ -114,16 +118,8 @@ class Output:
     an input that a caller may also pass as ``out``.
     """
 
-    axes: str
     dtype: str = ""
     inplace: str = ""
-
-    def __post_init__(self) -> None:
-        parse_axes(self.axes)  # raises
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return parse_axes(self.axes)[0]
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ _HOOK_PARAMETERS = {
 }
 """By name of a function of the class: the parameters that it may have in addition to inputs and scalars."""
 
-_HOOK_TYPES = {
+HOOK_TYPES = {
     "domain": Mapping,
     "finite": tuple,
     "decisive": (int, float),
@@ -56,7 +56,7 @@ _HOOK_TYPES = {
     "workloads": Sequence,
     "tolerance": str,
 }
-HOOKS = (*_HOOK_PARAMETERS, *_HOOK_TYPES)
+HOOKS = (*_HOOK_PARAMETERS, *HOOK_TYPES)
 """The names in an operation's class that are neither inputs, scalars nor outputs."""
 
 
@@ -133,36 +133,19 @@ def _make_operation(cls: type, name: str, dtypes: tuple[str, ...], several_axes:
     inputs = {key: value for key, value in said if isinstance(value, Input)}
     scalars = {key: value for key, value in said if isinstance(value, Scalar)}
     outputs = {key: value for key, value in said if isinstance(value, Output)}
-    hooks = {}
-    for key, value in vars(cls).items():
+    hooks: dict[str, Any] = {}
+    for key, value in said:
         if key in inputs or key in scalars or key in outputs or key.startswith("__"):
             continue
         function = value.__func__ if isinstance(value, staticmethod) else value
         if key in _HOOK_PARAMETERS and isinstance(function, FunctionType):
             hooks[key] = function
-        elif key in _HOOK_TYPES and isinstance(value, _HOOK_TYPES[key]):  # type: ignore[arg-type]
+        elif key in HOOK_TYPES and isinstance(value, HOOK_TYPES[key]):  # type: ignore[arg-type]
             hooks[key] = value
         elif not key.startswith("_"):
             raise RegistrationError(
                 f"operation {name}: {key} is no input, scalar or output, and none of {', '.join(HOOKS)}"
             )
-    for wrong, what in _declaration_faults(name, inputs, scalars, outputs, dtypes, several_axes, hooks):
-        if wrong:
-            raise RegistrationError(f"operation {name}: {what}")
-    doc = cls.__doc__ or ""
-    return Operation(name, doc, inputs, scalars, outputs, dtypes, hooks, several_axes, in_torch, cls.__module__)
-
-
-def _declaration_faults(
-    name: str,
-    inputs: dict[str, Input],
-    scalars: dict[str, Scalar],
-    outputs: dict[str, Output],
-    dtypes: tuple[str, ...],
-    several_axes: bool,
-    hooks: dict[str, Any],
-) -> Sequence[tuple[object, str]]:
-    """Return each possible fault of a declaration: whether it occurs, and its message."""
     by_rows = bool(inputs) and next(iter(inputs.values())).names == ROW
     allowed = (ROW, ("outer", "inner"), ("n",), ())
     tensors: dict[str, Input | Output] = {**inputs, **outputs}
@@ -177,7 +160,7 @@ def _declaration_faults(
         if argument not in inputs and argument not in scalars and argument not in _HOOK_PARAMETERS[key]
     ]
     unknown = [out.inplace for out in outputs.values() if out.inplace and out.inplace not in inputs]
-    return (
+    faults: Sequence[tuple[object, str]] = (
         (not name.isidentifier(), "its name must be a Python identifier"),
         (not inputs, "it has no Input"),
         (not outputs, "it has no Output"),
@@ -204,3 +187,8 @@ def _declaration_faults(
             "several_axes is for one input by rows",
         ),
     )
+    for wrong, what in faults:
+        if wrong:
+            raise RegistrationError(f"operation {name}: {what}")
+    doc = cls.__doc__ or ""
+    return Operation(name, doc, inputs, scalars, outputs, dtypes, hooks, several_axes, in_torch, cls.__module__)

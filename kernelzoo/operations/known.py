@@ -10,7 +10,7 @@ from typing import Any
 
 from kernelzoo.errors import RegistrationError
 from kernelzoo.operations.declared import Input, Output, Scalar
-from kernelzoo.operations.declaring import declared
+from kernelzoo.operations.declaring import HOOK_TYPES, declared
 from kernelzoo.operations.meaning import Operation
 
 ENTRY_POINTS = "kernelzoo.operations"
@@ -68,29 +68,18 @@ class Operations(Mapping[str, Operation]):
 OPERATIONS = Operations()
 
 
+_SENT_HOOKS = {*HOOK_TYPES} - {"domain", "finite"}
+"""The hooks whose values another process needs."""
+
+
 def signature_fields(op: Operation) -> dict[str, Any]:
     """Return an operation's signature as JSON, with the values that another process needs, but no functions."""
-    hooks: dict[str, Any] = {
-        **dict.fromkeys(op.hooks),
-        "decisive": op.decisive,
-        "takes_empty": not op.needs_element,
-        "gradient": op.gradient,
-        "autocast": op.autocast,
-        "converts": op.converts,
-        "derived": op.derived,
-        **{key: op.hooks[key] for key in ("sizes", "workloads", "tolerance") if key in op.hooks},
-    }
+    parts = ("inputs", "scalars", "outputs")
     return {
-        "name": op.name,
-        "doc": op.doc,
-        **{
-            part: {name: asdict(one) for name, one in getattr(op, part).items()}
-            for part in ("inputs", "scalars", "outputs")
-        },
-        "dtypes": op.dtypes,
-        "hooks": hooks,
-        "several_axes": op.several_axes,
-        "in_torch": op.in_torch,
+        **{key: getattr(op, key) for key in ("name", "doc", "dtypes", "several_axes", "in_torch")},
+        **{part: {name: asdict(one) for name, one in getattr(op, part).items()} for part in parts},
+        "hooks": {key: value if key in _SENT_HOOKS else None for key, value in op.hooks.items()}
+        | {"derived": op.derived},
     }
 
 

@@ -35,7 +35,8 @@ class quantize_rows:
     def reference(x: Tensor) -> tuple[Tensor, Tensor]:
         if not x.size(1):
             return x, x.new_ones((x.size(0), x.size(2)))
-        scale = row_scales(x)
+        top = x.abs().amax(1)
+        scale = torch.where(top < LEAST, 1, top / TOP)
         return (x / scale[:, None]).clamp(-TOP, TOP).to(torch.float8_e4m3fn).to(x.dtype), scale
 
     def error(ref: tuple[Tensor, Tensor], x: Tensor, unit: float, tiny: float) -> tuple[Tensor, Tensor]:
@@ -52,11 +53,6 @@ class quantize_rows:
 
     def samples() -> tuple[Sample, ...]:
         return tuple(Sample(f"{dtype}-ties", (8, 255), partial(rounding_ties, dtype)) for dtype in DTYPES)
-
-
-def row_scales(x: Tensor) -> Tensor:
-    top = x.abs().amax(1)
-    return torch.where(top < LEAST, 1, top / TOP)
 
 
 def rounding_ties(dtype: str) -> Tensor:

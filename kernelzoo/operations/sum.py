@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import partial
 
 from kernelzoo.lazy import torch
@@ -50,14 +49,11 @@ class sum:
         return high.where(legal, total), low.where(legal, 0.0), None
 
     def samples() -> tuple[Sample, ...]:
-        return tuple(_yield_difficult_sums())
-
-
-def _yield_difficult_sums() -> Iterator[Sample]:
-    for n in (3000, 100003):
-        yield Sample(f"float32-equal-terms-{n}", (8, n), partial(rows_of_equal_terms, n))
-    yield Sample("float32-cancels", (8, 3001), cancelling_rows)
-    yield Sample("int32-wider-than-int32", (2, 3000), overflowing_rows)
+        return (
+            *(Sample(f"float32-equal-terms-{n}", (8, n), partial(rows_of_equal_terms, n)) for n in (3000, 100003)),
+            Sample("float32-cancels", (8, 3001), cancelling_rows),
+            Sample("int32-wider-than-int32", (2, 3000), overflowing_rows),
+        )
 
 
 def rows_of_equal_terms(n: int) -> Tensor:
