@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kernelzoo.errors import DeviceLostError, NoRoomError, UnsupportedProblemError
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import torch
 
 KIB, MIB = 1024, 1024**2
+
+T = TypeVar("T")
 
 
 def make_host_memory_error(requester: str, bytes_needed: int) -> NoRoomError:
@@ -188,13 +190,18 @@ _assumed: ContextVar[Device | None] = ContextVar("assumed", default=None)
 
 
 @contextmanager
-def plan_launches_for_device(device: Device) -> Iterator[None]:
-    """A context in which this thread plans launches of kernels for the given device, physical or simulated."""
-    token = _assumed.set(device)
+def hold_value(variable: ContextVar[Any], value: T) -> Iterator[T]:
+    """A context in which a context variable has the value, which it yields."""
+    token = variable.set(value)
     try:
-        yield
+        yield value
     finally:
-        _assumed.reset(token)
+        variable.reset(token)
+
+
+def plan_launches_for_device(device: Device) -> AbstractContextManager[object]:
+    """A context in which this thread plans launches of kernels for the given device, physical or simulated."""
+    return hold_value(_assumed, device)
 
 
 def of(x: torch.Tensor) -> Device:
@@ -328,12 +335,8 @@ _invariant: ContextVar[count[int] | None] = ContextVar("invariant", default=None
 def require_batch_invariance(implementation_id: str) -> Iterator[None]:
     """A context to prepare launches whose result for a row has the same bits for any number of rows.
     Raises UnsupportedProblemError at its end if nothing within it called ``is_batch_invariant``."""
-    asked = count()
-    token = _invariant.set(asked)
-    try:
+    with hold_value(_invariant, count()) as asked:
         yield
-    finally:
-        _invariant.reset(token)
     if next(asked) == 0:
         reason = "it doesn't promise that a row's bits are the same among any number of rows"
         raise UnsupportedProblemError(implementation_id, reason, "call it without batch_invariant, or another backend")

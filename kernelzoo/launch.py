@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from kernelzoo.device import hold_value
 from kernelzoo.errors import InputTypeError, KernelZooError, OutputError
 from kernelzoo.layout import short_storage_message, span
 
@@ -171,15 +172,9 @@ class ResultCopyingLaunch:
 _undelivered: ContextVar[deque[Callable[[], object]] | None] = ContextVar("undelivered", default=None)
 
 
-@contextmanager
-def postpone_result_copies(max_copies: int) -> Iterator[deque[Callable[[], object]]]:
+def postpone_result_copies(max_copies: int) -> AbstractContextManager[deque[Callable[[], object]]]:
     """A context in which launches copy no results. It yields the last ``max_copies`` copies, as functions to call."""
-    waiting = deque[Callable[[], object]](maxlen=max_copies)
-    token = _undelivered.set(waiting)
-    try:
-        yield waiting
-    finally:
-        _undelivered.reset(token)
+    return hold_value(_undelivered, deque[Callable[[], object]](maxlen=max_copies))
 
 
 class PerStreamLaunches:
@@ -380,9 +375,5 @@ recording: ContextVar[Recording | None] = ContextVar("recording", default=None)
 def record_binds(*, can_compile: bool = False) -> Iterator[list[Any]]:
     """A context that records this thread's binds, and yields the list of steps.
     If ``can_compile``, a launch adds its steps when called. Otherwise a bind adds them, and its launch does nothing."""
-    made = Recording(can_compile)
-    token = recording.set(made)
-    try:
+    with hold_value(recording, Recording(can_compile)) as made:
         yield made.steps
-    finally:
-        recording.reset(token)

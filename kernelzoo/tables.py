@@ -20,13 +20,14 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from kernelzoo.device import hold_value
 from kernelzoo.errors import KernelZooError, UnknownNameError
 from kernelzoo.files import write_atomically
 from kernelzoo.user_cache import folder
@@ -160,14 +161,9 @@ chosen: ContextVar[Mapping[type[Any], Any]] = ContextVar("chosen", default={})  
 """Tables that replace others while this thread binds; see ``using``."""
 
 
-@contextmanager
-def using(table: Any) -> Iterator[None]:
+def using(table: Any) -> AbstractContextManager[object]:
     """A context in which this thread binds with that table on any device."""
-    token = chosen.set({**chosen.get(), type(table): table})
-    try:
-        yield
-    finally:
-        chosen.reset(token)
+    return hold_value(chosen, {**chosen.get(), type(table): table})
 
 
 def of(table: type[T], device: int) -> T:
@@ -303,23 +299,26 @@ def _read_stored_table(table: type[T], here: Gpu, shipped: T) -> T:
     ((backend, op),) = [key for key, value in _declared.items() if value is table]
     try:
         file = path(here, backend)
-        content = file.read_bytes()
-    except (FileNotFoundError, RuntimeError):
-        return shipped
-    except OSError as error:
-        return _warn_and_use_shipped(file, error.strerror or str(error), shipped)
-    try:
-        sections = _parse_tables(content, here, backend)
+        sections = _parse_tables(file.read_bytes(), here, backend)
         if op not in sections:
             return shipped
         section = sections[op]
         if section["declared"] != digest(table):
-            return _warn_and_use_shipped(file, f"its {op} table is of another version of kernelzoo", shipped)
+            raise TableError(f"its {op} table is of another version of kernelzoo")
         return table_with_values(table, dict(section["values"]))
     except TableError as error:
-        return _warn_and_use_shipped(file, str(error), shipped)
+        reason = str(error)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        return _warn_and_use_shipped(file, f"it is damaged ({type(error).__name__}: {error})", shipped)
+        reason = f"it is damaged ({type(error).__name__}: {error})"
+    except (FileNotFoundError, RuntimeError):
+        return shipped
+    except OSError as error:
+        reason = error.strerror or str(error)
+    if file not in _warned:
+        _warned.add(file)
+        words = f"the launch table in {file} is not used: {reason}; remove it, or measure anew with: kernelzoo tune"
+        warnings.warn(words, TableWarning, stacklevel=2)
+    return shipped
 
 
 def _parse_tables(content: bytes, card: Gpu, backend: str) -> Json:
@@ -330,14 +329,6 @@ def _parse_tables(content: bytes, card: Gpu, backend: str) -> Json:
     if document["backend"] != backend or document["card"] != dataclasses.asdict(card):
         raise TableError(f"it is for {document['backend']} on {document['card']}, and this is {backend} on {card}")
     return dict(document["tables"])
-
-
-def _warn_and_use_shipped(file: Path, reason: str, shipped: T) -> T:
-    if file not in _warned:
-        _warned.add(file)
-        words = f"the launch table in {file} is not used: {reason}; remove it, or measure anew with: kernelzoo tune"
-        warnings.warn(words, TableWarning, stacklevel=2)
-    return shipped
 
 
 def _writer_lock(file: Path) -> AbstractContextManager[object]:
