@@ -216,13 +216,9 @@ class ContractError(PicklableErrorMixin, AssertionError):
         self.error, self.unit = error, unit
         """Distance from the nearest right value, and its unit: ``ulp``, or ``1`` for integers."""
 
-    def with_message(self, words: str, kind: str = "") -> ContractError:
-        """Return a copy of the finding with another message, and another kind if one is given."""
-        made = copy.copy(self)
-        made.args, made.kind = (words,), kind or self.kind
-        return made
-
 
 def replace_message(error: AssertionError, words: str) -> AssertionError:
     """Return an assertion error with another message. A ContractError keeps all its other fields."""
-    return error.with_message(words) if isinstance(error, ContractError) else AssertionError(words)
+    made = copy.copy(error) if isinstance(error, ContractError) else AssertionError()
+    made.args = (words,)
+    return made

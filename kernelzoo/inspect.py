@@ -354,11 +354,7 @@ def _record_torch_operations(add_name: Callable[[str], None]) -> Iterator[None]:
 def _distinct_steps(steps: list[Any]) -> Iterator[tuple[Any, int]]:
     """Return each distinct step once, in order, with its count. Arguments are not compared."""
     alike = [replace(step, arguments=()) if isinstance(step, LaunchStep) else step for step in steps]
-    different: list[Any] = []
-    for step in alike:
-        if step not in different:
-            different.append(step)
-    return ((step, alike.count(step)) for step in different)
+    return ((step, alike.count(step)) for i, step in enumerate(alike) if step not in alike[:i])
 
 
 def _json_constant(value: Any) -> int | float | str | bool:

@@ -55,7 +55,9 @@ class Softmax(_Module):
 
 
 class _Norm(_Module):
-    def __init__(self, normalized_shape: int, eps: float, device: Any, dtype: Any, **options: Any) -> None:
+    def __init__(
+        self, normalized_shape: int, eps: float = 1e-6, *, device: Any = None, dtype: Any = None, **options: Any
+    ) -> None:
         super().__init__(**options)
         self.eps = eps
         self.weight = torch.nn.Parameter(torch.ones(normalized_shape, device=device, dtype=dtype))
@@ -86,11 +88,6 @@ class RMSNorm(_Norm):
     tensor([[6., 6.]])
     """
 
-    def __init__(
-        self, normalized_shape: int, eps: float = 1e-6, *, device: Any = None, dtype: Any = None, **options: Any
-    ) -> None:
-        super().__init__(normalized_shape, eps, device, dtype, **options)
-
     def forward(self, x: torch.Tensor, residual: torch.Tensor | None = None) -> Any:
         if residual is None:
             return _call_operation(self, "rms_norm", x, self.weight, dim=self.dim, eps=self.eps)
@@ -120,7 +117,7 @@ class LayerNorm(_Norm):
         dtype: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(normalized_shape, eps, device, dtype, **options)
+        super().__init__(normalized_shape, eps, device=device, dtype=dtype, **options)
         zeros = torch.zeros_like(self.weight)
         if bias:
             self.bias = torch.nn.Parameter(zeros)
