@@ -150,7 +150,7 @@ def bench(
                 versions=about.versions if engine == "local" else None,
                 rounds=rounds,
                 modules=list(map(Path, modules)),
-                shard=part.describe(whole, how.options) if part else None,
+                shard=part.describe(whole, vars(how)) if part else None,
             )
             _require_runnable_backend(crew.first_worker, ids, options.split_words(backend))
             whole = part.select_part(whole) if part else whole
@@ -198,7 +198,9 @@ def bench(
         tables.print_marks_summary()
         console.print(f"{len(kept)} results in {path}" if kept else "nothing could be measured")
     if ended:
-        errors.print(f"{ended}; {_resume_hint(path, to, resume) if path.exists() else 'nothing was measured yet'}")
+        again = ["kernelzoo", *sys.argv[1:], *([] if to else ["-o", str(path)]), *([] if resume else ["--resume"])]
+        hint = f"{path} has what was measured; to continue: {shlex.join(again)}"
+        errors.print(f"{ended}; {hint if path.exists() else 'nothing was measured yet'}")
         return 130 if interrupted else 2
     return 1 if bad else 0 if kept else 2
 
@@ -238,11 +240,6 @@ def _require_runnable_backend(worker: Worker, ids: Sequence[str], requested: Seq
     reasons = [worker.find_fuzzing_limits(id)["unavailable"] for id in first.values()]
     if reasons and all(reasons):
         raise options.OptionError("; ".join(dict.fromkeys(reasons)))
-
-
-def _resume_hint(path: Path, given: Path | None, resumed: bool) -> str:
-    command = ["kernelzoo", *sys.argv[1:], *([] if given else ["-o", str(path)]), *([] if resumed else ["--resume"])]
-    return f"{path} has what was measured; to continue: {shlex.join(command)}"
 
 
 def _first_calls(

@@ -276,8 +276,7 @@ def _select_unjudged(found: PairedSolutions, root: Path, known: dict[str, Row]) 
     """Return definitions with the solutions to judge: those without a verdict, or edited after their verdict."""
     work: Batch = []
     for task in found.tasks:
-        some = [s for s in task.solutions if known.get(_name(s.path, root), {}).get("sha256") != task.digest(s)]
-        if some:
+        if some := [s for s in task.solutions if known.get(_name(s.path, root), {}).get("sha256") != task.digest(s)]:
             work.append((task, some))
     return work
 

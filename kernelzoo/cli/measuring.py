@@ -8,7 +8,6 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +47,6 @@ class MeasuringOptions:
         if self.energy and self.timed == "call":
             raise OptionError("--energy measures launches, not whole calls; leave out --clock call")
 
-    @property
-    def options(self) -> dict[str, Any]:
-        return dict(vars(self))
-
 
 _deadline = math.inf
 
@@ -81,7 +76,9 @@ def measure_plan(
         bar.begin_item(_count_steps(ids, settings))
         if time.monotonic() > _deadline:
             return [], []
-        return worker.race(problem, ids, **settings.options, progress=partial(_show_step, bar, problem))
+        return worker.race(
+            problem, ids, **vars(settings), progress=lambda stage, id: bar.show_step(f"{problem.id}: {stage} {id}")
+        )
 
     for index, (worker, (problem, _), (entries, failed)) in enumerate(workers.hand_out(plan, measure_task), 1):
         if not entries and not failed:
@@ -101,7 +98,7 @@ def compare_cards(crew: WorkerPool, plan: Plan, settings: MeasuringOptions, bar:
         return []
     problem, ids = max(plan, key=lambda one: one[0].bytes)
     bar.show_step(f"comparing the cards on {problem.id}")
-    return measure_with_each_worker(crew, problem, ids[0], **settings.options | {"cross_check": False})
+    return measure_with_each_worker(crew, problem, ids[0], **vars(settings) | {"cross_check": False})
 
 
 def describe_workers(crew: WorkerPool, card_times: Sequence[WorkerTime]) -> list[Row]:
@@ -134,10 +131,6 @@ def worker_name(gpu: Row | None, device: str) -> str:
     if not gpu:
         return device
     return f"GPU {gpu['index']}" + (f" of {gpu['host']}" if gpu.get("host") else "")
-
-
-def _show_step(bar: Bar, problem: Problem, stage: str, id: str) -> None:
-    bar.show_step(f"{problem.id}: {stage} {id}")
 
 
 def _count_steps(ids: Sequence[str], settings: MeasuringOptions) -> int:

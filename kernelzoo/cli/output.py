@@ -7,8 +7,8 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -36,15 +36,9 @@ def console(*, errors: bool = False) -> Console:
     return found if found.is_terminal or "COLUMNS" in os.environ else Console(**plain, width=UNLIMITED)
 
 
-@contextmanager
-def only_this_thread_prints() -> Iterator[None]:
+def only_this_thread_prints() -> AbstractContextManager[object]:
     """A context in which only this thread prints to standard output. Other threads print to standard error."""
-    before = sys.stdout
-    sys.stdout = cast(TextIO, _ThreadStream(before, threading.current_thread()))
-    try:
-        yield
-    finally:
-        sys.stdout = before
+    return redirect_stdout(cast(TextIO, _ThreadStream(sys.stdout, threading.current_thread())))
 
 
 class _ThreadStream:

@@ -146,7 +146,8 @@ class Tables:
         full = self._full
         return {
             "implementation": notes.append_marks(row["id"], row["flags"]),
-            "form": _chosen_variant_name(row) if full else "",
+            # The variant that ``auto`` or another chooser ran; "" if the row's own kernel ran.
+            "form": row["form"].rpartition("/")[2] if full and row["form"] not in (None, "", row["id"]) else "",
             ">median, µs": output.number(row["median_us"]),
             ">95 %, µs": output.format_interval(*row["interval_us"]).strip() if full else "",
             ">ratio": output.number(row["ratio"]),
@@ -169,12 +170,6 @@ _SPARE = (
 """Columns that a narrow terminal drops, the least needed first."""
 
 _STYLES = {"FASTER": "green", "SLOWER": "red"}
-
-
-def _chosen_variant_name(row: Row) -> str:
-    """Return the name of the variant that ``auto`` or another chooser ran, or "" if the row's own kernel ran."""
-    form: str = row["form"] or row["id"]
-    return "" if form == row["id"] else form.rpartition("/")[2]
 
 
 def print_without_result(problems: Sequence[Row]) -> None:

@@ -156,7 +156,10 @@ class TuningSession:
         def tuned(guard: Guard, numbered: tuple[int, Json]) -> Iterator[tuple[TuningOutcome, _TableProgress]]:
             index, one = numbered
             share = (self.seconds - self.record.seconds) / math.ceil((count - index) / self.processes)
-            self._check_same_gpu_model(guard)
+            if guard is not self.guards.first and guard.tables((), ())["card"] != asdict(self.card):  # other times
+                raise options.OptionError(
+                    f"{guard.about.device_name} is no {self.card}: a table is for one card; name GPUs of one model"
+                )
             words = f"{one['backend']}/{one['op']}"
             tell = _TableProgress(self.bar, f"table {index + 1}/{count} {words}", self.seconds, self.record)
             processors = self.card.multiprocessors
@@ -205,13 +208,6 @@ class TuningSession:
                 errors.print(f"interrupted after {len(in_order)} of {count} tables; kept: {kept}")
                 return 130
         return 1 if findings else 0
-
-    def _check_same_gpu_model(self, guard: Guard) -> None:
-        """Raise OptionError if the guard's GPU is of another model than the tuned card, whose times would differ."""
-        if guard is not self.guards.first and guard.tables((), ())["card"] != asdict(self.card):
-            raise options.OptionError(
-                f"{guard.about.device_name} is no {self.card}: a table is for one card; name GPUs of one model"
-            )
 
     def _store_table(self, one: Json, outcome: TuningOutcome) -> Path:
         about = {"started": self.record.started, "versions": self.guards.first.about.versions, "rounds": self.rounds}

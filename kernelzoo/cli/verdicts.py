@@ -27,6 +27,9 @@ _STYLES = {"wrong": "red", "refused": "yellow", UNDECIDABLE: "yellow"}
 _CHEATS = ("false time", "not repeatable", "changes the process")
 """The kinds of faults that verdicts report as ``timing: KIND``."""
 
+_CASE = ("dtype", "shape", "axes", "scalars", "place", "got", "expected")
+"""The facts of a failing case: dtype, sizes, scalars, and the wrong element."""
+
 
 @dataclass
 class Judgment:
@@ -73,7 +76,8 @@ class Judgment:
         """Return the verdict. ``workload_count``: how many became problems. ``workload_errors``: why others did not."""
         bad = self.wrong or (self.failures[0] if self.failures and self.right else None)
         if bad is not None:
-            return self._record("wrong", fault_kind(bad), bad["reason"], workload_count) | {"case": _failing_case(bad)}
+            case = {key: bad[key] for key in _CASE if key in bad}
+            return self._record("wrong", fault_kind(bad), bad["reason"], workload_count) | {"case": case}
         if self.unjudged:
             return self.refused(self.unjudged, UNJUDGED, workload_count)
         if self.right:
@@ -147,12 +151,6 @@ def fault_kind(failed: Row) -> str:
     if kind == "wrong kind of result":
         return next((f"wrong {what}" for what in ("dtype", "shape", "device") if f"has {what}" in reason), kind)
     return kind or "wrong value"
-
-
-def _failing_case(failed: Row) -> Row:
-    """Return the facts of a failing case: dtype, sizes, scalars, and the wrong element."""
-    keys = ("dtype", "shape", "axes", "scalars", "place", "got", "expected")
-    return {key: failed[key] for key in keys if key in failed}
 
 
 def refuse_file(file: str, reason: str) -> Row:
