@@ -302,25 +302,27 @@ def _kernel_from_step(step: Any, launches: int, impl: str, request: Request) -> 
     if sass is None:
         functions, missing = cubin.disassembly(made.binary)
         sass = functions.get(made.symbol)
-    source, place = made.source, _file_and_line(made.file, made.line)
-    constants = {name: _json_constant(value) for name, value in made.constants.items()}
-    if made.registers is None:  # a host kernel
-        arch, host = made.host
-        return Kernel(
-            made.name, made.language, impl, arch, host, source, place, sass=sass, launches=launches, constants=constants
-        )
+    path, here = Path(made.file), Path(__file__).parents[1]
+    plain = Kernel(
+        made.name,
+        made.language,
+        impl,
+        *made.host,
+        made.source,
+        f"{path.relative_to(here) if path.is_relative_to(here) else path}:{made.line}",
+        sass=sass,
+        launches=launches,
+        constants={name: _json_constant(value) for name, value in made.constants.items()},
+    )
+    if made.registers is None:
+        return plain
     shared = made.shared_bytes + step.shared_bytes
-    return Kernel(
-        name=made.name,
-        language=made.language,
-        implementation=impl,
+    return replace(
+        plain,
         arch=device.arch,
         device=str(device),
-        source=source,
-        source_file=place,
         ptx=made.ptx,
         stages=made.stages,
-        sass=sass,
         sass_missing=missing,
         registers=made.registers,
         local_bytes=made.local_bytes,
@@ -329,9 +331,7 @@ def _kernel_from_step(step: Any, launches: int, impl: str, request: Request) -> 
         block=(*(step.block or (step.threads,)), 1, 1)[:3],
         cluster=(step.cluster, 1, 1),
         cooperative=step.cooperative,
-        launches=launches,
         occupancy=occupancy(device, made.registers, step.threads, shared),
-        constants=constants,
     )
 
 
@@ -362,9 +362,3 @@ def _json_constant(value: Any) -> int | float | str | bool:
     if hasattr(value, "item"):
         value = value.item()
     return value if isinstance(value, int | str) or (isinstance(value, float) and math.isfinite(value)) else str(value)
-
-
-def _file_and_line(file: str | Path, line: int) -> str:
-    """Return ``path:line`` of a source. A path within this package begins at the package's parent folder."""
-    path, here = Path(file), Path(__file__).parents[1]
-    return f"{path.relative_to(here) if path.is_relative_to(here) else path}:{line}"

@@ -8,7 +8,7 @@ the same library. Torch does not record these calls, so they have no gradient.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -192,10 +192,8 @@ _libraries: dict[type, Library] = {}
 
 def library_of(x: Any, name: str) -> Library:
     """Return the library of an array. Raises InputTypeError for anything else."""
-    kind = type(x)
-    found = _libraries.get(kind)
-    if found is None:
-        found = _libraries[kind] = _library_of(x, name)
+    if (found := _libraries.get(type(x))) is None:
+        found = _libraries[type(x)] = _library_of(x, name)
     return found
 
 
@@ -325,13 +323,11 @@ def run(call: Call, inputs: Tensors, out: Any) -> Any:
                 if cached.run(*addresses, *[made.data.ptr for made in outs]) is None:
                     return outs[0] if len(outs) == 1 else tuple(outs)
     names = list(op.inputs)
-    if isinstance(first, torch.Tensor):
-        raise _mixed_libraries_error(names, inputs)
+    for x, name in zip(inputs, names, strict=True):
+        if isinstance(x, torch.Tensor) or type(library_of(x, name)) is not type(library_of(first, names[0])):
+            given = ", ".join(f"{name} is a {_type_name(x)}" for name, x in zip(names, inputs, strict=True))
+            raise InputTypeError(f"all inputs must be tensors, or arrays of one library: {given}; convert some of them")
     library = library_of(first, names[0])
-    if len(inputs) > 1:
-        for x, name in zip(inputs, names, strict=True):
-            if isinstance(x, torch.Tensor) or type(library_of(x, name)) is not type(library):
-                raise _mixed_libraries_error(names, inputs)
     with _on_stream(library.stream(first), first):
         read = [_as_tensor(x, name, library) for x, name in zip(inputs, names, strict=True)]
         tensors = tuple(tensor for tensor, _ in read)
@@ -373,8 +369,3 @@ def _output_tensors(op: Operation, out: Any, library: Library, first: Any) -> An
 
 def _type_name(x: Any) -> str:
     return "torch.Tensor" if isinstance(x, torch.Tensor) else f"{type(x).__module__}.{type(x).__qualname__}"
-
-
-def _mixed_libraries_error(names: Sequence[str], inputs: Sequence[Any]) -> InputTypeError:
-    given = ", ".join(f"{name} is a {_type_name(x)}" for name, x in zip(names, inputs, strict=True))
-    return InputTypeError(f"all inputs must be tensors, or arrays of one library: {given}; convert some of them")

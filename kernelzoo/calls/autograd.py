@@ -159,7 +159,8 @@ def run_batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Te
     if op.by_rows and all(names in (ROW, ("outer", "inner")) for names in op.axes) and ndim:
         dims = tuple(d + 1 for d in axes_of(call.dim, ndim))
         dim = dims if op.several_axes else dims[0]
-        fronted = [_with_batch_first(x, at, size) for x, at in zip(inputs, in_dims, strict=True)]
+        pairs = zip(inputs, in_dims, strict=True)
+        fronted = [x.expand(size, *x.shape) if at is None else x.movedim(at, 0) for x, at in pairs]
         results = as_tuple(call._replace(dim=dim)(*fronted))
     else:
         parts = [
@@ -173,10 +174,6 @@ def run_batched(call: Call, size: int, in_dims: Sequence[int | None], inputs: Te
 def _batch_item(x: torch.Tensor, batch_axis: int, i: int) -> torch.Tensor:
     """Return element ``i`` of a batch, or zeros if the batch is empty, so that results have the right shapes."""
     return x.select(batch_axis, i) if x.size(batch_axis) else x.sum(batch_axis, dtype=x.dtype)
-
-
-def _with_batch_first(x: torch.Tensor, at: int | None, size: int) -> torch.Tensor:
-    return x.expand(size, *x.shape) if at is None else x.movedim(at, 0)
 
 
 # --- Functions for torch's autograd engine ----------------------------------------------------------------------------
@@ -241,10 +238,6 @@ class CachedDifferentiable:
         names = [*rule.names, "grad"]
         self.order = [names.index(name) for name in rule.op.inputs] if self.plain and rule.op is not None else []
         """For each input of the gradient's operation: its index in (*saved tensors, gradient of the output)."""
-
-    def as_function(self) -> Callable[[torch.Tensor], Any]:
-        """Return a function that makes the call, without a Python frame above torch's own."""
-        return functools.partial(unchecked_apply(CachedLaunchFunction, self.call.op), self)
 
 
 class CachedLaunchFunction(torch.autograd.Function):

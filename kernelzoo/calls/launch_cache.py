@@ -211,10 +211,12 @@ class LaunchCache:
 
 def _make_differentiable(call: Call, run: Callable[..., Any], results: tuple[Result, ...]) -> Callable[..., Any]:
     """Return the function to call if gradients are enabled and an input requires one."""
-    from kernelzoo.calls.autograd import CachedDifferentiable, call_differentiable
+    from kernelzoo.calls import autograd
 
-    straight = call.op.gradient and len(call.op.inputs) == 1 == len(results) and not call.scalars
-    return CachedDifferentiable(call, run, results[0]).as_function() if straight else partial(call_differentiable, call)
+    if not call.op.gradient or not (len(call.op.inputs) == 1 == len(results)) or call.scalars:
+        return partial(autograd.call_differentiable, call)
+    ready = autograd.CachedDifferentiable(call, run, results[0])
+    return partial(autograd.unchecked_apply(autograd.CachedLaunchFunction, call.op), ready)  # no frame above torch's
 
 
 def classify_overlaps(addresses: Sequence[int], spans: Sequence[int]) -> list[bool | None]:

@@ -89,10 +89,6 @@ def _merge_keepdim(keepdim: Any, keepdims: Any) -> Any:
     return keepdims
 
 
-def _batch_invariant_variant(variant: str) -> str:
-    return f"{variant}{BATCH_INVARIANT}"
-
-
 def _convert_input(op: Operation, x: Any, dtype: Any) -> Any:
     from kernelzoo.calls import arrays  # it imports torch
 
@@ -118,7 +114,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
             out: Any = None,
         ) -> Any:
             x = x if dtype is _NOT_PASSED else _convert_input(op, x, dtype)
-            variant = _batch_invariant_variant(variant) if batch_invariant else variant
+            variant = f"{variant}{BATCH_INVARIANT}" if batch_invariant else variant
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), False, _NO_SCALARS, variant, out)
 
     elif takes_only_x_and_dim(op) and not op.converts:
@@ -135,7 +131,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
             variant: str = "auto",
             out: Any = None,
         ) -> Any:
-            variant = _batch_invariant_variant(variant) if batch_invariant else variant
+            variant = f"{variant}{BATCH_INVARIANT}" if batch_invariant else variant
             if keepdims is not None or keepdim is _NOT_PASSED:
                 keepdim = keepdims is not None and _merge_keepdim(keepdim, keepdims)
             return self._run(op, (x,), dim if axis is _DIM else _axis(dim, axis), keepdim, _NO_SCALARS, variant, out)
@@ -170,7 +166,7 @@ def method_of(op: Operation) -> Callable[..., Any]:
                     name: value if type(value := said[name]) is float is kind else convert_scalar(name, value, kind)
                     for name, kind in scalars
                 },
-                _batch_invariant_variant(said["variant"]) if said["batch_invariant"] else said["variant"],
+                f"{said['variant']}{BATCH_INVARIANT}" if said["batch_invariant"] else said["variant"],
                 said["out"],
             )
 

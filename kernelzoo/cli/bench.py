@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from kernelzoo import measure, operations, registry
 from kernelzoo.cli import measuring, options, output, recording, sizes
@@ -22,45 +22,23 @@ from kernelzoo.measure import shards
 from kernelzoo.measure.gpus import Gpu
 from kernelzoo.measure.guard import Guard
 from kernelzoo.measure.record import Record, RecordError
-from kernelzoo.measure.worker_pool import WorkerPool
+from kernelzoo.measure.worker_pool import Worker, WorkerPool
 from kernelzoo.measure.worker_process import GuardError
 
-if TYPE_CHECKING:
-    from kernelzoo.measure.worker_pool import Worker
-
-ShapeSet = Annotated[
-    str,
-    options.option(
-        "--shapes",
-        "SET",
-        "A set of shapes: quick, host, sweep, full, map, axes, people, hidden, vocabulary, odd or random:COUNT.",
-    ),
-]
 Seed = Annotated[int, options.option("--seed", "S", "Seed of the problems that --shapes random:COUNT draws.", min=0)]
-Output = Annotated[
-    Path | None, options.option("-o --output", "FILE.json[.gz]", "The results file; by default out/bench-TIME.json.")
-]
 Resume = Annotated[bool, options.flag("--resume", "Continue the results file: measure what it lacks.")]
-
-Engine = Annotated[str, options.option("--engine", "local|ray", "Measure here, or on every GPU of a Ray cluster.")]
-Address = Annotated[
-    str, options.option("--address", "HOST:PORT", "The Ray cluster; by default that of RAY_ADDRESS, or a new one.")
-]
-Part = Annotated[
-    str, options.option("--shard", "K/N", "Measure every N-th problem, from the K-th on; see kernelzoo merge.")
-]
-
-FirstCall = Annotated[
-    bool,
-    options.flag(
-        "--first-call", "Measure the first call in a process instead, with empty and with filled disk caches."
-    ),
-]
 
 
 def bench(
     *,
-    shapes: ShapeSet = "quick",
+    shapes: Annotated[
+        str,
+        options.option(
+            "--shapes",
+            "SET",
+            "A set of shapes: quick, host, sweep, full, map, axes, people, hidden, vocabulary, odd or random:COUNT.",
+        ),
+    ] = "quick",
     seed: Seed = 0,
     shape: options.Shapes,
     dim: options.Dim = -1,
@@ -73,9 +51,15 @@ def bench(
     module: options.Modules,
     device: options.Device = "",
     gpus: options.Gpus = "",
-    engine: Engine = "local",
-    address: Address = "",
-    shard: Part = "",
+    engine: Annotated[
+        str, options.option("--engine", "local|ray", "Measure here, or on every GPU of a Ray cluster.")
+    ] = "local",
+    address: Annotated[
+        str, options.option("--address", "HOST:PORT", "The Ray cluster; by default that of RAY_ADDRESS, or a new one.")
+    ] = "",
+    shard: Annotated[
+        str, options.option("--shard", "K/N", "Measure every N-th problem, from the K-th on; see kernelzoo merge.")
+    ] = "",
     rounds: options.Rounds = 15,
     cache: options.Cache = "cold",
     clock: options.Clock = "device",
@@ -83,8 +67,16 @@ def bench(
     cross_check: options.CrossCheck = False,
     patience: options.Patience = 180.0,
     waive: options.Waive,
-    first_call: FirstCall = False,
-    to: Output = None,
+    first_call: Annotated[
+        bool,
+        options.flag(
+            "--first-call", "Measure the first call in a process instead, with empty and with filled disk caches."
+        ),
+    ] = False,
+    to: Annotated[
+        Path | None,
+        options.option("-o --output", "FILE.json[.gz]", "The results file; by default out/bench-TIME.json."),
+    ] = None,
     resume: Resume = False,
     json: options.Json = False,
 ) -> int:

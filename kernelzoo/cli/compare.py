@@ -14,27 +14,6 @@ from kernelzoo.cli import rows as rows_of
 from kernelzoo.cli.against import RowChange
 from kernelzoo.cli.bench import Resume
 
-Baseline = Annotated[
-    str, options.option("--baseline", "ID", "The implementation that ratios are to; by default torch's own function.")
-]
-Against = Annotated[
-    Path | None, options.option("--against", "FILE", "An older results file of this device to compare with.")
-]
-AgainstCommit = Annotated[
-    str, options.option("--against-commit", "COMMIT", "A commit in git to measure too, and compare with.")
-]
-Allowed = Annotated[str, options.option("--allowed", "SHARE", "The slowdown that --against allows.")]
-Definitions = Annotated[
-    Path | None,
-    options.option(
-        "--definitions",
-        "FOLDER",
-        "A folder of flashinfer-bench's or SOL-ExecBench's definitions, KernelBench's or gpu-mode's problems.",
-    ),
-]
-Solutions = Annotated[
-    Path | None, options.option("--solutions", "FOLDER", "A folder of solutions of these, to judge all.")
-]
 Output = Annotated[Path | None, options.option("-o --output", "FILE.json[.gz]", "Write the results to this file.")]
 
 
@@ -54,10 +33,17 @@ def compare(
     workload: options.Workloads,
     dtype: options.Dtypes,
     dim: options.Dim = -1,
-    baseline: Baseline = "",
-    against: Against = None,
-    against_commit: AgainstCommit = "",
-    allowed: Allowed = "5%",
+    baseline: Annotated[
+        str,
+        options.option("--baseline", "ID", "The implementation that ratios are to; by default torch's own function."),
+    ] = "",
+    against: Annotated[
+        Path | None, options.option("--against", "FILE", "An older results file of this device to compare with.")
+    ] = None,
+    against_commit: Annotated[
+        str, options.option("--against-commit", "COMMIT", "A commit in git to measure too, and compare with.")
+    ] = "",
+    allowed: Annotated[str, options.option("--allowed", "SHARE", "The slowdown that --against allows.")] = "5%",
     module: options.Modules,
     device: options.Device = "",
     rounds: options.Rounds = 15,
@@ -68,8 +54,17 @@ def compare(
     patience: options.Patience = 180.0,
     waive: options.Waive,
     their_tolerance: options.TheirTolerance = False,
-    definitions: Definitions = None,
-    solutions: Solutions = None,
+    definitions: Annotated[
+        Path | None,
+        options.option(
+            "--definitions",
+            "FOLDER",
+            "A folder of flashinfer-bench's or SOL-ExecBench's definitions, KernelBench's or gpu-mode's problems.",
+        ),
+    ] = None,
+    solutions: Annotated[
+        Path | None, options.option("--solutions", "FOLDER", "A folder of solutions of these, to judge all.")
+    ] = None,
     gpus: options.Gpus = "",
     to: Output = None,
     resume: Resume = False,

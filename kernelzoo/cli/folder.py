@@ -71,7 +71,9 @@ def judge_solution_folder(settings: JudgingOptions, gpus: str, to: Path | None, 
         count = sum(map(len, parts))
         bar.set_total(sum(len(some) for _, some in work), count)
         crew = FolderJudge(parts, places, settings, bar)
-        told = [verdicts.refuse_file(_name(path, root), words) for path, words in found.refused]
+        refusal = {"definition": "", "verdict": "refused", "kind": "no solution"}
+        unread = [(_name(path, root), words) for path, words in found.refused]
+        told = [{"file": file, "solution": file, **refusal, "reason": words} for file, words in unread]
         known |= {one["file"]: one for one in told}
         try:
             for number, one in enumerate(crew.results(), 1):
@@ -93,7 +95,8 @@ def judge_solution_folder(settings: JudgingOptions, gpus: str, to: Path | None, 
             output.console().print(f"{found.alone} definitions have no solution", style="dim")
     if not whole:
         return output.report_interruption(f"{len(known)} of {len(_list_solutions(found))} solutions", to)
-    return verdicts.exit_status(known.values())
+    said = {one["verdict"] for one in known.values()}
+    return 1 if "wrong" in said else 0 if "right" in said else 2
 
 
 @dataclass(frozen=True)

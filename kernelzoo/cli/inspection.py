@@ -17,52 +17,46 @@ from kernelzoo.measure import Problem
 from kernelzoo.report.reading import load
 from kernelzoo.report.results import ResultsError
 
-Id = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID", help="backend/op/variant, as kernelzoo list shows it.", autocompletion=options.complete_ids
-    ),
-]
 Shape = Annotated[str | None, options.option("--shape", "SHAPE", "The shape it is bound to; by default 4096x4096.")]
-Dtype = Annotated[
-    str | None,
-    options.option(
-        "--dtype",
-        "DTYPE",
-        "The dtype it is bound to, such as bf16; by default float32.",
-        callback=lambda value: options.full_dtype(value) if value else None,
-        autocompletion=options.complete_dtypes,
-    ),
-]
 Arch = Annotated[str, options.option("--arch", "ARCH", "The architecture it is compiled for, such as sm_80 or sm_100.")]
-Source = Annotated[bool, options.flag("--source", "Print the source; alone, it needs no language.")]
-Stage = Annotated[
-    str, options.option("--ir", "STAGE", "Print what Triton's compiler makes on the way: ttir, ttgir or llir.")
-]
-Ptx = Annotated[bool, options.flag("--ptx", "Print the PTX.")]
-Results = Annotated[
-    Path | None, options.option("--results", "FILE.json", "Compute the limit from the ceilings in this results file.")
-]
-Sass = Annotated[bool, options.flag("--sass", "Print the machine code.")]
 Profile = Annotated[str, options.option("--profile", "TOOL", "Run one launch on a GPU here under ncu, nsys or proton.")]
 
 STAGES = ("", "ttir", "ttgir", "llir")
 
 
 def inspect(
-    id: Id,
+    id: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="backend/op/variant, as kernelzoo list shows it.", autocompletion=options.complete_ids
+        ),
+    ],
     shape: Shape = None,
     *,
     axes: options.Axes,
-    dtype: Dtype = None,
+    dtype: Annotated[
+        str | None,
+        options.option(
+            "--dtype",
+            "DTYPE",
+            "The dtype it is bound to, such as bf16; by default float32.",
+            callback=lambda value: options.full_dtype(value) if value else None,
+            autocompletion=options.complete_dtypes,
+        ),
+    ] = None,
     dim: options.Dim = -1,
     arch: Arch = "sm_90",
     module: options.Modules,
-    source: Source = False,
-    ir: Stage = "",
-    ptx: Ptx = False,
-    sass: Sass = False,
-    results: Results = None,
+    source: Annotated[bool, options.flag("--source", "Print the source; alone, it needs no language.")] = False,
+    ir: Annotated[
+        str, options.option("--ir", "STAGE", "Print what Triton's compiler makes on the way: ttir, ttgir or llir.")
+    ] = "",
+    ptx: Annotated[bool, options.flag("--ptx", "Print the PTX.")] = False,
+    sass: Annotated[bool, options.flag("--sass", "Print the machine code.")] = False,
+    results: Annotated[
+        Path | None,
+        options.option("--results", "FILE.json", "Compute the limit from the ceilings in this results file."),
+    ] = None,
     profile: Profile = "",
     json: options.Json = False,
 ) -> int:

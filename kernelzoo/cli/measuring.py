@@ -9,17 +9,14 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.cli import output
 from kernelzoo.cli.options import OptionError, check_names
 from kernelzoo.cli.progress import Bar
 from kernelzoo.files import check_parent_folder, hold_file_lock
 from kernelzoo.measure import Problem
-from kernelzoo.measure.worker_pool import SLOWER, WorkerPool, WorkerTime, measure_with_each_worker
-
-if TYPE_CHECKING:
-    from kernelzoo.measure.worker_pool import Worker
+from kernelzoo.measure.worker_pool import SLOWER, Worker, WorkerPool, WorkerTime, measure_with_each_worker
 
 Row = dict[str, Any]
 Plan = Sequence[tuple[Problem, Sequence[str]]]

@@ -15,55 +15,45 @@ from kernelzoo.measure import record, shards
 from kernelzoo.report.reading import NoTimesError, load
 from kernelzoo.report.results import BASELINE
 
-Files = Annotated[list[Path], typer.Argument(metavar="RESULTS.json", help="Files that commands wrote with -o.")]
-Output = Annotated[
-    Path | None,
-    options.option(
-        "-o --output",
-        "PATH",
-        "NAME.html: write one page that holds everything; NAME: write the folder NAME with report.md and figures.",
-    ),
-]
-Against = Annotated[
-    list[Path],
-    options.repeated(
-        "--against", "OLD.json", "Older results: the page, or --markdown, says what has changed; may be repeated."
-    ),
-]
-Baseline = Annotated[
-    str, options.option("--baseline", "BACKEND/VARIANT", f"What ratios are to; {BASELINE} by default.")
-]
-NoFigures = Annotated[bool, options.flag("--no-figures", "Write report.md without figures.")]
-Title = Annotated[str, options.option("--title", "TITLE", "Heading of the report.")]
-Insert = Annotated[
-    list[Path],
-    options.repeated(
-        "--insert",
-        "FILE.md",
-        "Fill the blocks between <!-- results:NAME --> and <!-- /results --> in this file; may be repeated.",
-    ),
-]
-Check = Annotated[bool, options.flag("--check", "Write no --insert file, but fail if one would change.")]
-Csv = Annotated[bool, options.flag("--csv", "Print a line of CSV for each result instead.")]
 Shards = Annotated[list[Path], typer.Argument(metavar="SHARD.json", help="Files of kernelzoo bench --shard K/N.")]
 Merged = Annotated[
     Path, options.option("-o --output", "FILE.json[.gz]", "The results file to write, or a page: FILE.html.")
 ]
-Markdown = Annotated[bool, options.flag("--markdown", "Print short tables for a pull request instead.")]
 
 
 def report(
-    files: Files,
+    files: Annotated[list[Path], typer.Argument(metavar="RESULTS.json", help="Files that commands wrote with -o.")],
     *,
-    to: Output = None,
-    against: Against,
-    baseline: Baseline = "",
-    no_figures: NoFigures = False,
-    title: Title = "Results",
-    insert: Insert,
-    check: Check = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
+    to: Annotated[
+        Path | None,
+        options.option(
+            "-o --output",
+            "PATH",
+            "NAME.html: write one page that holds everything; NAME: write the folder NAME with report.md and figures.",
+        ),
+    ] = None,
+    against: Annotated[
+        list[Path],
+        options.repeated(
+            "--against", "OLD.json", "Older results: the page, or --markdown, says what has changed; may be repeated."
+        ),
+    ],
+    baseline: Annotated[
+        str, options.option("--baseline", "BACKEND/VARIANT", f"What ratios are to; {BASELINE} by default.")
+    ] = "",
+    no_figures: Annotated[bool, options.flag("--no-figures", "Write report.md without figures.")] = False,
+    title: Annotated[str, options.option("--title", "TITLE", "Heading of the report.")] = "Results",
+    insert: Annotated[
+        list[Path],
+        options.repeated(
+            "--insert",
+            "FILE.md",
+            "Fill the blocks between <!-- results:NAME --> and <!-- /results --> in this file; may be repeated.",
+        ),
+    ],
+    check: Annotated[bool, options.flag("--check", "Write no --insert file, but fail if one would change.")] = False,
+    csv: Annotated[bool, options.flag("--csv", "Print a line of CSV for each result instead.")] = False,
+    markdown: Annotated[bool, options.flag("--markdown", "Print short tables for a pull request instead.")] = False,
     json: options.Json = False,
 ) -> int:
     """Show results files as tables on the terminal, as a page, as a folder with figures, or inside Markdown files.

@@ -12,25 +12,20 @@ from kernelzoo.cli import options, output
 from kernelzoo.cli.inspection import print_text
 from kernelzoo.report.reading import load
 
-Operation = Annotated[
-    str, typer.Argument(metavar="OP", help="The operation, such as rms_norm.", autocompletion=options.complete_ops)
-]
-Languages = Annotated[
-    list[str],
-    options.repeated("--language", "NAME", "Languages, comma-separated or repeated: triton,cute. All by default."),
-]
-Results = Annotated[
-    list[Path] | None, options.option("--results", "FILE.json", "Show the scores in this results file.")
-]
-Markdown = Annotated[bool, options.flag("--markdown", "Print a page, with each kernel folded.")]
-
 
 def show(
-    op: Operation,
+    op: Annotated[
+        str, typer.Argument(metavar="OP", help="The operation, such as rms_norm.", autocompletion=options.complete_ops)
+    ],
     *,
-    language: Languages,
-    results: Results = None,
-    markdown: Markdown = False,
+    language: Annotated[
+        list[str],
+        options.repeated("--language", "NAME", "Languages, comma-separated or repeated: triton,cute. All by default."),
+    ],
+    results: Annotated[
+        list[Path] | None, options.option("--results", "FILE.json", "Show the scores in this results file.")
+    ] = None,
+    markdown: Annotated[bool, options.flag("--markdown", "Print a page, with each kernel folded.")] = False,
     json: options.Json = False,
 ) -> int:
     """Show an operation's simplest kernel in each language: its source, its lines of code, and its score.
@@ -43,7 +38,7 @@ def show(
     options.check_names("operation", [op], operations.OPERATIONS)
     chosen = options.split_words(language)
     options.check_names("language", chosen, packages.LANGUAGES)
-    scores = _load_scores(op, results or [])
+    scores = _load_scores(op, results) if results else {}
     if markdown:
         print(side_by_side.format_comparison_page(op, scores), end="")
         return 0
@@ -76,8 +71,6 @@ def _variant_json(language: str, form: Any, scores: dict[str, float]) -> dict[st
 
 def _load_scores(op: str, results: Sequence[Path]) -> dict[str, float]:
     """Return the score of each implementation of an operation, by id."""
-    if not results:
-        return {}
     shares = dict[str, list[float]]()
     for row in (row for group in load(results).groups for row in group.rows):
         if row.op == op and row.of_limit:

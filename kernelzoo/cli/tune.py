@@ -32,9 +32,6 @@ Arch = Annotated[
     str,
     options.option("--arch", "ARCH", "With --dry-run: for a device of that architecture, such as sm_90; needs no GPU."),
 ]
-Reset = Annotated[
-    bool, options.flag("--reset", "Delete the tables that are stored for this card, and measure nothing.")
-]
 
 
 class NothingToTuneError(KernelZooError, RuntimeError):
@@ -50,7 +47,9 @@ def tune(
     rounds: options.Rounds = 15,
     dry_run: DryRun = False,
     arch: Arch = "",
-    reset: Reset = False,
+    reset: Annotated[
+        bool, options.flag("--reset", "Delete the tables that are stored for this card, and measure nothing.")
+    ] = False,
     device: options.Device = "",
     gpus: options.Gpus = "",
     patience: options.Patience = 180.0,

@@ -153,21 +153,9 @@ def fault_kind(failed: Row) -> str:
     return kind or "wrong value"
 
 
-def refuse_file(file: str, reason: str) -> Row:
-    """Return a verdict that refuses a file, because its solution can't be read or belongs to no definition."""
-    told = {"file": file, "solution": file, "definition": "", "verdict": "refused", "kind": "no solution"}
-    return told | {"reason": reason}
-
-
 def tally_text(verdicts: Iterable[Row]) -> str:
     count = Counter(one["verdict"] for one in verdicts)
     return ", ".join(f"{count[name]} {name}" for name in reversed(VERDICTS) if count[name]) or "none"
-
-
-def exit_status(verdicts: Iterable[Row]) -> int:
-    """Return the exit status: 1 if any verdict is wrong, else 0 if any is right, else 2."""
-    said = {one["verdict"] for one in verdicts}
-    return 1 if "wrong" in said else 0 if "right" in said else 2
 
 
 def print_verdicts(found: Sequence[Row], judged: int, timed: int) -> None:

@@ -27,15 +27,14 @@ _SIZE = 300
 _FEW = 5
 """How many cases are printed at most per kind of finding: one in full, others by name. The JSON has all cases."""
 
-Case = Annotated[
-    list[str], options.repeated("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated.")
-]
-
 
 def verify(
     *,
     ids: options.Ids = None,
-    case: Case,
+    case: Annotated[
+        list[str],
+        options.repeated("--case", "NAME", "A case, or a glob of cases, as a finding names it; may be repeated."),
+    ],
     dtype: options.Dtypes,
     seed: options.Seed = None,
     module: options.Modules,

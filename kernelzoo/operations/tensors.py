@@ -163,9 +163,7 @@ def check_output(
     if overlaps_itself(out):
         raise OutputError(f"{name} must hold each element once; strides {out.stride()} for shape {shape} overlap")
     for other, tensor in inputs:
-        if other == inplace and same_memory(out, tensor):
-            continue
-        if overlap(out, tensor):
+        if overlap(out, tensor) and not (other == inplace and same_memory(out, tensor)):
             raise OutputError(f"{name} must not overlap {other} in memory; the input is never written")
 
 
