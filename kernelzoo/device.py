@@ -15,12 +15,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kernelzoo.errors import DeviceLostError, NoRoomError, UnsupportedProblemError
-
-if TYPE_CHECKING:
-    import torch
+from kernelzoo.lazy import torch
 
 KIB, MIB = 1024, 1024**2
 
@@ -199,7 +197,7 @@ def hold_value(variable: ContextVar[Any], value: T) -> Iterator[T]:
         variable.reset(token)
 
 
-def plan_launches_for_device(device: Device) -> AbstractContextManager[object]:
+def plan_launches_for_device(device: Device) -> AbstractContextManager[Any]:
     """A context in which this thread plans launches of kernels for the given device, physical or simulated."""
     return hold_value(_assumed, device)
 
@@ -211,16 +209,12 @@ def of(x: torch.Tensor) -> Device:
 
 def current() -> Device:
     """Return the device of ``plan_launches_for_device`` if its context is active, else this thread's current GPU."""
-    import torch
-
     return _assumed.get() or describe_gpu(torch.cuda.current_device())
 
 
 @cache
 def describe_gpu(index: int) -> Device:
     """Return the GPU of that index. What torch does not report comes from ``ARCHITECTURES``, by architecture."""
-    import torch
-
     p: Any = torch.cuda.get_device_properties(index)
     arch = p.gcnArchName.partition(":")[0] if torch.version.hip else f"sm_{p.major}{p.minor}"
     like = ARCHITECTURES.get(arch) or ARCHITECTURES["gfx942" if torch.version.hip else "sm_90"]
@@ -251,8 +245,8 @@ _cuda_user = 0
 
 def _remember_cuda_process() -> None:
     global _cuda_user
-    torch: Any = sys.modules.get("torch")
-    _cuda_user = os.getpid() if torch is not None and torch.cuda.is_initialized() else 0
+    loaded: Any = sys.modules.get("torch")
+    _cuda_user = os.getpid() if loaded is not None and loaded.cuda.is_initialized() else 0
 
 
 os.register_at_fork(before=_remember_cuda_process)
@@ -260,8 +254,6 @@ os.register_at_fork(before=_remember_cuda_process)
 
 def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
     """Return a context in which x's device is current, as a launch needs it."""
-    import torch
-
     if not x.is_cuda or x.device.index == torch.cuda.current_device():
         return nullcontext()
     return torch.cuda.device(x.device)
@@ -270,8 +262,6 @@ def on_device_of(x: torch.Tensor) -> AbstractContextManager[object]:
 @contextmanager
 def make_gpu_current(index: int) -> Iterator[None]:
     """A context in which a GPU is the driver's current one, for direct driver calls from any thread."""
-    import torch
-
     before = torch.cuda.current_device()
     torch.cuda.set_device(index)
     try:
@@ -284,8 +274,6 @@ def make_gpu_current(index: int) -> Iterator[None]:
 @contextmanager
 def keep_current_gpu() -> Iterator[None]:
     """A context that restores torch's current GPU at its end, whatever a library did."""
-    import torch
-
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         yield
         return
@@ -301,8 +289,6 @@ def wrap_with_device(launch: Callable[[], None], x: torch.Tensor) -> Callable[[]
     """Return the launch, wrapped to make x's device current if there are several devices."""
     if not x.is_cuda:
         return launch
-    import torch
-
     if torch.cuda.device_count() == 1:
         return launch
 
@@ -317,8 +303,6 @@ def raise_if_device_lost(device: torch.device, implementation_id: str, error_tex
     """Raise DeviceLostError if, after an unexpected error, the device no longer responds to this process."""
     if device.type != "cuda":
         return
-    import torch
-
     try:
         torch.cuda.synchronize(device)
         torch.zeros(1, device=device).add_(1).item()

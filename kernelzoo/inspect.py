@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo import children, errors, operations, registry, tables
 from kernelzoo.device import ARCHITECTURES, Device, Occupancy, occupancy, plan_launches_for_device
@@ -34,12 +34,10 @@ from kernelzoo.errors import (
 )
 from kernelzoo.kernels.shared import cubin
 from kernelzoo.launch import Compiled, Launch, LaunchStep, record_binds
+from kernelzoo.lazy import torch
 from kernelzoo.operations.canonical import split_in_two
 from kernelzoo.operations.known import register_signature
 from kernelzoo.packages import BUILT_IN, backend_packages, files, how_to_install
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)

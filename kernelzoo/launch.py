@@ -13,14 +13,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kernelzoo.device import hold_value
 from kernelzoo.errors import InputTypeError, KernelZooError, OutputError
 from kernelzoo.layout import short_storage_message, span
-
-if TYPE_CHECKING:
-    import torch
+from kernelzoo.lazy import torch
 
 Launch = Callable[[], None]
 """A function that runs the bound problem on the current stream, any number of times.
@@ -115,8 +113,6 @@ class StorageGuard:
 def add_storage_checks(launch: Launch, tensors: Sequence[torch.Tensor], outputs: int, anew: bool = False) -> Launch:
     """Return the launch with a RebindableLaunch's storage checks. The last ``outputs`` tensors are outputs.
     Tensors without memory, as in a trace, are not checked."""
-    import torch
-
     if isinstance(launch, RebindableLaunch):
         launch.outputs = outputs
         return launch
@@ -187,8 +183,6 @@ class PerStreamLaunches:
     __slots__ = ("_capturing", "_current", "_device", "_kept", "_workspaces")
 
     def __init__(self, device: int) -> None:
-        import torch
-
         from kernelzoo.torch_private import current_stream
 
         self._kept: dict[int, Callable[..., None]] = {}
@@ -265,8 +259,6 @@ def keeping_alive(launch: Launch, *tensors: torch.Tensor) -> Launch:
     """
     if not tensors[0].is_cuda:
         return launch
-    import torch
-
     from kernelzoo.torch_private import current_stream
 
     device: int = tensors[0].get_device()

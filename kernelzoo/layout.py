@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from operator import mul
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from kernelzoo.device import is_batch_invariant
-
-if TYPE_CHECKING:
-    import torch
+from kernelzoo.lazy import torch
 
 Sizes: TypeAlias = "tuple[int, ...]"
 """Sizes or strides of axes."""
@@ -43,15 +41,11 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def bool_as_uint8(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor as kernels can load and compare it: bool is viewed as uint8."""
-    import torch
-
     return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
 def min_identity(dtype: torch.dtype) -> float | int:
     """Return the minimum of zero elements: the largest value of that dtype."""
-    import torch
-
     return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
 
 

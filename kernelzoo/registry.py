@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from kernelzoo import operations
 from kernelzoo.device import is_on_usable_device, on_device_of, wrap_with_device
@@ -23,15 +23,13 @@ from kernelzoo.errors import (
     UnknownNameError,
 )
 from kernelzoo.launch import Bind, Launch, add_storage_checks
+from kernelzoo.lazy import torch
 from kernelzoo.operations.arguments import make_bound_launch as make_bound_launch
 from kernelzoo.operations.canonical import split_in_two
 from kernelzoo.operations.tensors import check_untraced
 from kernelzoo.packages import backend_packages, importing, list_variants, summary_of
 from kernelzoo.packages import import_kernels as import_kernels
 from kernelzoo.packages import require as require
-
-if TYPE_CHECKING:
-    import torch
 
 Choose: TypeAlias = "Callable[..., str]"
 """A chooser: takes what a bind takes, and returns the name of the variant to use."""
@@ -352,8 +350,6 @@ def _load(name: str) -> Language:
                 emulator = module.emulator() if hasattr(module, "emulator") else ""
                 import_kernels(name, package)
         elif name in backends():
-            import torch
-
             devices = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
         else:
             raise UnknownNameError("backend", name, backends())

@@ -161,7 +161,7 @@ chosen: ContextVar[Mapping[type[Any], Any]] = ContextVar("chosen", default={})  
 """Tables that replace others while this thread binds; see ``using``."""
 
 
-def using(table: Any) -> AbstractContextManager[object]:
+def using(table: Any) -> AbstractContextManager[Any]:
     """A context in which this thread binds with that table on any device."""
     return hold_value(chosen, {**chosen.get(), type(table): table})
 

@@ -198,7 +198,8 @@ def _print_code(kernel: Kernel, what: str) -> None:
         missing = (kernel.sass_missing if what == "sass" else None) or f"{kernel.language} has none here"
         output.console(errors=True).print(f"no {what} of {kernel.name}: {missing}")
     else:
-        print_text(code, _lexer(kernel, what))
+        source = "python" if (kernel.source_file or "").partition(":")[0].endswith(".py") else "cuda"
+        print_text(code, {"source": source, "ptx": "ptx", "llir": "llvm"}.get(what, "text"))  # as Pygments names them
 
 
 def print_text(code: str, lexer: str) -> None:
@@ -210,10 +211,3 @@ def print_text(code: str, lexer: str) -> None:
         console.print(Syntax("", lexer).highlight(code), end="")  # not wrapped: the terminal breaks long lines
     else:
         print(code)
-
-
-def _lexer(kernel: Kernel, what: str) -> str:
-    """Return Pygments' name of the code's language."""
-    if what != "source":
-        return {"ptx": "ptx", "llir": "llvm"}.get(what, "text")
-    return "python" if (kernel.source_file or "").partition(":")[0].endswith(".py") else "cuda"

@@ -6,7 +6,8 @@ import math
 import os
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from kernelzoo.cli import output
 from kernelzoo.cli.options import OptionError, check_names
 from kernelzoo.cli.progress import Bar
+from kernelzoo.device import hold_value
 from kernelzoo.files import check_parent_folder, hold_file_lock
 from kernelzoo.measure import Problem
 from kernelzoo.measure.worker_pool import SLOWER, Worker, WorkerPool, WorkerTime, measure_with_each_worker
@@ -45,18 +47,12 @@ class MeasuringOptions:
             raise OptionError("--energy measures launches, not whole calls; leave out --clock call")
 
 
-_deadline = math.inf
+_deadline: ContextVar[float] = ContextVar("deadline", default=math.inf)
 
 
-@contextmanager
-def skip_problems_after(seconds: float) -> Iterator[None]:
+def skip_problems_after(seconds: float) -> AbstractContextManager[object]:
     """A context in which :func:`measure_plan` begins no problem after ``seconds``."""
-    global _deadline
-    _deadline = time.monotonic() + seconds
-    try:
-        yield
-    finally:
-        _deadline = math.inf
+    return hold_value(_deadline, time.monotonic() + seconds)
 
 
 def measure_plan(
@@ -67,11 +63,12 @@ def measure_plan(
     ``slower_gpus``: UUIDs of GPUs whose results are flagged. If a worker can't be restarted, the others continue, and
     GuardError is raised at the end. Problems that :func:`skip_problems_after` leaves no time for are left out."""
     bar.set_total(sum(_count_steps(ids, settings) for _, ids in plan), len(plan))
+    deadline = _deadline.get()
 
     def measure_task(worker: Worker, task: tuple[Problem, Sequence[str]]) -> tuple[list[Row], list[Row]]:
         problem, ids = task
         bar.begin_item(_count_steps(ids, settings))
-        if time.monotonic() > _deadline:
+        if time.monotonic() > deadline:
             return [], []
         return worker.race(
             problem, ids, **vars(settings), progress=lambda stage, id: bar.show_step(f"{problem.id}: {stage} {id}")

@@ -73,7 +73,6 @@ Launched: TypeAlias = "Callable[[Sequence[torch.Tensor], Sequence[torch.Tensor]]
 
 def with_copies(bind_contiguous: Launched, inputs: Sequence[torch.Tensor], outs: Sequence[torch.Tensor]) -> Launch:
     """Make a launch that also copies non-contiguous tensors, before and after the launch of ``bind_contiguous``."""
-    steps: list[Launch] = []
     own: list[torch.Tensor] = []
 
     def contiguous(tensor: torch.Tensor) -> torch.Tensor:
@@ -82,12 +81,10 @@ def with_copies(bind_contiguous: Launched, inputs: Sequence[torch.Tensor], outs:
         own.append(tensor.new_empty(tensor.shape))
         return own[-1]
 
-    staged = [contiguous(x) for x in inputs]
-    steps += [_copy_launch(to, x) for to, x in zip(staged, inputs, strict=True) if to is not x]
-    targets = [contiguous(out) for out in outs]
-    steps.append(bind_contiguous(staged, targets))
-    steps += [_copy_launch(out, target) for out, target in zip(outs, targets, strict=True) if target is not out]
-    launch = chain_launches(*steps)
+    staged, targets = [contiguous(x) for x in inputs], [contiguous(out) for out in outs]
+    before = [_copy_launch(to, x) for to, x in zip(staged, inputs, strict=True) if to is not x]
+    after = [_copy_launch(out, target) for out, target in zip(outs, targets, strict=True) if target is not out]
+    launch = chain_launches(*before, bind_contiguous(staged, targets), *after)
     return ContiguousFallback(keeping_alive(launch, *own) if own else launch)
 
 
