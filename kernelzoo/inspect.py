@@ -312,7 +312,7 @@ def _kernel_from_step(step: Any, launches: int, impl: str, request: Request) -> 
         launches=launches,
         constants={name: _json_constant(value) for name, value in made.constants.items()},
     )
-    if made.registers is None:
+    if made.registers is None:  # a host kernel
         return plain
     shared = made.shared_bytes + step.shared_bytes
     return replace(

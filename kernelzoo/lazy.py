@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 else:
 
     class _Torch:
-        """Looks names up in the module ``torch``. Modules, types and dtypes are cached, since they never change."""
+        """Looks names up in the module ``torch``. Modules, types, dtypes and layouts never change, and are cached."""
 
         def __getattr__(self, name: str) -> Any:
             import torch
 
             found = getattr(torch, name)
-            if isinstance(found, ModuleType | type | torch.dtype):
+            if isinstance(found, ModuleType | type | torch.dtype | torch.layout):
                 setattr(self, name, found)
             return found
 

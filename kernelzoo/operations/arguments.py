@@ -7,7 +7,7 @@ import numbers
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from kernelzoo.device import require_batch_invariance
 from kernelzoo.errors import (
@@ -23,6 +23,7 @@ from kernelzoo.errors import (
 )
 from kernelzoo.launch import Bind, Launch, chain_launches
 from kernelzoo.layout import dtype_name, span, storage_covers
+from kernelzoo.lazy import torch
 from kernelzoo.operations.canonical import bind_batch_invariant_rows, bind_reduction, bind_rows, resolve_negation
 from kernelzoo.operations.declared import ROW, SUMMED, WIDE, Output
 from kernelzoo.operations.derived import completed_sizes, contradicting_sizes, shape_of
@@ -30,9 +31,6 @@ from kernelzoo.operations.limits import broken_limit
 from kernelzoo.operations.memory import allocation_error, count_distinct_elements
 from kernelzoo.operations.signature import Signature, wide_dtype_name, zip_dict
 from kernelzoo.operations.tensors import check_integers, check_output, describe, is_traced, is_wrapper, recheck_input
-
-if TYPE_CHECKING:
-    import torch
 
 Dims: TypeAlias = "int | tuple[int, ...]"
 Shape: TypeAlias = "tuple[int, ...]"
@@ -100,8 +98,6 @@ def convert_scalar(name: str, value: Any, kind: type) -> Any:
     wanted: Any = numbers.Real if kind is float else numbers.Integral
     if isinstance(value, wanted) and not isinstance(value, bool) and (kind is float or -(2**63) <= value < 2**63):
         return kind(value)
-    import torch
-
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.fx.Proxy):  # torch traces
         return value
     raise InputTypeError(f"{name} is {'a float' if kind is float else 'an int of 64 bits'}, got {value!r}")
@@ -258,8 +254,6 @@ class ArgumentBinder(Signature):
         return tuple(self._out_dtype(out, args) if out.dtype else args.x.dtype for out in self.outputs.values())
 
     def _out_dtype(self, out: Output, args: Arguments) -> torch.dtype:
-        import torch
-
         inputs = dict(zip(self.inputs, args.inputs, strict=True))
         if out.dtype in inputs:
             return inputs[out.dtype].dtype
@@ -304,8 +298,6 @@ class ArgumentBinder(Signature):
         self, shape: tuple[int, ...], dtype: str, dim: Dims = -1, sizes: Mapping[str, int] | None = None
     ) -> Arguments:
         """Return contiguous inputs on ``meta``, to compute shapes and bytes. Raises NoRoomError if far too large."""
-        import torch
-
         dims = axes_of(dim, len(shape)) if self.by_rows else ()
         shapes = self.shapes(shape, dims, False, sizes)
         if (largest := max(map(math.prod, shapes))) > ELEMENTS:
@@ -363,8 +355,6 @@ class ArgumentBinder(Signature):
         if out.ndim == x.ndim and len(dims):  # keepdim: drop the reduced axes, which have size 1
             kept = [d for d in range(out.ndim) if d not in dims]
             out = out.as_strided([out.size(d) for d in kept], [out.stride(d) for d in kept])
-        import torch
-
         # Results between two reductions have the accumulator's dtype, so that nothing is rounded twice.
         wide = torch.promote_types(out.dtype, torch.float32) if out.dtype.is_floating_point else out.dtype
         return bind_reduction(bind, x, out, dims, wide if self.rounds else out.dtype)

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kernelzoo.errors import GradientError, InputTypeError, OutputError, RangeError
 from kernelzoo.layout import describe_missing_storage, dtype_name, span
+from kernelzoo.lazy import torch
 from kernelzoo.operations.memory import overlap, overlaps_itself
-
-if TYPE_CHECKING:
-    import torch
 
 
 def check_tensor(x: object, name: str = "x") -> None:
     """Raise InputTypeError unless x is a dense torch tensor."""
-    import torch
-
     if not isinstance(x, torch.Tensor):
         raise InputTypeError(f"{name} must be a torch.Tensor, got {describe(x)}")
     if x.layout != torch.strided or x.is_quantized or x.is_nested or x._is_zerotensor():
@@ -28,8 +23,6 @@ def check_tensor(x: object, name: str = "x") -> None:
 def recheck_input(x: object, name: str, op: str, dtypes: Sequence[str]) -> None:
     """Check every property of a tensor that failed the quick test of ``check_input``: it may still be a legal input.
     Raises InputTypeError, GradientError."""
-    import torch
-
     check_tensor(x, name)
     assert isinstance(x, torch.Tensor)
     dtype = dtype_name(x.dtype)
@@ -68,8 +61,6 @@ def check_storage(x: torch.Tensor, name: str) -> None:
 
 def why_storage_unusable(x: torch.Tensor) -> str:
     """Say why a tensor's storage can't be used: freed or shrunk. "" if it can, or if torch only traces the tensor."""
-    import torch
-
     from kernelzoo.torch_private import is_transformed, is_wrapped_by_torch
 
     if torch.compiler.is_dynamo_compiling() or x.is_meta or is_wrapper(x) or is_wrapped_by_torch(x) or is_traced(x):
@@ -107,8 +98,6 @@ def why_unreadable(x: torch.Tensor) -> str:
 
 def is_wrapper(x: torch.Tensor) -> bool:
     """Whether the tensor's class defines ``__torch_dispatch__``."""
-    import torch
-
     return type(x).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
 
 
@@ -138,8 +127,6 @@ def check_output(
 ) -> None:
     """Check a caller's output: its shape, dtype and device, and that it overlaps neither an input nor itself.
     The output may be the input named ``inplace``. Raises OutputError."""
-    import torch
-
     first, x = inputs[0]
     if not isinstance(out, torch.Tensor) or out.layout != torch.strided:
         raise OutputError(f"{name} must be a dense torch.Tensor, got {describe(out)}")
@@ -173,8 +160,6 @@ def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def describe(x: object) -> str:
-    import torch
-
     if isinstance(x, torch.Tensor):
         return f"a tensor with layout {x.layout}{', quantized' * x.is_quantized}{', nested' * x.is_nested}"
     return f"{type(x).__module__}.{type(x).__qualname__}"
