@@ -232,7 +232,7 @@ def test_no_program_hides_a_module_of_python() -> None:
     assert [path for path in programs if path.stem in sys.stdlib_module_names] == []
 
 
-BUDGET = {"kernelzoo": 65_217, "kernelzoo/kernels": 32_990, "kernelzoo/measure": 6_715, "tests": 39_017}
+BUDGET = {"kernelzoo": 65_214, "kernelzoo/kernels": 32_990, "kernelzoo/measure": 6_713, "tests": 38_882}
 """Most lines of source in each folder, docstrings included. What comes beyond is taken away elsewhere first."""
 
 

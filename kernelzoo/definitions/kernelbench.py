@@ -129,8 +129,7 @@ def load_problem(path: str | Path) -> Operation:
     if problem.random:
         raise DefinitionError(f"{path}: the model draws random numbers ({', '.join(problem.random)})")
     if (assigned := _assigned_by_calls(source)) and problem.keeps_state():
-        words = "called again, it gives other results"
-        raise DefinitionError(f"{path}: the model keeps state ({', '.join(assigned)}): {words}")
+        raise DefinitionError(f"{path}: the model keeps state ({', '.join(assigned)}), so that its results differ")
     results = problem.results if isinstance(problem.results, list | tuple) else (problem.results,)
     tensors = [x for x in problem.made if isinstance(x, torch.Tensor)]
     if not all(isinstance(x, torch.Tensor) for x in results):

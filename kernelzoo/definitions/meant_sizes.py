@@ -75,11 +75,12 @@ def _scale_down(
     fixed = {axis for axis in free if len({one[axis] for one in known}) == 1 and len(known) > 2}
     order = sorted(known, key=lambda one: _max_elements(one, texts, axes))
     tried = [(one, 1.0, _MOST) for one in order[:2] + order[len(order) // 2 :][:1]]
-    if len(varying := [axis for axis in free if len({one[axis] for one in known}) > 1]) == 1 or len(free) == 1:
-        tried.append((order[-1], _PART, 4 * _MOST))  # of several axes, one may depend on another
+    varying = [axis for axis in free if len(free) == 1 or len({one[axis] for one in known}) > 1]
+    if len(varying) == 1:  # of several, one may depend on another
+        tried.append((order[-1], _PART, 4 * _MOST))
     for one, part, most in tried:
         for share in (1.0, 0.5, 0.25, 2.0**-4, 2.0**-6, 2.0**-8, 2.0**-10, 2.0**-12):
-            smaller = {axis: one[axis] * share * (part if axis in varying or len(free) == 1 else 1) for axis in free}
+            smaller = {axis: one[axis] * share * (part if axis in varying else 1) for axis in free}
             sizes = {axis: max(steps[axis], int(n) // divisors[axis] * divisors[axis]) for axis, n in smaller.items()}
             sizes |= {axis: one[axis] for axis in fixed if one[axis] <= 64}
             for place, axis in enumerate(free):

@@ -190,9 +190,8 @@ def errors_hook(
             known = {name: given[name] for name, dtype in dtypes.items() if dtype in FLOATS}
             integers = {place: seen for place, seen in whole.items() if seen.least.dtype != torch.bool}
             for number in range(_TRIES // 2 if integers and known else 0):
-                errors = {
-                    name: _rounding_errors(x, rounded, generator if number else None) for name, x in known.items()
-                }
+                drawing = generator if number else None
+                errors = {name: _rounding_errors(x, rounded, drawing) for name, x in known.items()}
                 for sign in (1, -1):  # of two opposite moves, one crosses a tie
                     near = {name: x + sign * errors[name] for name, x in known.items()}
                     exact = run.run_in_float64([_to_float64(near.get(name, given[name])) for name in order])

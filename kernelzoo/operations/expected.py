@@ -102,9 +102,11 @@ class Expected:
     """The bounds of each output of a call."""
 
     outputs: tuple[Bounds, ...]
-    doubt: Callable[[Expected], Sequence[torch.Tensor]] | None = field(default=None, repr=False, compare=False)
-    """A function that returns the results of the reference as written if they are outside of the bounds, else (). It is
-    only called for a result outside of the bounds."""
+    doubt: Callable[[Expected], tuple[str, Sequence[torch.Tensor]]] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """A function that says why the bounds can't decide, or "", with the results of the reference as written. It is only
+    called for a result outside of the bounds."""
     wider: Callable[[], Expected | None] | None = field(default=None, repr=False, compare=False)
     """A function that returns the next wider bounds, or None. It is only called for a result outside of these."""
     share: float = 1.0
@@ -118,7 +120,7 @@ class Expected:
         try:
             self.check_within_bounds(outs)
         except ContractError as error:
-            if error.kind == "wrong kind of result" or self.doubt is None or not (written := self.doubt(self)):
+            if error.kind == "wrong kind of result" or self.doubt is None or not (written := self.doubt(self)[1]):
                 raise
             widest = self
             while widest.wider is not None and (wider := widest.wider()) is not None:

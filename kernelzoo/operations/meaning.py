@@ -156,7 +156,7 @@ class Operation(ArgumentBinder):
         several = len(self.outputs) > 1
         names = [f"{self.name} {name}" if several else self.name for name in self.outputs]
         described = zip(names, pairs, self.out_dtypes(args), strict=True)
-        doubt = partial(self._written_outside, args) if "written" in self.hooks else None
+        doubt = partial(self._doubt, args) if "written" in self.hooks else None
         return Expected(tuple(Bounds(name, lower, upper, dtype) for name, (lower, upper), dtype in described), doubt)
 
     def undecidable(self, args: Arguments, expected: Expected) -> str:
@@ -165,23 +165,17 @@ class Operation(ArgumentBinder):
         They can decide if the reference is within them although computed like a kernel: in float64 for float64, else in
         float32. If declared, ``special`` sets NaN and infinities, and ``written`` replaces the reference.
         """
-        if not (outs := self._kernel_results(args)):
-            return ""
-        try:
-            expected.check_within_bounds(outs)
-        except ContractError as error:
-            return str(error)
-        return ""
+        return self._doubt(args, expected)[0]
 
-    def _written_outside(self, args: Arguments, expected: Expected) -> Sequence[torch.Tensor]:
-        """Return the results of the reference as written if they are outside of the bounds, else ()."""
+    def _doubt(self, args: Arguments, expected: Expected) -> tuple[str, Sequence[torch.Tensor]]:
+        """Return what :meth:`undecidable` says, and if it says anything, the results of the reference like a kernel."""
         outs = self._kernel_results(args)
         try:
             if outs:
                 expected.check_within_bounds(outs)
-        except ContractError:
-            return outs
-        return ()
+        except ContractError as error:
+            return str(error), outs
+        return "", ()
 
     def _kernel_results(self, args: Arguments) -> Sequence[torch.Tensor]:
         """Return the results of the reference computed like a kernel; () if it can't be, or if it does not round."""

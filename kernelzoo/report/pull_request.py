@@ -5,15 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from kernelzoo.measure.statistics import Verdict
-from kernelzoo.report import notes
+from kernelzoo.report import notes, result_tables
 from kernelzoo.report.compare import changes, compare_to_baseline
-from kernelzoo.report.result_tables import (
-    failure_table,
-    marks_text,
-    mean_ratio_cell,
-    problem_counts_text,
-    rank_by_ratio,
-)
 from kernelzoo.report.results import Results, Row, Selection
 from kernelzoo.report.table import BLANK, Cell, Table, escape, format_number, ratio_text
 
@@ -31,7 +24,7 @@ def markdown(results: Results, against: Results | None = None) -> str:
             parts += [f"**{escape(op)}**, {escape(group.label)}", told.markdown()]
     lost = [failure for failure in results.failed if failure.outcome != "refused"]
     if lost:
-        parts += ["**Without a result**", failure_table(Results((), tuple(lost))).markdown()]
+        parts += ["**Without a result**", result_tables.failure_table(Results((), tuple(lost))).markdown()]
     marks = [row.marks for group in results.groups for row in group.rows]
     return "\n\n".join([*parts, *map(escape, notes.explain_marks(marks))])
 
@@ -62,16 +55,16 @@ def _verdict_table(selection: Selection) -> Table:
             one.verdict or Verdict.UNCLEAR for row in rows if (one := compared.get((row.problem, row.name)))
         )
         counts = [Cell(str(found[verdict])) if found else BLANK for verdict in verdicts]
-        problems = Cell(problem_counts_text(rows, selection))
+        problems = Cell(result_tables.problem_counts_text(rows, selection))
         return [
-            Cell(rows[0].id + marks_text(rows, no_tilde=True)),
-            mean_ratio_cell(selection, rows, ratio_text),
+            Cell(rows[0].id + result_tables.marks_text(rows, no_tilde=True)),
+            result_tables.mean_ratio_cell(selection, rows, ratio_text),
             *counts,
             problems,
         ]
 
     headers = ["implementation", f"mean time / {selection.baseline}", *(verdict.value for verdict in verdicts)]
-    return Table([*headers, "problems"], [line(name) for name in rank_by_ratio(selection)])
+    return Table([*headers, "problems"], [line(name) for name in result_tables.rank_by_ratio(selection)])
 
 
 def _describe_changes(new: Results, old: Results) -> Iterator[str]:

@@ -80,14 +80,11 @@ def load(paths: Iterable[str | Path]) -> Results:
 
 def _dates_of_losses(rows: Iterable[Row], failed: Iterable[Failure]) -> dict[tuple[str, str, Problem], str]:
     """Return when implementations were last wrong, or failed, on the devices that the same file has times of."""
-    devices: dict[Run, set[str]] = {}
-    for row in rows:
-        devices.setdefault(row.run, set()).add(row.device)
+    places = {(row.run, row.device) for row in rows}
     found: dict[tuple[str, str, Problem], str] = {}
     for one in failed:
-        for device in devices.get(one.run, set()) if one.outcome != "refused" else ():
-            key = device, one.id, one.problem
-            found[key] = max(found.get(key, ""), one.run.date)
+        for device in {device for run, device in places if run == one.run and one.outcome != "refused"}:
+            found[device, one.id, one.problem] = max(found.get((device, one.id, one.problem), ""), one.run.date)
     return found
 
 

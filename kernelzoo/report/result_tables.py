@@ -182,22 +182,19 @@ def failure_table(results: Results) -> Table:
         text = reasons[0] if len(reasons[0]) <= LONG else f"{reasons[0][:LONG]} ..."
         more = f"and {len(reasons) - 1} more that differ in values or names" if len(reasons) > 1 else ""
         problems = [failure.problem.title for failure in alike]
+        first = "; ".join(dict.fromkeys(problems[:FEW]))
         lines.append(
             [
                 Cell(", ".join(dict.fromkeys(failure.id for failure in alike)), kind="wrap"),
                 Cell(outcome, kind="neutral" if outcome == "refused" else "slower"),
                 Cell(text, note=more, kind="text"),
                 Cell(str(len(alike))),
-                Cell(_first_problems(problems), kind="text"),
+                Cell(first + f"; and {len(problems) - FEW} more" * (len(problems) > FEW), kind="text"),
                 Cell(", ".join(dict.fromkeys(failure.run.file for failure in alike)), kind="wrap"),
             ]
         )
     headers = ["implementation", "outcome", "reason", "results", "problems", "file"]
     return Table(headers, lines)
-
-
-def _first_problems(problems: list[str]) -> str:
-    return "; ".join(dict.fromkeys(problems[:FEW])) + f"; and {len(problems) - FEW} more" * (len(problems) > FEW)
 
 
 def call_time_table(selection: Selection) -> Table:

@@ -289,13 +289,12 @@ def run_notes(group: ComparableRows) -> Iterator[str]:
     for selection in map(group.select, group.operations()):
         for row in selection.rows:
             base = selection.rows_by_cell.get((row.problem, group.baseline), row)
-            own, others = (dict(one.versions) for one in (row, base))
             for name in ("driver", base.backend) if base.run != row.run else ():
-                if name in own and name in others and own[name] != others[name]:
-                    unlike.setdefault(name, set()).update((own[name], others[name]))
-    if unlike:
-        told = "; ".join(f"{name} {' and '.join(sorted(found))}" for name, found in unlike.items())
-        yield f"{group.label}: ratios to {group.baseline} compare runs with unlike versions: {told}"
+                told = {dict(one.versions).get(name, "") for one in (row, base)}
+                unlike.setdefault(name, set()).update(told if len(told - {""}) == 2 else ())
+    if any(unlike.values()):
+        words = "; ".join(f"{name} {' and '.join(sorted(found))}" for name, found in unlike.items() if found)
+        yield f"{group.label}: ratios to {group.baseline} compare runs with unlike versions: {words}"
 
 
 def sample_count_text(rows: Sequence[Row]) -> str:

@@ -125,10 +125,10 @@ def describe_fastest(ranking: Standing, selection: Selection) -> str:
     level = [bar for bar in others if bar.high >= first.low > 0 or first.score <= LEVEL * bar.score]
     names = " and ".join(_bar_label(bar) for bar in (first, *level))
     rest = [bar for bar in others if bar not in level]
-    next_own = next((bar for bar in rest if _has_kernelzoo_backend(bar.name)), None)
-    others_than = (*OWN, selection.baseline.partition("/")[0])
-    next_peer = next((bar for bar in rest if bar.name.partition("/")[0] not in others_than), None)
-    beside = [bar for bar in rest if bar in (next_own, next_peer)]
+    own = [bar for bar in rest if _has_kernelzoo_backend(bar.name)]
+    base = selection.baseline.partition("/")[0]
+    peers = [bar for bar in rest if bar not in own and bar.name.partition("/")[0] != base]
+    beside = [bar for bar in rest if bar in (*own[:1], *peers[:1])]
     said = [f"{first.score / bar.score:.2f} × {_bar_label(bar)}" for bar in beside]
     if first.ratio is not None and selection.baseline not in (bar.name for bar in (first, *level)):
         said.append(f"{first.ratio:.2f} × {selection.baseline}")

@@ -84,28 +84,28 @@ class Gate:
     def last_turn_inputs(self) -> Tensors:
         """Inputs for an entrant's last turn. Some rows have special values, if error bounds can judge their results."""
         found = self._draw_inputs(True)[0][0]
-        args = self.problem.arguments(found)
-        undecided = self.operation.undecidable(args, self.operation.expect(args))
-        return self.problem.inputs(self.mutation.generator) if undecided else found
+        return self.problem.inputs(self.mutation.generator) if self._undecidable(found) else found
 
     @cached_property
     def _why_undecidable(self) -> str:
         """The reason why the operation's error bounds can't judge ordinary values; "" if they can."""
-        args = self.problem.arguments(self.problem.inputs(self.mutation.generator))
+        return self._undecidable(self.problem.inputs(self.mutation.generator))
+
+    def _undecidable(self, inputs: Tensors) -> str:
+        args = self.problem.arguments(inputs)
         return self.operation.undecidable(args, self.operation.expect(args))
 
     @contextmanager
     def _add_seed_to_errors(self) -> Iterator[None]:
         """Return a context that adds the seed to findings. Raises UndecidableError if the reference itself is wrong."""
-        written = "written" in self.operation.hooks
+        doubtful = () if "written" in self.operation.hooks else ("wrong value", "drops NaN")
         try:
             yield
         except AssertionError as error:
-            doubtful = not written and getattr(error, "kind", "") in ("wrong value", "drops NaN")
-            if doubtful and (words := self._why_undecidable):
+            if getattr(error, "kind", "") in doubtful and (words := self._why_undecidable):
                 raise UndecidableError(f"the reference, computed in the dtypes of kernels, is wrong: {words}") from None
             raise replace_message(error, f"{error} (gate seed {self.seed})") from error
-        if written and self._why_undecidable:
+        if not doubtful and self._why_undecidable:
             raise UndecidableError(f"its own reference is wrong here, so nothing is decided: {self._why_undecidable}")
 
     # --- Values -----------------------------------------------------------------------------------------------------

@@ -194,7 +194,9 @@ class DataMutator:
 
     def _write_related_inputs(self, numbers: Sequence[int]) -> None:
         """Write inputs that depend on each other. Sets get the same with rotated rows; without rows, one of a few."""
-        axis = self._longest_unreduced_axis() if self.operation.by_rows else None
+        shape = self.sets.inputs[0].shape
+        kept = [d for d in range(len(shape)) if d != self.problem.dim % len(shape) and shape[d] > 1]
+        axis = max(kept, key=lambda d: shape[d], default=None) if self.operation.by_rows else None
         count = 1 if axis is not None else min(_DRAWS, len(numbers))
         several = [self.problem.inputs(self.generator) for _ in range(count)]
         for number in numbers:
@@ -203,12 +205,6 @@ class DataMutator:
                 turned = self._python.randrange(self.sets.inputs[0].shape[axis])
                 inputs = tuple(self._roll_rows(x, i, turned, axis) for i, x in enumerate(inputs))
             self.fill(number, inputs)
-
-    def _longest_unreduced_axis(self) -> int | None:
-        """Return the longest axis that is not reduced; None if there is none."""
-        shape = self.sets.inputs[0].shape
-        kept = [d for d in range(len(shape)) if d != self.problem.dim % len(shape) and shape[d] > 1]
-        return max(kept, key=lambda d: shape[d], default=None)
 
     def _roll_rows(self, x: torch.Tensor, number: int, shift: int, axis: int) -> torch.Tensor:
         names = self.operation.axes[number]
