@@ -178,7 +178,7 @@ class Operation(ArgumentBinder):
         return "", ()
 
     def _kernel_results(self, args: Arguments) -> Sequence[torch.Tensor]:
-        """Return the results of the reference computed like a kernel; () if it can't be, or if it does not round."""
+        """Return the results of the reference computed like a kernel; () if it does not round, or can't be."""
         written = "written" in self.hooks
         narrow = any(x.is_floating_point() and x.dtype != torch.float64 for x in args.inputs)
         if not self.rounds or not (narrow or written):
