@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import kernelzoo
-from kernelzoo import definitions, measure
+from kernelzoo import definitions, measure, registry
 from kernelzoo.check import verifying
 from kernelzoo.check.cases import cases
 from kernelzoo.definitions import reference
@@ -160,9 +160,12 @@ def test_results_that_are_returned_are_checked(load: Load, solved: Callable[...,
     assert op.name == "made"
 
 
-def test_the_copy_of_a_returned_result_is_not_timed(load: Load, solved: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("of", ["reference", "solution"])
+def test_the_copy_of_a_returned_result_is_not_timed(load: Load, solved: Callable[..., Any], of: str) -> None:
     op = load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
-    implementation = solved("calls = []\n\ndef run(x):\n    calls.append(1)\n    return 2 * x")
+    (implementation,) = registry.implementations("reference", "made")
+    if of == "solution":
+        implementation = solved("calls = []\n\ndef run(x):\n    calls.append(1)\n    return 2 * x")
     x = torch.randn(4, 16).bfloat16()
     out = torch.zeros_like(x)
     launch = implementation.launch(x, out=out)
@@ -178,12 +181,9 @@ def test_the_copy_of_a_returned_result_is_not_timed(load: Load, solved: Callable
 
 def test_a_race_takes_returned_results_as_they_are(load: Load, solved: Callable[..., Any]) -> None:
     load(DOUBLE, {"x": HALF[0]}, {"out": HALF[0]})
-    device, entrants = torch.device("cpu"), [solved("def run(x):\n    return 2 * x")]
-    problem = Problem("made", (64, 16), "bfloat16")
-    found = measure.race(
-        problem, [measure.Entrant(one, measure.LocalRunner(device)) for one in entrants], device, rounds=2
-    )
-    (one,) = found.values()
+    device, problem = torch.device("cpu"), Problem("made", (64, 16), "bfloat16")
+    entrant = measure.Entrant(solved("def run(x):\n    return 2 * x"), measure.LocalRunner(device))
+    (one,) = measure.race(problem, [entrant], device, rounds=2).values()
     assert len(one.samples) == 2
     kept = (
         "kept = {}\n\ndef run(x):\n    out = kept.setdefault('out', torch.empty_like(x))\n    return out.copy_(2 * x)"
@@ -221,12 +221,8 @@ def test_sizes_keep_what_holds_in_all_workloads(load: Load, tmp_path: Path) -> N
     ]
     (tmp_path / "workload.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     code = "def run(q, k, ends, parts):\n    assert q.shape[1] > 0\n    return q * k.sum() + ends.sum() + parts.sum()"
-    inputs = {
-        "q": (["queries", "64"], "float32"),
-        "k": (["keys", "64"], "float32"),
-        "ends": (["ends"], "float32"),
-        "parts": (["parts"], "float32"),
-    }
+    axes_of = {"q": ["queries", "64"], "k": ["keys", "64"], "ends": ["ends"], "parts": ["parts"]}
+    inputs = {name: (names, "float32") for name, names in axes_of.items()}
     axes = {axis: {"type": "var"} for axis in ("queries", "keys", "ends", "parts")}
     op = load(code, inputs, {"out": (["queries", "64"], "float32")}, **axes)
     assert op.hooks["sizes"] and all(
@@ -234,6 +230,10 @@ def test_sizes_keep_what_holds_in_all_workloads(load: Load, tmp_path: Path) -> N
         for sizes in op.hooks["sizes"]
     )
     assert op.hooks["workloads"][-1]["queries"] == 16384
+    lines = [{"uuid": str(n), "axes": {"rows": n}, "inputs": {}} for n in (1, 64, 512)]
+    (tmp_path / "workload.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    op = load("def run(x):\n    return 2 * x", {"x": HALF[0]}, {"out": HALF[0]})
+    assert {"rows": 394} in op.hooks["sizes"]  # blocks of powers of two have a tail
 
 
 def test_a_returning_launch_is_what_a_user_may_build() -> None:
