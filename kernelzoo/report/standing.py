@@ -126,13 +126,13 @@ def describe_fastest(ranking: Standing, selection: Selection) -> str:
     names = " and ".join(_bar_label(bar) for bar in (first, *level))
     rest = [bar for bar in others if bar not in level]
     own = [bar for bar in rest if _has_kernelzoo_backend(bar.name)]
-    base = selection.baseline.partition("/")[0]
-    peers = [bar for bar in rest if bar not in own and bar.name.partition("/")[0] != base]
+    peers = [bar for bar in rest if bar not in own and not bar.name.startswith(selection.baseline.split("/")[0] + "/")]
     beside = [bar for bar in rest if bar in (*own[:1], *peers[:1])]
     said = [f"{first.score / bar.score:.2f} × {_bar_label(bar)}" for bar in beside]
     if first.ratio is not None and selection.baseline not in (bar.name for bar in (first, *level)):
         said.append(f"{first.ratio:.2f} × {selection.baseline}")
-    names += ", too close to tell apart" * bool(level)
+    close = "too close to tell apart" if all(bar.high >= first.low > 0 for bar in level) else "within 1 %"
+    names += f", {close}" * bool(level)
     speeds = ", ".join(said).replace("×", "× the speed of", 1)
     return f"Fastest: {names}{', with ' * bool(said)}{speeds}."
 
