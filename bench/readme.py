@@ -51,5 +51,5 @@ def table(results: Results) -> str:
     kept = [(name, held) for name, held in scores.items() if not name.startswith(LEFT_OUT)]
     kept.sort(key=lambda item: item[0] != score.COPY)
     lines = [[Cell(name), *(Cell(held.get(op, "-")) for op in ops)] for name, held in kept]
-    caption = f"{score_and_lines.caption(results)}; geometric mean of limit / time."
+    caption = f"{score_and_lines.caption(results, score_and_lines.PACKAGES[:5])}."
     return "\n\n".join((caption, Table(["implementation", *ops], lines).markdown()))

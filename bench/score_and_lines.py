@@ -47,7 +47,6 @@ PACKAGES = (
     "cuda-tile",
     "nvidia-cutlass-dsl",
     "helion",
-    "driver",
 )
 Forms = Mapping[str, Sequence[Form]]
 """By operation."""
@@ -69,10 +68,10 @@ def forms_in(files: Sequence[str]) -> Forms:
     return {op: found[op] for op in OPS if op in found}
 
 
-def caption(results: Results) -> str:
+def caption(results: Results, packages: Sequence[str] = PACKAGES) -> str:
     """Return what was measured with what, and when: device, packages, driver and days."""
     known = dict(versions(row for group in results.groups for row in group.rows))
-    said = ", ".join(f"{name} {known[name]}" for name in PACKAGES if name in known)
+    said = ", ".join(f"{name} {known[name]}" for name in (*packages, "driver") if name in known)
     runs = [run for group in results.groups for run, _ in group.runs()]
     days = sorted(day[:10] for run in runs for day in (run.date, *(when for _, when in run.again)))
     return f"{results.groups[0].device}; {said}; {' to '.join(dict.fromkeys((days[0], days[-1])))}"
